@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -330,10 +331,14 @@ func (c *Client) checks() (m []*streampb.Check) {
 		return nil
 	}
 	for _, check := range c.cfg.Checks() {
-		m = append(m, &streampb.Check{Name: check.Name, Ok: check.OK, Text: check.Text})
+		text := strings.ReplaceAll(check.Text, "\x00", "")
+		m = append(m, &streampb.Check{Name: check.Name, Ok: check.OK, Text: strings.ToValidUTF8(text[:min(len(text), maxCheckText)], "")})
 	}
 	return m
 }
+
+// maxCheckText is how long the text of a check may be, in bytes. What a check says must not end the session.
+const maxCheckText = 4096
 
 // adopt prepares for the partitions of a cluster. If their number has changed, all of them begin at the lowest position of the old ones, so
 // some changes are redelivered.

@@ -144,7 +144,7 @@ const (
 type Check struct {
 	Name string
 	OK   bool
-	Text string
+	Text string // cut after 4096 bytes
 }
 
 // A Subscription selects changes. An empty field selects all.

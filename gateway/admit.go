@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
@@ -62,6 +63,19 @@ type admitted struct {
 // Context implements grpc.ServerStream.
 func (a admitted) Context() context.Context { return a.ctx }
 
+// RecvMsg implements grpc.ServerStream. A message that is not accepted is a fault.
+func (a admitted) RecvMsg(m any) error {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return a.ServerStream.RecvMsg(m)
+	}
+	r := &received{message: message}
+	if err := a.ServerStream.RecvMsg(r); err != nil {
+		return err
+	}
+	return r.err
+}
+
 // admitStream returns an interceptor that authenticates a stream before anything else.
 func (s *Server) admitStream() grpc.StreamServerInterceptor {
 	others := &others{of: make(map[netip.Addr]int)}
@@ -79,7 +93,7 @@ func (s *Server) admitStream() grpc.StreamServerInterceptor {
 			return refusal(err)
 		}
 		defer release()
-		return next(service, admitted{stream, ctx})
+		return refusal(next(service, admitted{stream, ctx}))
 	}
 }
 

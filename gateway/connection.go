@@ -35,9 +35,10 @@ type connection struct {
 	auto       bool  // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
-	subscribed map[string]*match.Program // by ID: those that are counted in the account
-	peer       *peerSession              // nil without a name
-	goodbye    bool                      // the client has closed the stream from its side: it leaves in an orderly way
+	subscribed map[string]subscribed // by ID
+	texts      int                   // bytes of the hello's that are kept, but for checks and subscriptions
+	peer       *peerSession          // nil without a name
+	goodbye    bool                  // the client has closed the stream from its side: it leaves in an orderly way
 }
 
 // run serves the connection until either side ends it.
@@ -48,6 +49,11 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cost := c.server.input.Cost
+	if err := c.account.Hold(cost(hello)); err != nil {
+		return err
+	}
+	c.texts = cost(hello) - cost(&streampb.Heartbeat{Checks: hello.GetChecks()})
 	request, err := c.server.readHello(hello, c.identity)
 	if err != nil {
 		return err
@@ -177,7 +183,7 @@ func (c *connection) welcome() *streampb.ConnectResponse {
 		Begin: streampb.Begin(c.subscriber.Begin()),
 		Limits: &streampb.Limits{
 			Subscriptions: uint32(cfg.MaxSubscriptions), UnacknowledgedEvents: uint32(cfg.CreditEvents), UnacknowledgedBytes: uint64(cfg.CreditBytes),
-			HeartbeatIntervalMs: timeout / 3, HeartbeatTimeoutMs: timeout, FilterBytes: maxFilter,
+			HeartbeatIntervalMs: timeout / 3, HeartbeatTimeoutMs: timeout, FilterBytes: match.MaxSource,
 		},
 	}}}
 }
@@ -305,6 +311,9 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 	case *streampb.ConnectRequest_Heartbeat:
 		failing, err := readChecks(m.Heartbeat.GetChecks())
 		if err != nil {
+			return err
+		}
+		if err := c.account.Hold(c.texts + c.server.input.Cost(m.Heartbeat)); err != nil {
 			return err
 		}
 		c.server.peers.report(c.peer, failing)

@@ -317,6 +317,72 @@ func TestFiltersTakeBoundedMemory(t *testing.T) {
 	}
 }
 
+// What a client chooses for a subscription besides its filter is bounded in bytes, and charged to its identity: also what is replaced or given back, and
+// what a heartbeat says.
+func TestTextsOfSubscriptionsTakeBoundedMemory(t *testing.T) {
+	const most = 8 << 20
+	accounts := access.NewAccounts(access.Defaults{})
+	accounts.MaxFilterBytes = most
+	w := newWorld(t, options{server: tenants(t, gateway.Config{Accounts: accounts})})
+	s := w.open(bearing(t.Context(), "hostile"), by("s"))
+	fields := func(bytes int) (all []string) {
+		for i := range 100 {
+			all = append(all, fmt.Sprintf("%0*d", bytes, i))
+		}
+		return all
+	}
+	before := heap()
+	for range 20 { // 4 MB of text each
+		s.subscribe(&streampb.Subscription{Id: "long", Fields: fields(40_000)})
+	}
+	if _, reasons := s.answers(20); slices.ContainsFunc(reasons, func(r string) bool { return r != string(fault.SessionBadRequest) }) {
+		t.Errorf("%v", reasons)
+	}
+	taken := 0
+	subscribe := func(id string) string {
+		s.subscribe(&streampb.Subscription{Id: id, Fields: fields(255)})
+		_, reasons := s.answers(1)
+		return reasons[0]
+	}
+	for i := range 600 {
+		if reason := subscribe(fmt.Sprint(i)); reason == "" {
+			taken++
+		} else if reason != string(fault.AccessLimit) {
+			t.Fatal(reason)
+		}
+	}
+	if taken < 50 || taken > most/(2*25_500) {
+		t.Errorf("%d were taken", taken)
+	}
+	if grown := heap() - before; grown > most+16<<20 {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+	if reason := subscribe("another"); reason != string(fault.AccessLimit) {
+		t.Errorf("one more: %q", reason)
+	}
+	for range 10 {
+		if reason := subscribe("0"); reason != string(fault.AccessLimit) {
+			t.Errorf("one that replaces another counts with it until it is there: %q", reason)
+		}
+	}
+	s.unsubscribe("0", "1")
+	for range 10 {
+		if reason := subscribe("again"); reason != "" {
+			t.Errorf("after some were given back: %q", reason)
+		}
+	}
+	beat := &streampb.Heartbeat{}
+	for i := range 32 {
+		beat.Checks = append(beat.Checks, &streampb.Check{Name: fmt.Sprintf("%0256d", i), Text: strings.Repeat("x", 4096)})
+	}
+	for i := 0; subscribe(fmt.Sprint("fill", i)) == ""; i++ { // less than one of these is left
+	}
+	s.say(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: beat}})
+	if _, reason, _ := s.ends(); reason != string(fault.AccessLimit) {
+		t.Errorf("a heartbeat with 140 kB: %q", reason)
+	}
+}
+
 // What an identity may not have is not compiled for it: a filter beyond its quota is not even found to be wrong.
 func TestQuotaComesBeforeTheFilter(t *testing.T) {
 	w := newWorld(t, options{server: newList(t, "t name=a namespace=* max_subscriptions=1").config(gateway.Config{})})

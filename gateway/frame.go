@@ -5,19 +5,26 @@ import (
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours wraps
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/input"
 )
 
 // A frame is an encoded ConnectResponse with a batch. Almost all messages are batches, and their payloads are already encoded: building a
 // protobuf message for each event would cost more than everything before it.
 type frame struct{ data mem.BufferSlice }
 
-// codec passes frames on and leaves other messages to protobuf.
-type codec struct{ encoding.CodecV2 }
+// codec passes frames on and leaves other messages to protobuf. It checks what clients send before memory is taken for it.
+type codec struct {
+	encoding.CodecV2
 
-func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
+	input *input.Messages
+}
+
+func newCodec(in *input.Messages) codec { return codec{encoding.GetCodecV2("proto"), in} }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -25,6 +32,38 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return f.data, nil
 	}
 	return c.CodecV2.Marshal(v)
+}
+
+// A received is a message to be decoded into, and why it cannot be: gRPC would tell the client of an error in its own words.
+type received struct {
+	message proto.Message
+	err     error
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(*received); ok {
+		r.err = c.decode(data, r.message)
+		return nil
+	}
+	if m, ok := v.(proto.Message); ok {
+		return c.decode(data, m)
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// decode checks and decodes a message, without fields that it does not have.
+func (c codec) decode(data mem.BufferSlice, into proto.Message) error {
+	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buffer.Free()
+	wire := buffer.ReadOnlyData()
+	if err := c.input.CheckWire(into.ProtoReflect().Descriptor(), wire); err != nil {
+		return err
+	}
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(wire, into); err != nil {
+		return fault.Newf(fault.SessionBadRequest, "the message cannot be read: a text is not UTF-8, or it is malformed")
+	}
+	return nil
 }
 
 // Field numbers of proto/streamer/v1/gateway.proto; a test compares them.

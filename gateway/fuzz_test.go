@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mongostream/streamer/change"
@@ -12,6 +13,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/input"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -21,57 +23,86 @@ func position() change.Ref {
 	return changetest.Event{ID: 1, Time: change.Timestamp{T: 1001, I: 9}}.Position().Ref()
 }
 
-// FuzzHello reads what a client may send first, and what it may send later: a message of any bytes is read or refused with a code.
-func FuzzHello(f *testing.F) {
+// FuzzConnectRequest reads what a client may send over gRPC, first and later: a message of any bytes is read or refused with a code, and of what
+// is read every text is bounded, and every name can be shown.
+func FuzzConnectRequest(f *testing.F) {
 	at := position().Append(nil)
-	for _, m := range []*streampb.Hello{
-		{Start: streampb.Start_START_NOW, Subscriptions: []*streampb.Subscription{{Id: "a", Filter: "key._id == 1", Ops: []string{"insert"}}}},
+	hellos := []*streampb.Hello{
+		{Start: streampb.Start_START_NOW, Subscriptions: []*streampb.Subscription{{Id: "a", Filter: "key._id == 1", Ops: []string{"insert"}, Fields: []string{"x"}}}},
 		{
 			Subscriber: "s", Start: streampb.Start_START_RESUME, Cluster: "c", PartitionCount: 4, Position: at,
 			Positions: []*streampb.PartitionPosition{{Partition: 1, Position: at}, {Partition: 3, Position: at}},
 		},
 		{Start: streampb.Start_START_SNAPSHOT, Subscriber: "s", Partitions: streampb.Partitions_PARTITIONS_OWNED, Checks: []*streampb.Check{{Name: "x"}}},
 		{Start: streampb.Start_START_RESUME, Cluster: "c", PartitionCount: 1 << 31, Positions: []*streampb.PartitionPosition{{Partition: 1 << 30, Position: at}}},
-	} {
+	}
+	add := func(m *streampb.ConnectRequest) {
 		data, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(data)
 	}
+	for _, m := range hellos {
+		add(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: m}})
+	}
+	add(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Subscribe{Subscribe: &streampb.Subscribe{Subscriptions: hellos[0].GetSubscriptions()}}})
+	add(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Unsubscribe{Unsubscribe: &streampb.Unsubscribe{Ids: []string{"a", ""}}}})
+	add(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Attach{Attach: &streampb.Attach{Positions: hellos[1].GetPositions()}}})
+	add(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Detach{Detach: &streampb.Detach{Partitions: []uint32{1, 1 << 31}}}})
+	add(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: &streampb.Heartbeat{Checks: hellos[2].GetChecks()}}})
+	f.Add([]byte("\x0a\x03\x0a\x01\xff")) // a name that is not UTF-8
 	const partitions, most = 4, 10
 	s := NewServer(Config{Cluster: "c", Node: "n", Partitions: partitions, MaxSubscriptions: most}, nil)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m := &streampb.Hello{}
-		if proto.Unmarshal(data, m) != nil {
-			return
-		}
 		refused := func(err error) bool {
 			if err != nil && fault.Of(err) == "" {
 				t.Fatalf("an error without a code: %v", err)
 			}
 			return err != nil
 		}
-		if failing, err := readChecks(m.GetChecks()); !refused(err) && len(failing) > maxChecks {
-			t.Fatalf("%d checks", len(failing))
+		m := &streampb.ConnectRequest{}
+		if refused(newCodec(s.input).decode(mem.BufferSlice{mem.SliceBuffer(data)}, m)) {
+			return
 		}
-		if _, err := s.readPositions(m.GetPositions(), partitions); !refused(err) && len(m.GetPositions()) > partitions {
-			t.Fatalf("%d positions of %d partitions", len(m.GetPositions()), partitions)
-		}
-		for _, sub := range m.GetSubscriptions() {
-			read, filter, err := readSubscription(sub, match.Carries{}) // match.FuzzCompile reads the filter
-			if !refused(err) && (read.ID == "" || len(read.ID) > maxID || len(read.Form.Fields) > maxFields || filter.Source != sub.GetFilter()) {
-				t.Fatalf("%+v", read)
+		name := func(of string) {
+			if !input.IsName(of) {
+				t.Fatalf("%q is no name", of)
 			}
 		}
-		r, err := s.readHello(m, &access.Identity{Name: "by"})
+		for _, sub := range append(m.GetHello().GetSubscriptions(), m.GetSubscribe().GetSubscriptions()...) {
+			if refused(s.input.Check(sub)) {
+				continue
+			}
+			read, filter, err := readSubscription(sub, match.Carries{}) // match.FuzzCompile reads the filter
+			if !refused(err) && (read.ID == "" || len(read.Form.Fields) > 100 || filter.Source != sub.GetFilter()) {
+				t.Fatalf("%+v", read)
+			}
+			name(read.ID)
+		}
+		for _, id := range m.GetUnsubscribe().GetIds() {
+			name(id)
+		}
+		for _, check := range append(m.GetHello().GetChecks(), m.GetHeartbeat().GetChecks()...) {
+			name(check.GetName())
+		}
+		if len(m.GetHello().GetSubscriptions()) > most || len(m.GetSubscribe().GetSubscriptions()) > most || len(m.GetUnsubscribe().GetIds()) > most {
+			t.Fatal("more subscriptions than a session may have")
+		}
+		if _, err := s.readPositions(m.GetAttach().GetPositions(), partitions); !refused(err) && len(m.GetAttach().GetPositions()) > partitions {
+			t.Fatalf("%d positions of %d partitions", len(m.GetAttach().GetPositions()), partitions)
+		}
+		hello := m.GetHello()
+		r, err := s.readHello(hello, &access.Identity{Name: "by"})
 		if refused(err) {
 			return
 		}
+		name(r.Subscriber)
+		name(r.Process)
 		switch {
-		case r.Known && (m.GetCluster() != "c" || r.At.IsZero() && len(r.Partitions) == 0):
+		case r.Known && (hello.GetCluster() != "c" || r.At.IsZero() && len(r.Partitions) == 0):
 			t.Fatalf("known without a position: %+v", r)
-		case r.By != "by" || r.Subscriber != "" && r.Subscriber != "by/"+m.GetSubscriber() || len(m.GetSubscriber()) > maxID || len(r.Process) > maxID || len(m.GetSubscriptions()) > most:
+		case r.By != "by" || r.Subscriber != "" && r.Subscriber != "by/"+hello.GetSubscriber():
 			t.Fatalf("%+v", r)
 		case r.Start == streamer.StartSnapshot && (r.Subscriber == "" || r.Attached):
 			t.Fatalf("a snapshot of nobody: %+v", r)
@@ -91,6 +122,7 @@ func FuzzEventsRequest(f *testing.F) {
 	f.Add("subscriber=s&start=snapshot&on_loss=snapshot", id+".7.ff")
 	f.Add("start=2026-01-02T15:04:05Z&Last-Event-ID="+id, id+".18446744073709551615.ffffffff")
 	f.Add("db=%zz&db=a;b", id+"..")
+	f.Add("subscriber=%ff&lasteventid="+id, "")
 	h := NewEvents(EventsConfig{Cluster: "c"}, nil)
 	f.Fuzz(func(t *testing.T, query, last string) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events", nil)
@@ -108,10 +140,30 @@ func FuzzEventsRequest(f *testing.F) {
 			t.Fatalf("known without a position: %+v", request)
 		case last != "" && !request.Known:
 			t.Fatalf("the id %q is ignored", last)
-		case len(request.Subscriber) > maxID || request.Subscriber == "" && (sub.Recover || request.Start == streamer.StartSnapshot):
+		case !input.IsName(request.Subscriber) || request.Subscriber == "" && (sub.Recover || request.Start == streamer.StartSnapshot):
 			t.Fatalf("%+v", request)
 		case request.Start == streamer.StartTime && (request.Time.Unix() <= 0 || request.Time.Unix() > 1<<32-1):
 			t.Fatalf("starts at %s", request.Time)
+		}
+	})
+}
+
+// FuzzPagesRequest reads what a client of pages may ask for.
+func FuzzPagesRequest(f *testing.F) {
+	next := placeText(change.Timestamp{T: 1, I: 2}, change.IDOf(changetest.Event{ID: 7}.Document()))
+	f.Add("db=shop&coll=orders&filter=key._id+%3D%3D+1&limit=500&from=" + next)
+	f.Add("db=%ff&coll=&fliter=x&limit=-1")
+	f.Add("db=a&coll=b&from=AAAA")
+	f.Fuzz(func(t *testing.T, query string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/snapshot", nil)
+		r.URL.RawQuery = query
+		filter, request, err := parsePages(r)
+		switch {
+		case err != nil && fault.Of(err) == "":
+			t.Fatalf("an error without a code: %v", err)
+		case err != nil:
+		case filter.DB == "" || filter.Coll == "" || request.Documents < 1 || request.Documents > maxPage || request.At.IsZero() != request.From.IsZero():
+			t.Fatalf("%+v, %+v", filter, request)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/input"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -76,6 +77,7 @@ type Server struct {
 	cfg    Config
 	node   *streamer.Node
 	logger *slog.Logger
+	input  *input.Messages
 	peers  peers
 	ended  endings
 
@@ -104,7 +106,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	if cfg.Accounts == nil {
 		cfg.Accounts = access.NewAccounts(access.Defaults{})
 	}
-	s := &Server{cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
+	s := &Server{cfg: cfg, node: node, input: input.NewMessages(cfg.MaxSubscriptions), logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
 	s.mu.sessions = make(map[*delivery.Session]*access.Identity)
 	return s
@@ -134,7 +136,7 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 	defer presetTooLarge(stream, &err)()
 	c := &connection{
 		server: s, stream: stream, identity: identity, account: account, writer: newWriter(stream.SendMsg),
-		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]*match.Program),
+		requests: make(chan *streampb.ConnectRequest), subscribed: make(map[string]subscribed),
 	}
 	if err = c.run(ctx); !ended(err) && !fault.IsPublic(err) && ctx.Err() == nil {
 		s.logger.Warn("session failed", "identity", identity.Name, "error", err)

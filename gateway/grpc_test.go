@@ -10,7 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mongostream/streamer/change"
@@ -453,4 +457,69 @@ func TestSessionsAreBounded(t *testing.T) {
 	if code, reason, _ := w.open(t.Context(), named("more")).ends(); code != codes.ResourceExhausted || reason != string(fault.SessionTooMany) {
 		t.Errorf("%s %s", code, reason)
 	}
+}
+
+// What clients may send is bounded for every service that a node has; it does not serve one that is not. What is not accepted is told in our words.
+func TestEveryServiceIsBounded(t *testing.T) {
+	w := newWorld(t, options{})
+	stream, err := reflectionpb.NewServerReflectionClient(w.conn()).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if services := answer.GetListServicesResponse().GetService(); len(services) < 4 {
+		t.Errorf("%v", services)
+	}
+	// What is too long is refused by every service.
+	long := strings.Repeat("x", 1000)
+	if _, err := grpc_health_v1.NewHealthClient(w.conn()).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: long}); status.Code(err) == codes.NotFound || !strings.Contains(err.Error(), string(fault.SessionBadRequest)) {
+		t.Errorf("health: %v", err)
+	}
+	watch, err := grpc_health_v1.NewHealthClient(w.conn()).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: long})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	if code, reason, _ := explained(err); code != codes.InvalidArgument || reason != string(fault.SessionBadRequest) {
+		t.Errorf("watch of health: %v", err)
+	}
+	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileByFilename{FileByFilename: long}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	if code, reason, _ := explained(err); code != codes.InvalidArgument || reason != string(fault.SessionBadRequest) {
+		t.Errorf("reflection: %v", err)
+	}
+	// And what is not UTF-8 is told so in our words.
+	for _, wire := range []string{"\x0a\x03\x0a\x01\xff", "\x0a\x05\x0a\x03a\nb", "\x2a\x05\x0a\x03\x0a\x01\xff", "\xff"} {
+		s, err := w.conn(grpc.WithDefaultCallOptions(grpc.ForceCodec(rawCodec{}))).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, streampb.Gateway_Connect_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SendMsg(wire); err != nil {
+			t.Fatal(err)
+		}
+		var answer string
+		err = s.RecvMsg(&answer)
+		if code, reason, _ := explained(err); code != codes.InvalidArgument || reason != string(fault.SessionBadRequest) {
+			t.Errorf("%q: %v", wire, err)
+		}
+	}
+}
+
+// rawCodec sends messages that are encoded already.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "proto" }
+
+func (rawCodec) Marshal(v any) ([]byte, error) { return []byte(v.(string)), nil }
+
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	*v.(*string) = string(data)
+	return nil
 }

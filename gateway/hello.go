@@ -15,13 +15,7 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-const (
-	maxFilter = match.MaxSource
-	maxID     = 256 // bytes of an ID
-	maxFields = 100
-)
-
-// readHello validates a Hello of an identity and converts it to a request.
+// readHello converts a Hello of an identity, which input has checked, to a request.
 func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.Request, err error) {
 	bad := func(format string, args ...any) (streamer.Request, error) {
 		return r, fault.Newf(fault.SessionBadRequest, "hello: "+format, args...)
@@ -32,10 +26,6 @@ func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.R
 		Known: len(m.GetPosition()) > 0 || len(m.GetPositions()) > 0,
 	}
 	switch {
-	case len(r.Subscriber) > maxID:
-		return bad("subscriber must have at most %d bytes", maxID)
-	case len(r.Process) > maxID:
-		return bad("process_id must have at most %d bytes", maxID)
 	case len(m.GetSubscriptions()) > s.cfg.MaxSubscriptions:
 		return r, fault.Newf(fault.SessionTooWide, "%d subscriptions, at most %d are allowed in a session", len(m.GetSubscriptions()), s.cfg.MaxSubscriptions)
 	case r.Known && m.GetCluster() != s.cfg.Cluster:
@@ -143,13 +133,10 @@ func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitio
 	return places, nil
 }
 
-// readSubscription validates a subscription, whose filter is still to be compiled.
+// readSubscription converts a subscription that input has checked. Its filter is still to be compiled.
 func readSubscription(m *streampb.Subscription, carries match.Carries) (sub delivery.Subscription, filter match.Filter, err error) {
-	if m.GetId() == "" || len(m.GetId()) > maxID {
-		return sub, filter, fault.Newf(fault.SessionBadRequest, "a subscription's id must have 1 to %d bytes", maxID)
-	}
-	if len(m.GetFields()) > maxFields {
-		return sub, filter, fault.Newf(fault.SessionBadRequest, "%d fields, at most %d", len(m.GetFields()), maxFields)
+	if m.GetId() == "" {
+		return sub, filter, fault.Newf(fault.SessionBadRequest, "a subscription needs an id")
 	}
 	for _, field := range m.GetFields() {
 		if field == "" || strings.ContainsAny(field, ".\x00") {

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/input"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -68,30 +69,39 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, error) {
-	q := r.URL.Query()
-	f := match.Filter{DB: q.Get("db"), Coll: q.Get("coll"), Source: q.Get("filter"), Carries: p.cfg.Carries}
-	request := delivery.PageRequest{Account: account.Key(), Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
+// parsePages reads a request, without its program.
+func parsePages(r *http.Request) (f match.Filter, request delivery.PageRequest, err error) {
+	q, err := input.Query(r, "db", "coll", "filter", "limit", "from")
+	if err != nil {
+		return f, request, err
+	}
+	f = match.Filter{DB: q.Get("db"), Coll: q.Get("coll"), Source: q.Get("filter")}
+	request = delivery.PageRequest{Namespace: change.Namespace{DB: f.DB, Coll: f.Coll}, Documents: usualPage}
 	if f.DB == "" || f.Coll == "" {
-		return nil, fault.Newf(fault.SessionBadRequest, "parameters db and coll: required")
+		return f, request, fault.Newf(fault.SessionBadRequest, "parameters db and coll: required")
+	}
+	if text := q.Get("limit"); text != "" {
+		if request.Documents, err = strconv.Atoi(text); err != nil || request.Documents < 1 || request.Documents > maxPage {
+			return f, request, fault.Newf(fault.SessionBadRequest, "parameter limit: 1 to %d", maxPage)
+		}
+	}
+	if text := q.Get("from"); text != "" {
+		if request.At, request.From, err = parsePlace(text); err != nil {
+			return f, request, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
+		}
+	}
+	return f, request, nil
+}
+
+func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, error) {
+	f, request, err := parsePages(r)
+	if err != nil {
+		return nil, err
 	}
 	if err := access.From(r.Context()).Permit(f.DB, f.Coll); err != nil {
 		return nil, err
 	}
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > maxPage {
-			return nil, fault.Newf(fault.SessionBadRequest, "parameter limit: 1 to %d", maxPage)
-		}
-		request.Documents = n
-	}
-	if text := q.Get("from"); text != "" {
-		var err error
-		if request.At, request.From, err = parsePlace(text); err != nil {
-			return nil, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
-		}
-	}
-	var err error
+	f.Carries, request.Account = p.cfg.Carries, account.Key()
 	if request.Program, err = p.node.Hub().Compile(r.Context(), account.Key(), f); err != nil {
 		return nil, err
 	}

@@ -13,12 +13,6 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// Limits of the health checks of a client.
-const (
-	maxChecks = 32
-	maxCheck  = 256 // bytes of a check's name
-)
-
 // A Peer is a named subscriber with a session, as it describes itself.
 type Peer struct {
 	Name, Process string
@@ -125,13 +119,10 @@ func (s *Server) Peers() (listed []Peer, unlisted int) { return s.peers.list() }
 
 // readChecks returns the checks that fail, sorted.
 func readChecks(checks []*streampb.Check) (failing []string, err error) {
-	if len(checks) > maxChecks {
-		return nil, fault.Newf(fault.SessionBadRequest, "%d checks, at most %d", len(checks), maxChecks)
-	}
 	for _, check := range checks {
 		switch name := check.GetName(); {
-		case name == "" || len(name) > maxCheck:
-			return nil, fault.Newf(fault.SessionBadRequest, "a check's name must have 1 to %d bytes", maxCheck)
+		case name == "":
+			return nil, fault.Newf(fault.SessionBadRequest, "a check needs a name")
 		case !check.GetOk():
 			failing = append(failing, name)
 		}

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mongostream/streamer/gateway/streampb"
 )
@@ -39,7 +41,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// And connections without traffic hold little.
 		grpc.ReadBufferSize(readBuffer),
-		grpc.ForceServerCodecV2(newCodec()), grpc.UnaryInterceptor(s.admitCall),
+		grpc.ForceServerCodecV2(newCodec(s.input)), grpc.UnaryInterceptor(s.admitCall),
 		grpc.StreamInterceptor(s.admitStream()), //nolint:contextcheck // a stream has a context of its own
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastProbe, PermitWithoutStream: true}),
@@ -52,6 +54,9 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 	status := health.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, status)
 	reflection.Register(server)
+	if err := s.checkBounds(server.GetServiceInfo()); err != nil {
+		return err
+	}
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -66,6 +71,26 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 	}
 	if ctx.Err() != nil {
 		<-stopped
+	}
+	return nil
+}
+
+// checkBounds returns an error if a client may send a text or a list that has no bound: every request would be refused that has it.
+func (s *Server) checkBounds(services map[string]grpc.ServiceInfo) error {
+	for name := range services {
+		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+		if err != nil {
+			return fmt.Errorf("find service %s: %w", name, err)
+		}
+		service, ok := found.(protoreflect.ServiceDescriptor)
+		if !ok {
+			return fmt.Errorf("%s is no service", name)
+		}
+		for i := range service.Methods().Len() {
+			if missing := s.input.Unbounded(service.Methods().Get(i).Input()); len(missing) > 0 {
+				return fmt.Errorf("requests of %s have no bound for %v", name, missing)
+			}
+		}
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/input"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -104,7 +104,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	request.Account = account.Key()
 	program, err := h.node.Hub().Compile(r.Context(), request.Account, filter)
 	if err == nil {
-		err = account.Keep(program)
+		err = account.Keep(program, len(r.URL.RawQuery))
 	}
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)
@@ -175,15 +175,15 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	if r.Method != http.MethodGet {
 		return bad("method %s: use GET", r.Method)
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
+	query, err := input.Query(r, "db", "coll", "op", "filter", "subscriber", "start", "on_loss", "leaves", "fresh", input.LastEventID)
 	if err != nil {
-		return bad("read the query: %w", err)
+		return f, request, sub, err
 	}
-	last := r.Header.Get("Last-Event-ID")
+	last, err := input.Resumes(r, query)
+	if err != nil {
+		return f, request, sub, err
+	}
 	for name, values := range query {
-		if name != "op" && len(values) > 1 {
-			return bad("parameter %s is given twice", name)
-		}
 		switch name {
 		case "db":
 			f.DB = values[0]
@@ -196,9 +196,7 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		case "filter":
 			f.Source = values[0]
 		case "subscriber":
-			if request.Subscriber = values[0]; len(request.Subscriber) > maxID {
-				return bad("parameter subscriber: at most %d bytes", maxID)
-			}
+			request.Subscriber = values[0]
 		case "start":
 			switch values[0] {
 			case "now":
@@ -224,10 +222,6 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 			if sub.Fresh = values[0] == "true"; !sub.Fresh && values[0] != "false" {
 				return bad("parameter fresh: true or false")
 			}
-		case "Last-Event-ID":
-			last = cmp.Or(last, values[0])
-		default:
-			return bad("unknown parameter %q: use db, coll, op, filter, subscriber, start, on_loss, leaves, fresh", name)
 		}
 	}
 	if (sub.Recover || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {

@@ -6,6 +6,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/match"
 )
 
 // slowDown waits until the client may change n subscriptions; a change of none counts as one.
@@ -38,8 +39,17 @@ func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscriptio
 	return subscriptions, answers, nil
 }
 
-// readSubscription authorizes, counts and compiles one subscription, in this order. seen holds the IDs in the same request.
+// A subscribed is a subscription that is counted in the account.
+type subscribed struct {
+	program *match.Program
+	texts   int // bytes
+}
+
+// readSubscription checks, authorizes, counts and compiles one subscription, in this order. seen holds the IDs in the same request.
 func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}) (delivery.Subscription, error) {
+	if err := c.server.input.Check(m); err != nil {
+		return delivery.Subscription{}, err
+	}
 	if err := c.identity.Permit(m.GetDb(), m.GetColl()); err != nil {
 		return delivery.Subscription{}, err
 	}
@@ -59,8 +69,9 @@ func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscript
 			return sub, err
 		}
 	}
+	texts := c.server.input.Cost(m)
 	if sub.Program, err = c.server.node.Hub().Compile(ctx, c.account.Key(), filter); err == nil {
-		err = c.account.Keep(sub.Program)
+		err = c.account.Keep(sub.Program, texts)
 	}
 	switch {
 	case err != nil && !replaced:
@@ -69,9 +80,10 @@ func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscript
 	case err != nil:
 		return sub, err
 	case replaced:
-		c.account.Drop(before)
+		c.account.Drop(before.program, before.texts)
 	}
-	seen[sub.ID], c.subscribed[sub.ID] = struct{}{}, sub.Program
+	seen[sub.ID] = struct{}{}
+	c.subscribed[sub.ID] = subscribed{sub.Program, texts}
 	return sub, nil
 }
 
@@ -79,8 +91,8 @@ func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscript
 func (c *connection) giveBack(ids []string) {
 	n := 0
 	for _, id := range ids {
-		if program, there := c.subscribed[id]; there {
-			c.account.Drop(program)
+		if of, there := c.subscribed[id]; there {
+			c.account.Drop(of.program, of.texts)
 			delete(c.subscribed, id)
 			n++
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/input"
 )
 
 // StreamConfig configures a Stream.
@@ -74,22 +75,23 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // parse returns the number of the notice to resume after, and the channels that were asked for.
 func (s *Stream) parse(r *http.Request) (after uint64, channels []Channel, err error) {
-	query := r.URL.Query()
-	for name, values := range query {
-		switch name {
-		case "Last-Event-ID":
-		case "channel":
-			for c := range strings.SplitSeq(strings.Join(values, ","), ",") {
-				if !slices.ContainsFunc(Table(), func(r Rule) bool { return r.Channel == Channel(c) }) {
-					return 0, nil, fault.Newf(fault.SessionBadRequest, "parameter channel: there is no channel %.40q", c)
-				}
-				channels = append(channels, Channel(c))
-			}
+	query, err := input.Query(r, "channel", input.LastEventID)
+	if err != nil {
+		return 0, nil, err
+	}
+	for c := range strings.SplitSeq(strings.Join(query["channel"], ","), ",") {
+		switch {
+		case c == "" && len(query["channel"]) == 0:
+		case !slices.ContainsFunc(Table(), func(r Rule) bool { return r.Channel == Channel(c) }):
+			return 0, nil, fault.Newf(fault.SessionBadRequest, "parameter channel: there is no channel %.40q", c)
 		default:
-			return 0, nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %q: use Last-Event-ID, channel", name)
+			channels = append(channels, Channel(c))
 		}
 	}
-	last := cmp.Or(r.Header.Get("Last-Event-ID"), query.Get("Last-Event-ID"))
+	last, err := input.Resumes(r, query)
+	if err != nil {
+		return 0, nil, err
+	}
 	if last == "" {
 		return 0, channels, nil
 	}

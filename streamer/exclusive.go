@@ -125,6 +125,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	if len(r.Subscriber) > checkpoint.MaxName {
 		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
 	}
+	if Reserved(r.Subscriber) {
+		return nil, fault.Newf(fault.SessionBadRequest, "stdout and sink/… are the names of sinks: choose another one for the subscriber")
+	}
 	e := &Exclusive{
 		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By},
 	}

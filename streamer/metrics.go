@@ -41,9 +41,12 @@ func (g gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	series := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		if m, err := prometheus.NewConstMetric(d, kind, v, labels...); err == nil { // a label that cannot be shown costs its series
+			ch <- m
+		}
 	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) { series(d, prometheus.GaugeValue, v, labels...) }
 	partitions := g.partitions()
 	for _, p := range partitions {
 		label := strconv.Itoa(int(p.Partition))
@@ -54,7 +57,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 			gauge(roomDesc, p.HeadRoom.Seconds(), label)
 		}
 		gauge(healthDesc, 1, label, string(p.State))
-		ch <- prometheus.MustNewConstMetric(passedDesc, prometheus.CounterValue, float64(p.Events), label)
+		series(passedDesc, prometheus.CounterValue, float64(p.Events), label)
 	}
 	gauge(partitionsDesc, float64(len(partitions)))
 	subscribers := g.subscribers()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -13,6 +14,10 @@ import (
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
 )
+
+// Reserved reports whether a name is that of a shared subscriber: a sink, or standard output. No client may connect under it, on any node, whether or
+// not that has such a sink: the same name would stand for two checkpoints, and two series of each metric.
+func Reserved(name string) bool { return name == "stdout" || strings.HasPrefix(name, "sink/") }
 
 // A SubscriberStatus is the status of one subscriber with a session at this node.
 type SubscriberStatus struct {

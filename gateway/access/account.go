@@ -45,7 +45,8 @@ type Defaults struct{ Sessions, Events, Notices, Connections, StartsPerSecond in
 
 // Accounts hold the state that the connections of each identity share.
 type Accounts struct {
-	// MaxFilterBytes bounds the memory of the filters of an identity, as estimated. Defaults to 64 MiB. Set it before Open.
+	// MaxFilterBytes bounds the memory of the filters of an identity, and of the texts that its clients have chosen, as estimated. Defaults to
+	// 64 MiB. Set it before Open.
 	MaxFilterBytes int
 	defaults       Defaults
 
@@ -80,7 +81,7 @@ type account struct {
 	connections   map[string]int // shares by remote address; those without one are not counted
 	subscriptions int
 	programs      map[*match.Program]int // how often they are used
-	filterBytes   int                    // of programs
+	filterBytes   int                    // of programs, and of texts
 	held          int                    // refusals that wait
 }
 
@@ -147,8 +148,9 @@ type Account struct {
 	address string
 	claimed int // subscriptions of this connection, guarded by Accounts
 	closed  bool
-	// programs are those of this connection, guarded by Accounts.
-	programs map[*match.Program]int
+	// programs are those of this connection, and texts the bytes of its texts: held beside those of subscriptions. Guarded by Accounts.
+	programs    map[*match.Program]int
+	texts, held int
 }
 
 // Open returns a share for a use of the connection from a remote address, or the fault AccessLimit if the identity may have no more or starts
@@ -248,27 +250,53 @@ func (a *Account) Unsubscribe(n int) {
 	a.shared.subscriptions -= n
 }
 
-// Keep counts the memory of a program until Drop or Close, or refuses it. A program that the identity uses several times counts once.
-func (a *Account) Keep(p *match.Program) error {
+// Keep counts the memory of a program and of the texts of a subscription until Drop or Close, or refuses them. A program that the identity uses
+// several times counts once.
+func (a *Account) Keep(p *match.Program, texts int) error {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
+	more := texts
 	if a.shared.programs[p] == 0 {
-		if most := cmp.Or(a.of.MaxFilterBytes, 64<<20); p.Size() > most-a.shared.filterBytes {
-			return fault.Newf(fault.AccessLimit, "the filters of %q take %d KiB and may take %d, not %d more", a.name, a.shared.filterBytes>>10, most>>10, p.Size()>>10+1)
-		}
-		a.shared.filterBytes += p.Size()
+		more += p.Size()
 	}
+	if err := a.charge(more); err != nil {
+		return err
+	}
+	a.texts += texts
 	a.shared.programs[p]++
 	a.programs[p]++
 	return nil
 }
 
-// Drop ends one use of a program by this connection.
-func (a *Account) Drop(p *match.Program) {
+// Hold counts the memory of the texts that the connection keeps beside its subscriptions, in the place of what it held before, or refuses it.
+func (a *Account) Hold(texts int) error {
+	a.of.mu.Lock()
+	defer a.of.mu.Unlock()
+	if err := a.charge(texts - a.held); err != nil {
+		return err
+	}
+	a.held = texts
+	return nil
+}
+
+// charge counts more memory, or refuses it. The caller holds the lock.
+func (a *Account) charge(more int) error {
+	most := cmp.Or(a.of.MaxFilterBytes, 64<<20)
+	if more > 0 && more > most-a.shared.filterBytes {
+		return fault.Newf(fault.AccessLimit, "the filters and names of %q take %d KiB and may take %d, not %d more", a.name, a.shared.filterBytes>>10, most>>10, more>>10+1)
+	}
+	a.shared.filterBytes += more
+	return nil
+}
+
+// Drop ends one use of a program by this connection, and of the texts of its subscription.
+func (a *Account) Drop(p *match.Program, texts int) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
 	if a.programs[p] > 0 {
 		a.drop(p, 1)
+		a.texts -= texts
+		a.shared.filterBytes -= texts
 	}
 }
 
@@ -296,6 +324,7 @@ func (a *Account) Close() {
 	for p, uses := range a.programs {
 		a.drop(p, uses)
 	}
+	a.shared.filterBytes -= a.texts + a.held
 	a.shared.open[a.use]--
 	if a.shared.connections[a.address]--; a.shared.connections[a.address] <= 0 {
 		delete(a.shared.connections, a.address)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/input"
 )
 
 type identityKey struct{}
@@ -104,6 +105,21 @@ func (a *Accounts) Handler(use Use, next http.Handler) http.Handler {
 			defer account.Close()
 			next.ServeHTTP(w, r)
 		}
+	})
+}
+
+// Parameters refuses requests with other parameters than those named, or with values that input does not accept, in the query or in the path.
+func Parameters(next http.Handler, names ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := input.Query(r, names...)
+		if err == nil {
+			err = input.CheckPath(r)
+		}
+		if err != nil {
+			Refuse(w, http.StatusBadRequest, err)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/input"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // An Identity is an authenticated peer with its rights. It is immutable. The zero value has no rights.
@@ -132,7 +134,6 @@ func (i *Identity) sameRights(j *Identity) bool {
 }
 
 const (
-	maxName       = 256
 	maxNamespaces = 1000
 	maxLimit      = 1 << 40
 )
@@ -140,8 +141,10 @@ const (
 // check returns why an identity is invalid, so that a typing error never changes rights silently.
 func (i *Identity) check() error {
 	switch {
-	case i.Name == "" || len(i.Name) > maxName:
-		return fmt.Errorf("the name must have 1 to %d bytes", maxName)
+	case i.Name == "" || !input.IsName(i.Name):
+		return fmt.Errorf("the name must have 1 to %d bytes of printable UTF-8", input.MaxName)
+	case streamer.Reserved(i.Subscriber("x")):
+		return fmt.Errorf("the name %q is that of sinks' subscribers", i.Name)
 	case len(i.Namespaces) == 0:
 		return errors.New("no namespace is allowed: give db.coll, db.* or *")
 	case len(i.Namespaces) > maxNamespaces:

@@ -41,3 +41,16 @@ func FuzzRights(f *testing.F) {
 		}
 	})
 }
+
+// An identity's name begins the names of its subscribers, and is a label and a field of log lines.
+func TestIdentitiesAreNotCalledLikeSinks(t *testing.T) {
+	for name, good := range map[string]bool{"sinks": true, "billing": true, "stdout": true, "sink": false, "a\nb": false, "\xff": false, "\u202e": false} {
+		i := &Identity{Name: name, Namespaces: []string{"*"}, key: "listed:" + name}
+		if err := i.check(); good != (err == nil) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if err := (&Identity{Name: "sink", Namespaces: []string{"*"}, key: jwtKey + "sink"}).check(); err != nil {
+		t.Errorf("a JWT's subject, which is kept as jwt:sink: %v", err)
+	}
+}

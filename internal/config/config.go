@@ -194,7 +194,7 @@ type Gateway struct {
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
 	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`
-	// MaxFilterBytes bounds the memory of all filters of an identity, as estimated.
+	// MaxFilterBytes bounds the memory of all filters of an identity, as estimated, with the names and fields that its clients choose.
 	MaxFilterBytes int64 `key:"max_filter_bytes" default:"64MiB" range:"1MiB..1TiB"`
 	// SubscribeRate is how many subscriptions a gateway may change a second, SubscribeBurst how many at once.
 	SubscribeRate  int `key:"subscribe_rate" default:"200" range:"1..1000000"`

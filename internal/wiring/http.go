@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -58,21 +56,29 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
-	v1.Handle("GET /v1/audit", accounts.Handler(access.Request, admin.ServeAudit(s.board)))
-	sinks := accounts.Handler(access.Request, admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded))
-	v1.Handle("GET /v1/sinks", sinks)
-	v1.Handle("POST /v1/sinks/{name}/{do}", sinks)
-	v1.Handle("GET /v1/gaps", accounts.Handler(access.Request, admin.ServeGaps(s.store, s.logger)))
-	v1.Handle("GET /v1/subscribers", accounts.Handler(access.Request, admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger)))
-	v1.Handle("GET /v1/reports", accounts.Handler(access.Request, admin.ServeReports(s.supervised, s.logger)))
-	v1.Handle("POST /v1/subscribers/snapshots", accounts.Handler(access.Request, admin.ServeSnapshots(s.node, s.board)))
 	checks, self := s.health(), s.self()
 	operations := s.operations()
 	status := func() *admin.Status { return s.status(checks.Report(self)) }
-	v1.Handle("GET /v1/status", accounts.Handler(access.Request, admin.ServeStatus(status, operations.May)))
-	v1.Handle("POST /v1/nodes/{node}/{do}", accounts.Handler(access.Request, operations.ServeDrain()))
-	v1.Handle("POST /v1/partitions/{partition}/handoff", accounts.Handler(access.Request, operations.ServeHandoff()))
-	v1.Handle("POST /v1/restarts/{do}", accounts.Handler(access.Request, operations.ServeRestarts()))
+	sinks := admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded)
+	for _, e := range []struct {
+		pattern    string
+		handler    http.Handler
+		parameters []string
+	}{
+		{"GET /v1/audit", admin.ServeAudit(s.board), nil},
+		{"GET /v1/sinks", sinks, nil},
+		{"POST /v1/sinks/{name}/{do}", sinks, nil},
+		{"GET /v1/gaps", admin.ServeGaps(s.store, s.logger), nil},
+		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger), nil},
+		{"GET /v1/reports", admin.ServeReports(s.supervised, s.logger), []string{"limit"}},
+		{"POST /v1/subscribers/snapshots", admin.ServeSnapshots(s.node, s.board), []string{"subscriber", "operation", "subscription", "namespace"}},
+		{"GET /v1/status", admin.ServeStatus(status, operations.May), nil},
+		{"POST /v1/nodes/{node}/{do}", operations.ServeDrain(), nil},
+		{"POST /v1/partitions/{partition}/handoff", operations.ServeHandoff(), []string{"to"}},
+		{"POST /v1/restarts/{do}", operations.ServeRestarts(), []string{"slug", "for"}},
+	} {
+		v1.Handle(e.pattern, accounts.Handler(access.Request, access.Parameters(e.handler, e.parameters...)))
+	}
 	protected, err := s.listeners.Protect(v1)
 	if err != nil {
 		return err
@@ -84,16 +90,18 @@ func (s *Service) buildServers() error {
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
 	s.server = s.listeners.Server(clients, mux, s.logger)
-	if s.probing != nil { // nothing of what follows is at the address for clients
-		mux = http.NewServeMux()
-		s.probes = s.listeners.ProbesServer(clients, mux, s.logger)
+	probes := http.NewServeMux()
+	probes.Handle("GET /metrics", s.registry.handler(s.tracer != nil)) // traces have exemplars
+	checks.Handle(probes, self)
+	s.components.Handle(probes)
+	if s.probing != nil { // nothing of this is at the address for clients
+		s.probes = s.listeners.ProbesServer(clients, access.Parameters(probes), s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
+		return nil
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
-		Registry: s.registry, EnableOpenMetrics: s.tracer != nil, // which has exemplars
-	}))
-	checks.Handle(mux, self)
-	s.components.Handle(mux)
+	for _, path := range []string{"/metrics", "/health", "/livez", "/readyz", "/internal/"} {
+		mux.Handle(path, access.Parameters(probes))
+	}
 	return nil
 }
 

@@ -1,20 +1,81 @@
 package wiring
 
 import (
+	"fmt"
+	"log/slog"
+	"net/http"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // newMetricsRegistry returns a registry with what every process exports, and what it was built from.
-func newMetricsRegistry(version string) *prometheus.Registry {
-	r := prometheus.NewRegistry()
+func newMetricsRegistry(version string, logger *slog.Logger) *metricsRegistry {
+	r := &metricsRegistry{Registry: prometheus.NewRegistry(), logger: logger, failed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "streamer_metrics_failures_total", Help: "Collections in which a part of the metrics could not be collected: its series are missing.",
+	})}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "streamer_build_info", Help: "1, with the version of the node and of Go.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(build, r.failed, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
+}
+
+// A metricsRegistry always answers: a collector that fails costs its own series.
+type metricsRegistry struct {
+	*prometheus.Registry
+
+	logger *slog.Logger
+	failed prometheus.Counter
+}
+
+// Register implements prometheus.Registerer.
+func (r *metricsRegistry) Register(c prometheus.Collector) error {
+	return r.Registry.Register(guardedCollector{c, r})
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *metricsRegistry) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			panic(err) // two parts of the node have one metric
+		}
+	}
+}
+
+// fail notes that something could not be collected.
+func (r *metricsRegistry) fail(err error) {
+	r.failed.Inc()
+	r.logger.Error("collecting metrics failed, series are missing", "error", err)
+}
+
+// Println implements promhttp.Logger: what is wrong with what was collected.
+func (r *metricsRegistry) Println(v ...any) { r.fail(fmt.Errorf("%s", fmt.Sprint(v...))) }
+
+// handler serves the metrics, those that can be collected.
+func (r *metricsRegistry) handler(openMetrics bool) http.Handler {
+	return promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{
+		Registry: r.Registry, EnableOpenMetrics: openMetrics, ErrorHandling: promhttp.ContinueOnError, ErrorLog: r,
+	})
+}
+
+// A guardedCollector ends a collection that panics.
+type guardedCollector struct {
+	prometheus.Collector
+
+	registry *metricsRegistry
+}
+
+// Collect implements prometheus.Collector.
+func (g guardedCollector) Collect(ch chan<- prometheus.Metric) {
+	defer func() {
+		if what := recover(); what != nil {
+			g.registry.fail(fmt.Errorf("panic: %v", what))
+		}
+	}()
+	g.Collector.Collect(ch)
 }

@@ -64,7 +64,7 @@ type Options struct {
 type Service struct {
 	opts     Options
 	logger   *slog.Logger
-	registry *prometheus.Registry
+	registry *metricsRegistry
 
 	listeners  *listen.Listeners
 	listener   net.Listener
@@ -103,7 +103,8 @@ type Service struct {
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
 // opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
-	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), registry: newMetricsRegistry(opts.Version)}
+	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s.registry = newMetricsRegistry(opts.Version, s.logger)
 	s.board = s.newBoard()
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
@@ -266,7 +267,7 @@ func (s *Service) Board() *notice.Board { return s.board }
 func (s *Service) Origin() checkpoint.Origin { return s.origin }
 
 // Metrics returns what /metrics shows.
-func (s *Service) Metrics() *prometheus.Registry { return s.registry }
+func (s *Service) Metrics() *prometheus.Registry { return s.registry.Registry }
 
 // Components returns the parts of the node whose progress is watched.
 func (s *Service) Components() *health.Components { return s.components }

@@ -1,11 +1,17 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -80,5 +86,114 @@ func TestNothingIsReadThatIsNotWatched(t *testing.T) {
 				t.Errorf("what is watched: %s, %s", resp.Status, text)
 			}
 		})
+	}
+}
+
+// endpoints returns what a node serves over HTTP, with parts of paths filled in, by the source that puts it together.
+func endpoints(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, file := range []string{"../../internal/wiring/http.go", "../../health/handler.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`"((?:GET |POST )?/[a-z0-9{}/_-]+)"`).FindAllStringSubmatch(string(source), -1) {
+			path := strings.NewReplacer("{name}", "kafka", "{do}", "pause", "{node}", "n", "{partition}", "1").Replace(found[1])
+			if !strings.HasSuffix(path, "/") && !slices.Contains(paths, path) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+// Every endpoint refuses parameters that it does not know: a misspelt one would be no filter, or no limit.
+func TestEveryEndpointRefusesUnknownParameters(t *testing.T) {
+	t.Parallel()
+	for _, probes := range []string{"", "127.0.0.1:0"} {
+		n := newRig(t, devmongo.Config{}).beginWith(nil, "STREAMER_HTTP_PROBES_LISTEN="+probes)
+		all := endpoints(t)
+		if len(all) < 18 {
+			t.Errorf("only %v", all)
+		}
+		for _, endpoint := range all {
+			method, path, given := strings.Cut(endpoint, " ")
+			if !given {
+				method, path = http.MethodGet, endpoint
+			}
+			address := n.service.Addr()
+			if !strings.HasPrefix(path, "/v1/") {
+				address = n.service.Probes()
+			}
+			for _, query := range []string{"fliter=x", "limit=1&Limit=1", "%zz", "a;b"} {
+				if resp, text := n.send(method, "http://"+address+path+"?"+query); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, string(fault.SessionBadRequest)) {
+					t.Errorf("%s %s?%s: %s, %s", method, path, query, resp.Status, text)
+				}
+			}
+		}
+	}
+}
+
+// send sends a request over HTTP whose answer ends.
+func (n *live) send(method, url string, header ...string) (*http.Response, string) {
+	n.Helper()
+	ctx, cancel := context.WithTimeout(n.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		n.Fatal(err)
+	}
+	return resp, string(text)
+}
+
+// A name that cannot be shown, or that is a sink's, is refused by every transport before it reaches the store, a metric or a log line.
+func TestNamesAreRefusedWhereTheyComeIn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{})
+	n := r.begin() // with a shared subscriber called stdout
+	n.status()
+	stream := r.events(n, "")
+	r.insert("a")
+	id, err := stream.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"\xff", "a\nb", "a\x00", "\x1b[31m", "\u202egnp", "stdout", "sink/kafka", "sink/", strings.Repeat("x", 257)}
+	for _, name := range names {
+		for _, last := range []string{"", id.ID} {
+			if status, code := n.refused("/v1/events?subscriber="+url.QueryEscape(name), "Last-Event-ID", last); status != http.StatusBadRequest || code != fault.SessionBadRequest {
+				t.Errorf("%q over HTTP: %d, %s", name, status, code)
+			}
+		}
+		if !utf8.ValidString(name) {
+			continue // gateway.TestEveryServiceIsBounded sends such a one
+		}
+		if _, err := n.hello(n.conn(), "", func(h *streampb.Hello) { h.Subscriber, h.ProcessId = name, "p" }); reason(err) != string(fault.SessionBadRequest) {
+			t.Errorf("%q over gRPC: %v", name, err)
+		}
+	}
+	if resp, text := n.send(http.MethodGet, "http://"+n.service.Probes()+"/metrics"); resp.StatusCode != http.StatusOK || strings.Count(text, `streamer_subscriber_lag_seconds{`) != 1 {
+		t.Errorf("%s, %d series", resp.Status, strings.Count(text, `streamer_subscriber_lag_seconds{`))
+	}
+	all, err := r.store.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Subscriber != sharedName {
+			t.Errorf("a checkpoint of %q", c.Subscriber)
+		}
 	}
 }

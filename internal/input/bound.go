@@ -1,0 +1,104 @@
+package input
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/match"
+)
+
+// MaxName bounds names and ids, in bytes.
+const MaxName = 256
+
+// A Kind says of which characters a text is.
+type Kind int
+
+// The kinds.
+const (
+	// Name is printable UTF-8 in one line: it becomes a key of a store, a label, a field of a log line or of a notice.
+	Name Kind = iota
+	// Text is UTF-8 without the character 0: names of MongoDB, and expressions.
+	Text
+	// Bytes are any bytes.
+	Bytes
+	// Number and Message are not texts. Their rows are of lists.
+	Number
+	Message
+)
+
+// A Charge says what a text costs the identity of its client.
+type Charge int
+
+// The charges.
+const (
+	// Nothing is kept of it.
+	Nothing Charge = iota
+	// Memory is taken as long as the session or the subscription lasts: it counts against the memory of an identity's filters (Cost).
+	Memory
+	// Checkpoint is stored with the subscriber, too: it counts against what an identity may write to the store.
+	Checkpoint
+)
+
+// A Bound is a row of the table.
+type Bound struct {
+	Kind Kind
+	// Bytes bounds one text.
+	Bytes int
+	// Count bounds the elements of a list; 0 is no list.
+	Count int
+	// Apart says that the elements are messages with answers of their own, which are checked one by one.
+	Apart  bool
+	Charge Charge
+	// Code is the fault of a text that is too long. Defaults to SessionBadRequest.
+	Code fault.Code
+}
+
+// The bounds that several rows share.
+//
+//nolint:gochecknoglobals // constants
+var (
+	named      = Bound{Kind: Name, Bytes: MaxName}
+	kept       = Bound{Kind: Name, Bytes: MaxName, Charge: Memory}
+	stored     = Bound{Kind: Name, Bytes: MaxName, Charge: Checkpoint}
+	namespace  = Bound{Kind: Text, Bytes: 255, Charge: Memory} // MongoDB takes no longer one (manual: "MongoDB Limits and Thresholds")
+	operations = Bound{Kind: Name, Bytes: 32, Count: 64}
+	expression = Bound{Kind: Text, Bytes: match.MaxSource, Charge: Memory, Code: fault.FilterTooLarge}
+	position   = Bound{Kind: Bytes, Bytes: change.RefSize, Charge: Checkpoint, Code: fault.SessionBadPosition}
+	eventID    = Bound{Kind: Name, Bytes: MaxName, Code: fault.SessionBadPosition}
+	word       = Bound{Kind: Name, Bytes: 64}
+)
+
+// check returns why a text may not be what a client chooses, nil if it may. The error does not contain it.
+func (b Bound) check(what string, text []byte) error {
+	code := b.Code
+	if len(text) > b.Bytes {
+		if code == "" {
+			code = fault.SessionBadRequest
+		}
+		return fault.Newf(code, "%s has %d bytes, at most %d are allowed", what, len(text), b.Bytes)
+	}
+	switch {
+	case b.Kind == Bytes:
+	case !utf8.Valid(text):
+		return fault.Newf(fault.SessionBadRequest, "%s is not UTF-8", what)
+	case b.Kind == Name && !printable(text), b.Kind == Text && strings.IndexByte(string(text), 0) >= 0:
+		return fault.Newf(fault.SessionBadRequest, "%s has a character that is not allowed there", what)
+	}
+	return nil
+}
+
+// printable reports whether valid UTF-8 has only characters that can be shown in one line.
+func printable(text []byte) bool {
+	for _, r := range string(text) {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// IsName reports whether a text may become a name: a key, a label, a field of a log line.
+func IsName(text string) bool { return named.check("", []byte(text)) == nil }

@@ -1,0 +1,131 @@
+package input
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// parameters is the table of what a client chooses in requests over HTTP: parameters of queries and parts of paths, which mean the same wherever
+// they are.
+func parameters() map[string]Bound {
+	return map[string]Bound{
+		"channel":      {Kind: Name, Bytes: 32, Count: 64},
+		"coll":         namespace,
+		"db":           namespace,
+		"do":           word,
+		"filter":       expression,
+		"for":          word,
+		"fresh":        word,
+		"from":         {Kind: Name, Bytes: 32 << 10, Code: fault.SessionBadPosition}, // it may contain an _id
+		LastEventID:    eventID,
+		"leaves":       word,
+		"limit":        word,
+		"name":         named,
+		"namespace":    {Kind: Text, Bytes: 255},
+		"node":         named,
+		"on_loss":      word,
+		"op":           operations,
+		"operation":    word,
+		"partition":    word,
+		"slug":         {Kind: Name, Bytes: 2 * MaxName},
+		"start":        word,
+		"subscriber":   stored,
+		"subscription": named,
+		"to":           named,
+		"POST /v1/subscribers/snapshots subscriber": {Kind: Name, Bytes: 2 * MaxName}, // with its identity
+	}
+}
+
+// LastEventID is the header with which a client of an event stream resumes, and the parameter where it cannot set headers.
+const LastEventID = "Last-Event-ID"
+
+// Query returns the parameters of a request, which may have no others than those named. The error is a fault, and does not contain what
+// is wrong beyond the name of a parameter. Of a parameter that is no list there is one value.
+func Query(r *http.Request, names ...string) (url.Values, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.Newf(fault.SessionBadRequest, "the query is malformed: use &, and %% with two digits")
+	}
+	table := parameters()
+	for asked, values := range query {
+		name := asked
+		if isLastEventID(asked) {
+			name = LastEventID
+		}
+		bound, known := table[r.Pattern+" "+name]
+		if !known {
+			bound, known = table[name]
+		}
+		if !known || !slices.Contains(names, name) {
+			return nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %.64q: %s", asked, usable(names))
+		}
+		if len(values) > max(bound.Count, 1) {
+			return nil, fault.Newf(fault.SessionBadRequest, "parameter %s is given %d times", name, len(values))
+		}
+		for _, value := range values {
+			if err := bound.check("parameter "+name, []byte(value)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return query, nil
+}
+
+// usable tells which parameters there are.
+func usable(names []string) string {
+	if len(names) == 0 {
+		return "there are none"
+	}
+	return "use " + strings.Join(names, ", ")
+}
+
+// Resumes returns the id after which a client of an event stream resumes, "" if it begins: the header or, for clients that cannot set one, the
+// parameter.
+func Resumes(r *http.Request, query url.Values) (id string, err error) {
+	headers := r.Header.Values(LastEventID)
+	if len(headers) > 1 {
+		return "", fault.Newf(fault.SessionBadPosition, "the header %s is given %d times", LastEventID, len(headers))
+	}
+	if len(headers) == 1 && headers[0] != "" {
+		return headers[0], eventID.check(LastEventID, []byte(headers[0]))
+	}
+	for name, values := range query {
+		if isLastEventID(name) && values[0] != "" {
+			if id != "" && id != values[0] {
+				return "", fault.Newf(fault.SessionBadPosition, "two different parameters say where to resume")
+			}
+			id = values[0]
+		}
+	}
+	return id, nil
+}
+
+// isLastEventID reports whether a parameter is called like the header, in any of the ways in which clients spell it.
+func isLastEventID(name string) bool {
+	return strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(name), "lasteventid")
+}
+
+// CheckPath checks the parts of a request's path that a client chooses, as Query checks parameters.
+func CheckPath(r *http.Request) error {
+	table := parameters()
+	for _, match := range wildcards.FindAllStringSubmatch(r.Pattern, -1) {
+		bound, known := table[match[1]]
+		if !known {
+			return unknown("the path")
+		}
+		if err := bound.check(match[1]+" in the path", []byte(r.PathValue(match[1]))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wildcards are the parts of a pattern of http.ServeMux that a client chooses.
+//
+//nolint:gochecknoglobals // constant
+var wildcards = regexp.MustCompile(`\{([a-z_]+)(?:\.\.\.)?\}`)
