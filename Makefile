@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # the benchmark; and whole processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./dev/bench ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge model build image release clients manifests deploy-check browser browser-clients site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live model build image release clients manifests deploy-check browser browser-clients site
 
 check:
 	.ci/run
@@ -101,6 +101,11 @@ SEEDS ?= 20
 judge:
 	$(GO) build -o bin/ ./cmd/streamer ./dev/demo ./dev/judge
 	@failed=0; for i in $$(seq $(if $(SEED),1,$(SEEDS))); do bin/judge -for 60s $(if $(SEED),-seed $(SEED)) $(JUDGE) || failed=1; done; exit $$failed
+
+# Live queries beside everything that can be done to documents, LIVE steps of it: some sixty a second on two cores.
+LIVE ?= 1000000
+live:
+	STREAMER_LIVE_STEPS=$(LIVE) $(GO) test -tags prove -v -run '^TestProveLiveQueriesFollowEverything$$' -timeout 0 ./test/node
 
 # Hostile identities beside honest ones. Then nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
