@@ -64,7 +64,8 @@ func newWorld(t *testing.T, o options) *world {
 	t.Helper()
 	w := &world{T: t, source: &oplogtest.Log{ReplyEvents: 10}, store: checkpointtest.NewMemory(partitions)}
 	w.source.Append(changetest.Event{ID: 1})
-	origin, err := w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions})
+	_, last := w.source.Reach()
+	origin, err := w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Start: last.Next()})
 	if err != nil {
 		t.Fatal(err)
 	}
