@@ -478,6 +478,9 @@ func (s *Session) add(subscriptions []Subscription) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 		})
 		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
+		if warning := sub.Program.Warning(); warning != "" {
+			s.Notify(Notice{Kind: "filter_doubtful", Text: warning, Subscription: sub.ID, Code: fault.FilterDoubtful, At: time.Now()})
+		}
 		if sub.Leaves {
 			s.leavers.add(sub)
 			sub.sent = &sentDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[uint64]sentDocument)}

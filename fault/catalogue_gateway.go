@@ -76,6 +76,12 @@ func gatewayEntries() []Entry {
 			Remedy:  "Make the filter cheaper: put a comparison with == in front, avoid one comprehension inside another, and compare fields instead of whole documents.",
 		},
 		{
+			Code:    FilterDoubtful,
+			Summary: "the filter is never true, or not when it seems to be",
+			Meaning: "The filter asks for operations that are not selected or do not exist, or for a field within a field of update.updatedFields, whose names are paths. It is accepted.",
+			Remedy:  "Correct the filter. changed(\"total.net\") tells whether an update may have changed a field; docs/filters.md has examples.",
+		},
+		{
 			Code:    FilterEvaluation,
 			Summary: "a filter could not be evaluated on an event",
 			Meaning: "The filter does with a field what the field's value does not allow, like comparing a string with a number. The event was not delivered to this subscription; whether it should have been, the filter cannot say.",

@@ -44,6 +44,7 @@ const (
 	EtcdRefused           Code = "STRM-ETCD-REFUSED"
 	EtcdUnreachable       Code = "STRM-ETCD-UNREACHABLE"
 	FilterCost            Code = "STRM-FILTER-COST"
+	FilterDoubtful        Code = "STRM-FILTER-DOUBTFUL"
 	FilterEvaluation      Code = "STRM-FILTER-EVALUATION"
 	FilterInvalid         Code = "STRM-FILTER-INVALID"
 	FilterNeedsBefore     Code = "STRM-FILTER-NEEDS-BEFORE"

@@ -605,6 +605,29 @@ func TestFailuresOfAFilterAreToldOnceASecond(t *testing.T) {
 	}
 }
 
+// A client whose filter can never be true is told so when it subscribes.
+func TestClientIsToldOfADoubtfulFilter(t *testing.T) {
+	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 50 * time.Millisecond}})
+	for query, want := range map[string]string{
+		`op=="updated"`:                     "never true",
+		`update.updatedFields.total.net==3`: `changed(\"total.net\")`,
+	} {
+		r := w.get("?filter="+url.QueryEscape(query), "")
+		for {
+			m, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Event == "filter_doubtful" {
+				if !strings.Contains(string(m.Data), want) {
+					t.Errorf("%s: %s", query, m.Data)
+				}
+				break
+			}
+		}
+	}
+}
+
 // Why a request's context has ended decides what its client is told.
 func TestClientOfAnEndedContextIsToldWhy(t *testing.T) {
 	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c"}, nil)

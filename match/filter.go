@@ -1,6 +1,7 @@
 package match
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/mongostream/streamer/change"
@@ -71,7 +72,39 @@ func Compile(f Filter) (*Program, error) {
 	if p.expression, err = checked.Compile(); err != nil {
 		return nil, err
 	}
+	p.warning = p.doubt(checked)
 	return p, nil
+}
+
+// An operation is the name of one that events may have.
+type operation string
+
+func (o operation) String() string { return string(o) }
+
+// operations are the names of all operations (MongoDB manual, "Change Events").
+func operations() []operation {
+	return []operation{
+		"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", change.SkippedName, change.SnapshotName, "create", "createIndexes",
+		"dropIndexes", "modify", "shardCollection", "reshardCollection", "refineCollectionShardKey",
+	}
+}
+
+// doubt returns why the filter is never true, or not when it seems to be; empty where nothing is
+// known against it.
+func (p *Program) doubt(checked *expr.Checked) string {
+	never := true
+	for _, name := range operations() {
+		op, _ := change.ParseOp(string(name))
+		never = never && (!p.wants(op) || checked.Never(name))
+	}
+	if never {
+		return "The filter is never true: it asks for operations that are not selected, or that do not exist. Nothing will come."
+	}
+	if path := checked.Nested(); path != "" {
+		return fmt.Sprintf("The names in update.updatedFields are paths: updatedFields[%q] is what an update of that field has, and changed(%q) tells whether it has changed. "+
+			"The filter reads a field within a field, which is there only if the update sets the whole outer field.", path, path)
+	}
+	return ""
 }
 
 // checkCarried rejects filters that read what the stream does not carry and so would never match.

@@ -9,10 +9,15 @@ import (
 
 // A Program is a compiled filter. It is safe for concurrent use.
 type Program struct {
+	warning    string
 	filter     Filter
 	selector   Selector
 	expression *expr.Expression // always true without a source
 }
+
+// Warning returns why the filter is never true, or not when it seems to be; it is for people, and
+// empty where nothing is known against it.
+func (p *Program) Warning() string { return p.warning }
 
 // Filter returns the source of the program.
 func (p *Program) Filter() Filter { return p.filter }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
@@ -59,8 +60,15 @@ func (c closure) checks() []check {
 
 // sinkSettings makes what a sink needs, without connecting to anything.
 func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
-	if _, err := backend.Subscriptions(sink, backend.Carries(cfg)); err != nil {
+	subscriptions, err := backend.Subscriptions(sink, backend.Carries(cfg))
+	if err != nil {
 		return f, err
+	}
+	var doubts []string
+	for i, sub := range subscriptions {
+		if doubt := sub.Program.Warning(); doubt != "" {
+			doubts = append(doubts, fmt.Sprintf("subscription %d: %s", i+1, doubt))
+		}
 	}
 	target, letters, err := backend.Targets(sink, cfg.Cluster.ID, cfg.Cluster.Partitions, nil)
 	if err != nil {
@@ -69,6 +77,9 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	target.Close()
 	if letters != nil {
 		letters.Close()
+	}
+	if len(doubts) > 0 {
+		return warning(fault.FilterDoubtful, "%s", strings.Join(doubts, " ")), nil
 	}
 	return fine("%s, format %s", sink.Type, sink.Format), nil
 }

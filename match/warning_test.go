@@ -1,0 +1,44 @@
+package match_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/match"
+)
+
+// A filter that can never be true, or not when it seems to be, has a warning; others have none.
+func TestDoubtfulFiltersHaveWarnings(t *testing.T) {
+	for source, want := range map[string]string{
+		`op == "updated"`:                        "never true",
+		`op == "insert" && op == "delete"`:       "never true",
+		`false`:                                  "never true",
+		`op in ["inserted", "changed"]`:          "never true",
+		`update.updatedFields.total.net == 3`:    `changed("total.net")`,
+		`update.updatedFields["a"]["b"] == 3`:    `changed("a.b")`,
+		`has(update.updatedFields.total)`:        "",
+		`update.updatedFields["total.net"] == 3`: "",
+		`update.updatedFields.total == 3`:        "",
+		`op == "create"`:                         "",
+		`op == "update" && changed("total")`:     "",
+		`doc.total.net.more == 3`:                "",
+		`op != "delete"`:                         "",
+	} {
+		p, err := match.Compile(match.Filter{Source: source, Carries: everything()})
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		if got := p.Warning(); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+	p, err := match.Compile(match.Filter{Source: `op == "delete"`, Ops: []change.Op{change.OpInsert}, Carries: everything()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Warning() == "" {
+		t.Error("a filter for deletes of a subscription to inserts has no warning")
+	}
+}
