@@ -79,7 +79,7 @@ func clusterEntries() []Entry {
 			Code:    CheckpointCorrupt,
 			Summary: "a checkpoint cannot be read",
 			Meaning: "The stored checkpoint is damaged, or another program wrote it. It was not changed.",
-			Remedy:  "Inspect the named key or document. Restore it from a backup, or run `streamer subscribers delete NAME`: then a shared subscriber starts again from the origin, and an exclusive one at the position that it sends, else according to its start policy.",
+			Remedy:  "Inspect the named key or document. Restore it from a backup. Of a shared subscriber, as a sink, you can also remove the one key or document: the partition begins at the last checkpoint of its history in etcd, or where the subscriber began. Or run `streamer subscribers delete NAME`: then a shared subscriber begins according to its start, and an exclusive one at the position that it sends, else according to its start policy.",
 		},
 		{
 			Code:    CheckpointNewer,
