@@ -93,8 +93,8 @@ fuzz:
 
 # Long tests: those behind the build tag prove, called TestProve…
 prove:
-	$(GO) test -race -tags prove -run '^TestProve' -timeout 60m ./...
-	$(GO) test -tags prove -run '^TestProve' -timeout 60m ./internal/simulation # eight times as many seeds without the race detector
+	$(GO) test -race -tags prove -run '^TestProve' -timeout 90m ./...
+	$(GO) test -tags prove -run '^TestProve' -timeout 90m ./internal/simulation # eight times as many seeds without the race detector
 
 # Nodes under test as processes, whose subscribers' copies are held against MongoDB: a minute for each of SEEDS seeds, fresh ones unless SEED names one.
 SEEDS ?= 20

@@ -159,22 +159,27 @@ func (s *Session) passed(t taking) {
 	}
 }
 
-// replaced begins a collection anew that another one was renamed to, for the subscriptions that have read some of it. Called by the owner.
+// replaced begins a collection anew that another one was renamed to, for the snapshots that have read some of it and are not complete. Called by the
+// owner.
 func (s *Session) replaced(namespace string) {
 	db, coll, _ := strings.Cut(namespace, ".")
 	for _, sub := range s.byKey {
-		p := sub.progress()
-		if p == nil || p.Done {
+		p, f := sub.progress(), sub.Program.Filter()
+		if p == nil || p.Done || !p.Listed || f.DB != "" && f.DB != db || f.Coll != "" && f.Coll != coll {
 			continue
 		}
 		fresh := snapshot.Left{Namespace: change.Namespace{DB: db, Coll: coll}}
 		i := slices.IndexFunc(p.Left, func(l snapshot.Left) bool { return l.Namespace == fresh.Namespace })
-		if i < 0 {
-			continue
-		}
 		next := *p
 		next.Left = slices.Clone(p.Left)
-		next.Left[i] = fresh
+		switch {
+		case i >= 0:
+			next.Left[i] = fresh
+		case len(p.Some) == 0 || slices.Contains(p.Some, fresh.Namespace):
+			next.Left = append(next.Left, fresh)
+		default:
+			continue
+		}
 		sub.abandon()
 		s.setProgress(sub.ID, &next)
 		if s.isLive() {

@@ -379,7 +379,9 @@ func (r *replica) ack(n int) {
 }
 
 // A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
-func TestDocumentsLeave(t *testing.T) {
+func TestDocumentsLeave(t *testing.T) { during(t, shortly, documentsLeave) }
+
+func documentsLeave(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{
@@ -399,7 +401,26 @@ func TestDocumentsLeave(t *testing.T) {
 	})
 }
 
-func TestSnapshotsMeetTheirChanges(t *testing.T) {
+// Whatever happens, a replica has what the collections had at the end of each batch since its snapshot is complete, and no document goes back.
+func TestSnapshotsMeetTheirChanges(t *testing.T) { during(t, shortly, snapshotsMeetTheirChanges) }
+
+// shortly is how long a property is tried each time that all tests run; TestProve… tries it longer.
+const shortly = 30 * time.Second
+
+// during tries a property again and again, each time with a seed of its own, which rapid prints where it fails.
+func during(t *testing.T, long time.Duration, try func(*testing.T)) {
+	t.Helper()
+	if testing.Short() {
+		long = 0
+	}
+	for begun := time.Now(); ; {
+		if try(t); t.Failed() || time.Since(begun) >= long {
+			return
+		}
+	}
+}
+
+func snapshotsMeetTheirChanges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{
