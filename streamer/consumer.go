@@ -245,8 +245,8 @@ func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Ev
 	if known && !reach.Majority.IsZero() {
 		e.NoMajority = reach.Last.Time().Sub(reach.Majority.Time()) > majorityLimit
 	}
-	for _, s := range n.hub.Sessions() {
-		e.Stale = e.Stale || s.State().Losses > 0
+	for _, s := range n.sharedSubscribers() { // a loss of one client is that client's
+		e.Stale = e.Stale || s.session.State().Losses > 0
 	}
 	tail := n.log.Stats()
 	if tail.Paused || tail.Full {

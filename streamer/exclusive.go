@@ -274,7 +274,16 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
-			cfg.Start = delivery.Place{At: change.At(reach.At(r.Time))}
+			at := change.At(reach.At(r.Time))
+			if !reach.First.IsZero() && reach.First.Compare(at.Time) > 0 {
+				// The log never had it for this subscriber, so nobody has lost anything: the session begins, and is told so, where the log does.
+				first, err := n.log.Earliest(ctx, reach.First)
+				if err != nil {
+					return cfg, fault.New(fault.MongoUnreachable, err)
+				}
+				at, cfg.Earliest = change.At(first), true
+			}
+			cfg.Start = delivery.Place{At: at}
 		case StartNow, StartSnapshot:
 			reach, err := n.cfg.Range.Now(ctx)
 			if err != nil {

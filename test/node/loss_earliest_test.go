@@ -14,6 +14,10 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // wrapped are servers whose log has wrapped, and how many entries go before each opening of a stream. Below 5.0 the oldest entry cannot be
@@ -213,6 +217,53 @@ func TestClientOfEventsGoesOnWithWhatTheLogStillHas(t *testing.T) {
 			}
 			if told < 1 || told > 2 {
 				t.Errorf("told of %d losses", told)
+			}
+		})
+	}
+}
+
+// A first start at a time that the log does not reach back to is nobody's loss: the client gets what the log has, and nothing is recorded, told or
+// counted, however often it is asked for.
+func TestFreshStartBeforeTheLogIsNobodysLoss(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "7.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, devmongo.Config{Release: release})
+			r.wrap()
+			n := r.beginWith(nil)
+			n.status()
+			for range 10 {
+				resp := n.request(http.DefaultClient, "http://"+n.service.Addr()+"/v1/events?db=shop&start=2020-01-01T00:00:00Z")
+				if m, err := sse.NewReader(resp.Body).Next(); err != nil || m.Event != "" {
+					t.Fatalf("%+v, %v", m, err)
+				}
+			}
+			stream, err := n.hello(n.conn(), "", func(h *streampb.Hello) { // it acknowledges nothing
+				h.Subscriber, h.ProcessId, h.Start, h.Time = "g", "p", streampb.Start_START_TIME, timestamppb.New(time.Unix(1, 0))
+			})
+			for batches := 0; err == nil && batches < 2; {
+				var m *streampb.ConnectResponse
+				if m, err = stream.Recv(); m.GetBatch() != nil {
+					batches++
+				}
+				if m.GetBatch().GetLoss() != nil {
+					t.Errorf("over gRPC: %v", m)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if gaps, lost := r.gaps(), n.metric("streamer_log_losses_total"); len(gaps) != 0 || lost != 0 {
+				t.Errorf("%d gaps, %v losses", len(gaps), lost)
+			}
+			if posted := n.posted(notice.Resync); len(posted) != 0 {
+				t.Errorf("%v", posted)
+			}
+			for _, p := range n.status() {
+				if p.State == health.Stale {
+					t.Errorf("partition %d is stale", p.Partition)
+				}
 			}
 		})
 	}
