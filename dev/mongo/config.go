@@ -16,7 +16,7 @@ import (
 type Config struct {
 	// Addr is where to listen, host:port. Defaults to "127.0.0.1:0".
 	Addr string
-	// Release is the MongoDB release to be: "4.4", "6.0", "7.0" or "8.0". Defaults to "4.4".
+	// Release is the MongoDB release to be: "4.4", "6.0", "7.0", "8.0" or "9.0". Defaults to "4.4".
 	Release string
 	// Preset is the name of what changes the behaviour of any release (package profile). Defaults to none.
 	Preset string
@@ -90,6 +90,13 @@ type Profile struct {
 	SplitsEvents bool
 	// SplitsVary makes every second opening of a stream split large events into smaller fragments, as if it looked up another document.
 	SplitsVary bool
+	// TokensGoBack makes the first post-batch token of a resumed stream a second earlier than where
+	// it was resumed (SERVER-134795).
+	TokensGoBack bool
+	// ControlTokens makes the post-batch tokens of an idle stream those of control events, which
+	// cannot be resumed (SERVER-135376): 260 refuses them when a stream is opened, 280 with its
+	// next event. Zero is none.
+	ControlTokens int
 	// MostEvents is how many events a reply of a change stream has at most. Zero is as many as fit.
 	MostEvents int
 	// TruncateBeforeOpening is how many of the log's oldest entries go just before each change stream opens; the newest one stays.
@@ -135,6 +142,9 @@ func presets() map[string]func(*Profile) {
 		string(oplog.R60): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R60, true },
 		string(oplog.R70): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R70, true },
 		string(oplog.R80): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R80, true },
+		string(oplog.R90): func(p *Profile) {
+			p.Release, p.SplitsEvents, p.TokensGoBack, p.ControlTokens = oplog.R90, true, true, 280
+		},
 	}
 }
 

@@ -334,6 +334,7 @@ type client struct {
 // env is where change streams live.
 func (s *Server) env() oplog.StreamEnv {
 	return oplog.StreamEnv{
+		TokensGoBack: s.profile.TokensGoBack, ControlTokens: s.profile.ControlTokens,
 		TokenVersion: s.tokenVersion.Load(), StrictStart: s.profile.StrictStart, SplitsEvents: s.profile.SplitsEvents, SplitsVary: s.profile.SplitsVary,
 		Opening: s.counters.opened.Load(), Log: s.oplog, Lookup: s.store.Lookup, Examined: &s.counters.examined, Sent: &s.counters.sent,
 	}

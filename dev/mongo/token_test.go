@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
@@ -106,4 +107,26 @@ func mustMarshal(t *testing.T, doc bson.D) []byte {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+func TestPostBatchTokensOfRelease90(t *testing.T) {
+	for _, refusal := range []int{260, 280} {
+		_, client := start(t, devmongo.Config{Release: "9.0", Adjust: func(p *devmongo.Profile) { p.ControlTokens = refusal }})
+		x, y := client.Database("a").Collection("x"), client.Database("b").Collection("y")
+		watchX := []bson.D{d("$match", d("ns.db", "a"))}
+		s := watch(t, client, watchX)
+		insert(t, x, d("_id", 1))
+		first := s.next()
+		insert(t, y, d("_id", 1))
+		s.none()
+		token := s.ResumeToken()
+		insert(t, x, d("_id", 2))
+		if _, err := tryWatch(t, client, watchX, resumeAfter(token)); code(err) != refusal {
+			t.Errorf("the token of a control event is refused with %d, want %d", code(err), refusal)
+		}
+		back := watch(t, client, watchX, startAt(clusterTime(first)), func(o *options.ChangeStreamOptionsBuilder) { o.SetBatchSize(0) })
+		if digits := text(back.ResumeToken(), "_data"); digits[2:10] >= fmt.Sprintf("%08X", clusterTime(first)>>32) {
+			t.Errorf("the first token %s does not go back", digits)
+		}
+	}
 }

@@ -306,6 +306,7 @@ const (
 	R60 Release = "6.0"
 	R70 Release = "7.0"
 	R80 Release = "8.0"
+	R90 Release = "9.0"
 )
 
 // Since reports whether the release is the other one or a later one. All have majors of one digit.
@@ -327,5 +328,5 @@ func (r Release) Deltas() bool { return r.Since(R60) }
 
 // WireVersion is the newest version of the wire protocol.
 func (r Release) WireVersion() int32 {
-	return map[Release]int32{R44: 9, R60: 17, R70: 21, R80: 25}[r]
+	return map[Release]int32{R44: 9, R60: 17, R70: 21, R80: 25, R90: 28}[r]
 }

@@ -15,6 +15,9 @@ import (
 type StreamEnv struct {
 	// StrictStart, SplitsEvents and SplitsVary are those of the server's profile.
 	StrictStart, SplitsEvents, SplitsVary bool
+	// TokensGoBack and ControlTokens are those of the server's profile.
+	TokensGoBack  bool
+	ControlTokens int
 	// TokenVersion is the version of the tokens. Zero is that of the log's release.
 	TokenVersion int32
 
@@ -82,6 +85,12 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*St
 	}
 	if sp.cluster {
 		s.scope = streamScope{}
+	}
+	if env.TokensGoBack && at.chosen {
+		s.token = HighWatermark(at.ts-1<<32, version).Document()
+	}
+	if at.event != nil && at.event.isControl() && env.ControlTokens == int(wire.InvalidResumeToken) {
+		return nil, wire.Errorf(wire.InvalidResumeToken, "the resume token is of a control event")
 	}
 	if at.event != nil && at.event.Fragment != NoFragment && p.split {
 		s.fragment = at.event
@@ -225,6 +234,9 @@ func (s *Stream) idle() {
 	if reached > s.position {
 		s.position = reached
 		s.token, s.last = HighWatermark(reached, s.version).Document(), nil
+		if s.env.ControlTokens != 0 {
+			s.token = controlToken(reached, s.version).Document()
+		}
 	}
 }
 

@@ -40,6 +40,23 @@ func HighWatermark(ts uint64, version int32) Token {
 	return Token{TS: ts, Version: version, Type: tokenHighWatermark, Fragment: NoFragment}
 }
 
+// control is the operation that tokens of control events name.
+const control = "control"
+
+// controlToken is the token of an event of the server's own, which no stream shows.
+func controlToken(ts uint64, version int32) Token {
+	return Token{
+		TS: ts, Version: version, Type: TokenEvent, Fragment: NoFragment,
+		Identifier: doc.New().String("operationType", control).Document(),
+	}
+}
+
+func (t Token) isControl() bool {
+	v, _ := doc.Field(t.Identifier, "operationType")
+	text, _ := v.StringValueOK()
+	return text == control
+}
+
 // IsMark reports whether the token is a high watermark: no event's.
 func (t Token) IsMark() bool {
 	return t.Type == tokenHighWatermark && t.TxnOpIndex == 0 && !t.FromInvalidate && t.UUID == nil && t.Identifier == nil
