@@ -114,23 +114,32 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     const { limit: _, ...options } = this.#options;
     for await (const m of subscribe<T>({ ...options, after, leaves: true })) {
       if (m.kind === "loss") return;
-      if (m.kind === "change") this.#apply(m.change);
+      if (m.kind === "change" && !this.#apply(m.change)) return;
     }
   }
 
-  #apply(change: Change<T>): void {
+  /** apply applies a change. It returns false where the change does not say how the document is: the documents must be read again. */
+  #apply(change: Change<T>): boolean {
     const { operationType, documentKey } = change;
     if (!documentKey) {
       if (["drop", "rename", "dropDatabase"].includes(operationType) && (change.ns?.coll ?? this.#options.coll) === this.#options.coll) {
         for (const key of [...this.#documents.keys()]) this.#remove(key);
       }
-      return;
+      return true;
     }
     const key = change.key ?? stringify(documentKey._id);
-    if (operationType === "delete" || operationType === "left") return this.#remove(key);
+    if (operationType === "delete" || operationType === "left") {
+      this.#remove(key);
+      return true;
+    }
+    if (change.fullDocument) {
+      this.#set(key, change.fullDocument);
+      return true;
+    }
+    if (operationType !== "update" || !isClear(change)) return false;
     const before = this.#documents.get(key);
-    if (change.fullDocument) return this.#set(key, change.fullDocument);
-    if (before !== undefined) this.#set(key, applied(before, change) as T); // otherwise a page brings it
+    if (before !== undefined) this.#set(key, applied(before, change) as T); // otherwise it is deleted by a later change, which a page has shown
+    return true;
   }
 
   #set(key: string, document: T): void {
@@ -146,6 +155,17 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     this.#documents.delete(key);
     if (document !== undefined) this.#on.removed?.(document);
   }
+}
+
+/**
+ * isClear reports whether an update says which fields it means. The name of a field may have dots: servers from 5.0 on can set such fields, and those
+ * from 6.1 on say which ones they are. What is too large comes without a description.
+ */
+function isClear<T>({ updateDescription: u }: Change<T>): boolean {
+  if (!u) return false;
+  if (u.disambiguatedPaths || !u.truncatedArrays) return true;
+  const paths = [...Object.keys(u.updatedFields), ...u.removedFields, ...u.truncatedArrays.map(({ field }) => field)];
+  return !paths.some((path) => path.includes("."));
 }
 
 /** applied returns a document after an update. What is on the way to what changes is copied. */

@@ -171,3 +171,29 @@ test("a live query reads the documents again after a loss, and over the next add
   ]);
   assert.equal(reasons.length, 2);
 });
+
+// An update that can mean several fields, or says nothing, makes the query read its documents again.
+test("a live query reads the documents again after an unclear update", async (t) => {
+  const unclear = [
+    '"updateDescription":{"updatedFields":{"a.b":2},"removedFields":[],"truncatedArrays":[]}',
+    '"updateDescription":{"updatedFields":{},"removedFields":["a.b"],"truncatedArrays":[]}',
+    '"incomplete":true',
+  ];
+  let pages = 0;
+  const server = createServer((request, response) => {
+    if (request.url.startsWith("/v1/snapshot")) return response.end(`{"documents":[{"_id":1,"a":{"b":${++pages}}}],"position":"p"}`);
+    const update = unclear[pages - 1] ?? '"updateDescription":{"updatedFields":{"a.b":"last"},"removedFields":[],"truncatedArrays":[],"disambiguatedPaths":{}}';
+    return response.writeHead(200, { "Content-Type": "text/event-stream" }).write(`id: 1\ndata: {"operationType":"update","documentKey":{"_id":1},${update}}\n\n`);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const w = watch(t, { addresses: [`http://127.0.0.1:${server.address().port}`] });
+  await w.until(() => [...w.query.documents.values()][0]?.a.b === "last");
+  assert.equal(pages, unclear.length + 1);
+  assert.ok(w.query.whole);
+  assert.equal(w.told.filter((told) => told === "whole null").length, pages);
+});
