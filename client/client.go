@@ -304,6 +304,7 @@ func (c *Client) hello(s *session) *streampb.Hello {
 	}
 	if c.fleet != nil {
 		m.Partitions = streampb.Partitions_PARTITIONS_OWNED
+		m.Detachable = true
 	}
 	if c.cfg.Acks == AckAuto {
 		m.Ack = streampb.AckMode_ACK_MODE_AUTO

@@ -38,8 +38,9 @@ type cluster struct {
 	store      *checkpointtest.Memory
 	nodes      []*member
 
-	mu       sync.Mutex
+	overlap  time.Duration // of handoffs
 	topology gateway.Topology
+	mu       sync.Mutex
 	changed  chan struct{} // closed when the topology changes
 }
 
@@ -167,10 +168,20 @@ func (c *cluster) Follow(ctx context.Context, version uint64) (gateway.Topology,
 	}
 }
 
-// own gives partitions to nodes, by their numbers.
+// own gives partitions to nodes, by their numbers. Nodes that had them deliver them for the broadcast window.
 func (c *cluster) own(owner func(partition int) int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	before := c.topology.Owners
+	defer func() {
+		for p, node := range before {
+			if node >= 0 && node != c.topology.Owners[p] {
+				ctx, end := context.WithTimeout(context.Background(), c.overlap)
+				context.AfterFunc(ctx, end)
+				c.nodes[node].node.Broadcast([]change.Term{{Partition: change.Partition(p), Context: ctx}})
+			}
+		}
+	}()
 	t := gateway.Topology{Version: c.topology.Version + 1}
 	for _, n := range c.nodes {
 		t.Nodes = append(t.Nodes, gateway.NodeAddress{Name: n.name, Address: n.address})
@@ -313,6 +324,7 @@ func TestOwnersComeAndGo(t *testing.T) {
 		c, l := startCluster(t, 3), newLedger()
 		r := rand.New(rand.NewPCG(seed, 3))
 		random := func(int) int { return r.IntN(4) - 1 }
+		c.overlap = []time.Duration{0, 2 * time.Millisecond, time.Second}[seed%3]
 		c.own(random)
 		p := start(t, ownedConfig(l.journal, c), l.handle)
 		told(t, l.journal, anyOf[client.Connected])
@@ -348,6 +360,29 @@ func TestOwnersComeAndGo(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
+}
+
+// A client that cannot reach the new owner of partitions gets them from a node that it reaches, also the former owner, after the broadcast window.
+func TestNewOwnerThatCannotBeReachedCostsNothing(t *testing.T) {
+	c, l := startCluster(t, 2), newLedger()
+	c.own(func(int) int { return 0 })
+	p := start(t, ownedConfig(l.journal, c), l.handle)
+	told(t, l.journal, anyOf[client.Connected])
+	var written int64
+	c.write(&written, 50)
+	l.expect(t, written)
+	c.nodes[1].stop()
+	c.own(func(p int) int { return p % 2 })
+	c.write(&written, 50)
+	l.expect(t, written)
+	if n := len(c.nodes[0].node.Hub().Sessions()); n != 1 {
+		t.Errorf("%d sessions at the node that can be reached", n)
+	}
+	c.nodes[1].begin()
+	told(t, l.journal, func(c client.Connected) bool { return c.Node == "node-1" })
+	c.write(&written, 50)
+	l.expect(t, written)
+	p.end()
 }
 
 // A session with a node that owns nothing gets everything, and one whose node stops goes on at the next address at once.

@@ -152,6 +152,25 @@ func (f *fleet) learn(t *streampb.Topology) {
 	f.route()
 }
 
+// withdrawn moves partitions to other sessions, because the node of one does not deliver them to it any more: they have moved, and the broadcast
+// window of the handoff is over. Until a topology says where they are, another node serves them.
+func (f *fleet) withdrawn(s member, partitions []uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	node := f.mu.nodes[s]
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(f.mu.up)), func(other string) bool { return other == node })
+	for _, p := range partitions {
+		if int(p) < len(f.mu.attached) {
+			f.mu.attached[p] = slices.DeleteFunc(f.mu.attached[p], func(other member) bool { return other == s })
+		}
+		if int(p) < len(f.mu.owners) && f.mu.owners[p] == node && len(others) > 0 {
+			f.mu.owners[p] = others[int(p)%len(others)]
+		}
+	}
+	s.detach(partitions)
+	f.route()
+}
+
 // arrived detaches partitions from the sessions that had them before, because a session has caught up in them.
 func (f *fleet) arrived(s member, partitions []uint32) {
 	f.mu.Lock()

@@ -21,9 +21,10 @@ type part struct {
 // A track is the progress of a session: everything up to base has been handled in each partition that it has.
 type track struct {
 	base   point
-	wanted map[uint32]struct{} // partitions that the session should have
-	asked  map[uint32]int      // number of unanswered requests by partition; nil if the session has all partitions
-	waits  *place              // the place of a change of all partitions at which the session waits for others; nil if it does not
+	wanted map[uint32]bool   // partitions that the session should have, and whether they have been requested
+	asked  map[uint32]int    // number of unanswered requests by partition; nil if the session has all partitions
+	ended  map[uint32]uint64 // the batch from which on the session does not have a partition, until it is attached again
+	waits  *place            // the place of a change of all partitions at which the session waits for others; nil if it does not
 }
 
 func newProgress(cluster string, partitions uint32) progress {
@@ -96,7 +97,7 @@ func (g *progress) begin(t *track, at *place, all bool) {
 	}
 	t.base = point{place: *at}
 	if !all {
-		t.wanted, t.asked = make(map[uint32]struct{}), make(map[uint32]int)
+		t.wanted, t.asked, t.ended = make(map[uint32]bool), make(map[uint32]int), make(map[uint32]uint64)
 		return
 	}
 	for partition := range g.parts {
@@ -104,10 +105,10 @@ func (g *progress) begin(t *track, at *place, all bool) {
 	}
 }
 
-// want adds partitions that the session should have.
+// want adds partitions that the session should have. They are to be requested.
 func (t *track) want(partitions []uint32) {
 	for _, p := range partitions {
-		t.wanted[p] = struct{}{}
+		t.wanted[p] = false
 	}
 }
 
@@ -116,9 +117,9 @@ func (g *progress) has(t *track, partition uint32) bool {
 	return slices.Contains(g.parts[partition].in, t)
 }
 
-// attach adds partitions to a session, beginning at a place. Partitions that were detached or requested again since the request are not
-// added.
-func (g *progress) attach(t *track, partitions []uint32, at *place) {
+// attach adds partitions to a session, beginning at a place, with a batch. Partitions that were detached or requested again since the request are
+// not added.
+func (g *progress) attach(t *track, partitions []uint32, at *place, seq uint64) {
 	g.settle(t)
 	t.base = point{place: *at}
 	for _, p := range partitions {
@@ -126,7 +127,11 @@ func (g *progress) attach(t *track, partitions []uint32, at *place) {
 			continue
 		}
 		delete(t.asked, p)
-		if _, wanted := t.wanted[p]; wanted && !g.has(t, p) {
+		if seq < t.ended[p] {
+			continue // the node has ended it since
+		}
+		delete(t.ended, p)
+		if t.wanted[p] && !g.has(t, p) { // otherwise it is to be requested again
 			g.parts[p].in = append(g.parts[p].in, t)
 		}
 	}
@@ -146,6 +151,14 @@ func (g *progress) detach(t *track, partitions []uint32) {
 	for _, p := range partitions {
 		delete(t.wanted, p)
 		g.leave(t, p)
+	}
+}
+
+// withdraw removes partitions from a session whose node does not deliver them from a batch on.
+func (g *progress) withdraw(t *track, partitions []uint32, seq uint64) {
+	g.detach(t, partitions)
+	for _, p := range partitions {
+		t.ended[p] = seq
 	}
 }
 

@@ -270,6 +270,10 @@ func (s *session) batch(ctx context.Context, b *batch) error {
 			return err
 		}
 	}
+	if len(b.detached) > 0 {
+		s.work.withdraw(&s.feed, b.detached, b.seq)
+		s.client.fleet.withdrawn(s, b.detached)
+	}
 	if err := s.client.room.take(ctx, &s.guest, b.size); err != nil {
 		return err
 	}
@@ -286,10 +290,10 @@ func (s *session) check(b *batch) error {
 		return fmt.Errorf("%w: batch %d has events and a notice", errProtocol, b.seq)
 	case b.to.compare(&s.to) < 0 && b.attached == nil && b.loss.GetKind() != streampb.Loss_KIND_REWOUND:
 		return fmt.Errorf("%w: batch %d is earlier than its predecessor", errProtocol, b.seq)
-	case slices.ContainsFunc(b.attached, func(p uint32) bool { return p >= partitions }):
-		return fmt.Errorf("%w: batch %d attaches partitions of %d", errProtocol, b.seq, partitions)
-	case b.attached != nil && s.client.fleet == nil:
-		return fmt.Errorf("%w: batch %d attaches partitions to a session that has all partitions", errProtocol, b.seq)
+	case slices.ContainsFunc(slices.Concat(b.attached, b.detached), func(p uint32) bool { return p >= partitions }):
+		return fmt.Errorf("%w: batch %d attaches or detaches partitions of %d", errProtocol, b.seq, partitions)
+	case len(b.attached)+len(b.detached) > 0 && s.client.fleet == nil:
+		return fmt.Errorf("%w: batch %d attaches or detaches partitions of a session that has all partitions", errProtocol, b.seq)
 	}
 	for i := range b.events {
 		if b.events[i].partition >= partitions {

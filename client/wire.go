@@ -119,6 +119,7 @@ type batch struct {
 	subs     []*subscribed // subscriptions of the events
 	loss     *streampb.Loss
 	attached []uint32
+	detached []uint32
 	snapshot *streampb.Snapshot
 
 	feed *feed
@@ -146,6 +147,7 @@ const (
 	fieldLoss          = 4
 	fieldAttached      = 5
 	fieldMark          = 6
+	fieldDetached      = 7
 	fieldPosition      = 1 // of Event
 	fieldPartition     = 2
 	fieldAllPartitions = 3
@@ -255,19 +257,11 @@ func (d *decoder) decode(b []byte) error {
 			d.snapshot = &streampb.Snapshot{}
 			return proto.Unmarshal(bytes, d.snapshot)
 		case fieldAttached:
-			if bytes == nil {
-				d.attached = append(d.attached, uint32(value))
-				return nil
-			}
-			for len(bytes) > 0 {
-				partition, n := protowire.ConsumeVarint(bytes)
-				if n < 0 {
-					return protowire.ParseError(n)
-				}
-				d.attached, bytes = append(d.attached, uint32(partition)), bytes[n:]
-			}
+			d.attached, err = appendPartitions(d.attached, value, bytes)
+		case fieldDetached:
+			d.detached, err = appendPartitions(d.detached, value, bytes)
 		}
-		return nil
+		return err
 	})
 	if err == nil && !known {
 		err = fmt.Errorf("batch %d: no position", d.seq)
@@ -313,4 +307,19 @@ func (d *decoder) event(b []byte) error {
 		err = fmt.Errorf("batch %d: event has no position", d.seq)
 	}
 	return err
+}
+
+// appendPartitions appends a partition, or those of a packed list.
+func appendPartitions(to []uint32, value uint64, packed []byte) ([]uint32, error) {
+	if packed == nil {
+		return append(to, uint32(value)), nil
+	}
+	for len(packed) > 0 {
+		partition, n := protowire.ConsumeVarint(packed)
+		if n < 0 {
+			return to, protowire.ParseError(n)
+		}
+		to, packed = append(to, uint32(partition)), packed[n:]
+	}
+	return to, nil
 }

@@ -276,7 +276,7 @@ func (w *work) complete(f *feed) {
 	for ; n < len(f.queue) && f.queue[n].left == 0; n++ {
 		b := f.queue[n]
 		if b.attached != nil {
-			w.mu.attach(&f.track, b.attached, &b.to)
+			w.mu.attach(&f.track, b.attached, &b.to, b.seq)
 			w.follow(f, b.attached)
 		} else {
 			before := f.base.place
@@ -689,6 +689,14 @@ func (w *work) want(f *feed, partitions []uint32, on bool) {
 	w.notifyWaiting()
 }
 
+// withdraw removes partitions from a session that has them only up to a batch.
+func (w *work) withdraw(f *feed, partitions []uint32, seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.withdraw(&f.track, partitions, seq)
+	w.notifyWaiting()
+}
+
 // ask returns the positions of partitions that are requested from a node now.
 func (w *work) ask(f *feed, partitions []uint32) []*streampb.PartitionPosition {
 	w.mu.Lock()
@@ -696,6 +704,9 @@ func (w *work) ask(f *feed, partitions []uint32) []*streampb.PartitionPosition {
 	positions := make([]*streampb.PartitionPosition, len(partitions))
 	for i, p := range partitions {
 		f.asked[p]++
+		if _, wanted := f.wanted[p]; wanted {
+			f.wanted[p] = true
+		}
 		at := w.mu.at(p)
 		positions[i] = &streampb.PartitionPosition{Partition: p, Position: at.place[:]}
 	}

@@ -33,6 +33,8 @@ type Batch struct {
 	Snapshots []snapshot.Progress
 	// Attached is set instead of Events: the partitions that the session has from here on.
 	Attached []change.Partition
+	// Detached are partitions that the session does not have any more, neither in this batch nor after it.
+	Detached []change.Partition
 
 	payloads []byte // of the events, concatenated
 	shared   int    // bytes of the payloads of documents, which are their page's
@@ -75,6 +77,32 @@ func (b *Batch) Size() int { return b.size }
 // grows reports whether an event may be added. The first batch stays empty: it says where the session begins.
 func (b *Batch) grows() bool {
 	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads)+b.shared < MaxBatchBytes
+}
+
+// prune removes events.
+func (b *Batch) prune(over func(*Event) bool) {
+	first := 0
+	for first < len(b.Events) && !over(&b.Events[first]) {
+		first++
+	}
+	if first == len(b.Events) {
+		return
+	}
+	kept, from := b.Events[:first], 0
+	if first > 0 {
+		from = b.Events[first-1].end
+	}
+	payloads := b.payloads[:from]
+	for _, e := range b.Events[first:] {
+		payload := b.payloads[from:e.end]
+		from = e.end
+		if !over(&e) {
+			payloads = append(payloads, payload...)
+			e.end = len(payloads)
+			kept = append(kept, e)
+		}
+	}
+	b.Events, b.payloads = kept, payloads
 }
 
 // A Kind is the kind of a loss.

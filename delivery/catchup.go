@@ -29,6 +29,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		groups: make(map[string]*group),
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
+	s.mu.cuts, s.mu.windows = make(map[change.Partition]cut), make(map[change.Partition]*window)
 	s.stake = h.budget.enter(cfg.Identity)
 	if cfg.Attached {
 		s.attached.Store(&map[change.Partition]change.Term{})
@@ -445,6 +446,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			for p := range places { // before anybody sees that they are attached, and takes them to be where the others are
 				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
 				delete(s.mu.cuts, p)
+				s.reopen(p)
 			}
 			s.mu.Unlock()
 			s.attached.Store(&attached)
@@ -472,9 +474,12 @@ func (s *Session) Detach(partitions []change.Partition) error {
 	}
 	s.await(func() {
 		attached := maps.Clone(*s.attached.Load())
+		s.mu.Lock()
 		for _, p := range partitions {
 			delete(attached, p)
+			s.reopen(p)
 		}
+		s.mu.Unlock()
 		s.attached.Store(&attached)
 	})
 	return nil

@@ -79,6 +79,8 @@ type SessionConfig struct {
 	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
 	// nodes that serve a subscriber together delivers it.
 	Owner bool
+	// Detachable says that the subscriber handles Batch.Detached.
+	Detachable bool
 	// Readable is that of the Request.
 	Readable Readable
 	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
@@ -116,6 +118,7 @@ type Session struct {
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]
+	limited  atomic.Bool // some have a window
 
 	mu struct {
 		sync.Mutex
@@ -142,7 +145,8 @@ type Session struct {
 		stamp         uint32              // of snapshots
 		joined        map[change.Partition]attachment
 		cuts          map[change.Partition]cut // of partitions that leave
-		rewound       attachment               // the last rewind, and its batch
+		windows       map[change.Partition]*window
+		rewound       attachment // the last rewind, and its batch
 		notices       []Notice
 		cause         error
 	}
@@ -249,34 +253,24 @@ func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	return queue, notices, nil
 }
 
-// Prune removes events whose term has ended, or that were queued before their partition was attached under its current term. The transport
-// of a session with Owner calls it right before it hands over a batch. The next owner, or later batches, deliver the removed events.
+// Prune removes events that may not be handed over: those whose term or window has ended, or that were queued before their partition was attached
+// under its current term. The transport calls it right before it hands over a batch. The next owner, or later batches, deliver the removed events.
 func (s *Session) Prune(b *Batch) {
-	if !s.cfg.Owner {
-		return
+	switch {
+	case s.cfg.Owner:
+		over := make(map[change.Partition]bool)
+		b.prune(func(e *Event) bool {
+			is, looked := over[e.Partition]
+			if !looked {
+				_, hands := s.Term(e.Partition, b.Seq)
+				is, over[e.Partition] = !hands, !hands
+			}
+			return is
+		})
+	case s.limited.Load():
+		over := s.closeWindows(b)
+		b.prune(func(e *Event) bool { return over[e.Partition] && !e.Keyless })
 	}
-	over, some := make(map[change.Partition]bool), false
-	for i := range b.Events {
-		p := b.Events[i].Partition
-		if _, looked := over[p]; !looked {
-			_, hands := s.Term(p, b.Seq)
-			over[p], some = !hands, some || !hands
-		}
-	}
-	if !some {
-		return
-	}
-	kept, payloads, from := b.Events[:0], b.payloads[:0], 0
-	for _, e := range b.Events {
-		payload := b.payloads[from:e.end]
-		from = e.end
-		if !over[e.Partition] {
-			payloads = append(payloads, payload...)
-			e.end = len(payloads)
-			kept = append(kept, e)
-		}
-	}
-	b.Events, b.payloads = kept, payloads
 }
 
 // Term returns the term under which events of a partition in a batch may be handed over, false if they may not.
@@ -776,19 +770,20 @@ func (s *Session) idle() bool {
 func (s *Session) Cut(partitions []change.Partition) (last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last = s.mu.given
+	for _, p := range partitions {
+		s.cutAfter(p, s.mu.given)
+	}
+	return s.mu.given
+}
+
+// cutAfter ends what is handed over of a partition with a batch. The caller holds the mutex.
+func (s *Session) cutAfter(p change.Partition, last uint64) {
 	end, reading, snapshots := s.mu.considered, s.mu.reading, s.mu.snapshots
 	if i := slices.IndexFunc(s.mu.sent, func(b sent) bool { return b.seq > last }); i >= 0 {
 		first := s.mu.sent[i]
 		end, reading, snapshots = first.before, first.reading, first.snapshots
 	}
-	if s.mu.cuts == nil {
-		s.mu.cuts = make(map[change.Partition]cut)
-	}
-	for _, p := range partitions {
-		s.mu.cuts[p] = cut{attachment{at: reading.place(p, end), seq: last}, snapshots}
-	}
-	return last
+	s.mu.cuts[p] = cut{attachment{at: reading.place(p, end), seq: last}, snapshots}
 }
 
 // HasAcked reports whether the batches up to seq are acknowledged.

@@ -204,6 +204,7 @@ func (c *connection) runSend(ctx context.Context, session *delivery.Session) err
 			if err := c.account.Wait(ctx, len(b.Events), b.Size()); err != nil {
 				return err
 			}
+			session.Prune(b)
 			if err := c.writer.send(ctx, batchMessage(b)); err != nil {
 				return err
 			}

@@ -73,6 +73,7 @@ const (
 	fieldTo            = 2
 	fieldEvents        = 3
 	fieldAttached      = 5
+	fieldDetached      = 7
 	fieldPosition      = 1 // of Event
 	fieldPartition     = 2
 	fieldAllPartitions = 3
@@ -111,13 +112,8 @@ func newFrame(b *delivery.Batch) *frame {
 	for i := range b.Events {
 		p = appendEvent(p, &b.Events[i], b.Payload(i))
 	}
-	if len(b.Attached) > 0 {
-		p = protowire.AppendTag(p, fieldAttached, protowire.BytesType)
-		p = protowire.AppendVarint(p, uint64(sizeAttached(b)))
-		for _, partition := range b.Attached {
-			p = protowire.AppendVarint(p, uint64(partition))
-		}
-	}
+	p = appendPartitions(p, fieldAttached, b.Attached)
+	p = appendPartitions(p, fieldDetached, b.Detached)
 	*buffer = p
 	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
 }
@@ -136,17 +132,34 @@ func sizeBatch(b *delivery.Batch) int {
 	for i := range b.Events {
 		size += protowire.SizeTag(fieldEvents) + protowire.SizeBytes(sizeEvent(&b.Events[i], len(b.Payload(i))))
 	}
-	if len(b.Attached) > 0 {
-		size += protowire.SizeTag(fieldAttached) + protowire.SizeBytes(sizeAttached(b))
+	return size + sizePartitions(fieldAttached, b.Attached) + sizePartitions(fieldDetached, b.Detached)
+}
+
+// sizePartitions returns the size of a list of partitions with its tag, 0 for none.
+func sizePartitions(field protowire.Number, partitions []change.Partition) int {
+	if len(partitions) == 0 {
+		return 0
+	}
+	return protowire.SizeTag(field) + protowire.SizeBytes(sizePacked(partitions))
+}
+
+func sizePacked(partitions []change.Partition) (size int) {
+	for _, partition := range partitions {
+		size += protowire.SizeVarint(uint64(partition))
 	}
 	return size
 }
 
-func sizeAttached(b *delivery.Batch) (size int) {
-	for _, partition := range b.Attached {
-		size += protowire.SizeVarint(uint64(partition))
+func appendPartitions(p []byte, field protowire.Number, partitions []change.Partition) []byte {
+	if len(partitions) == 0 {
+		return p
 	}
-	return size
+	p = protowire.AppendTag(p, field, protowire.BytesType)
+	p = protowire.AppendVarint(p, uint64(sizePacked(partitions)))
+	for _, partition := range partitions {
+		p = protowire.AppendVarint(p, uint64(partition))
+	}
+	return p
 }
 
 func sizeEvent(e *delivery.Event, payload int) int {

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"context"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/gateway/streampb"
 )
@@ -36,6 +38,7 @@ func TestBatchesAreWhatProtobufWrites(t *testing.T) {
 			{Id: "all"}, {Id: "json", Format: streampb.Format_FORMAT_JSON}, {Id: "alike"}, {Id: "v", Fields: []string{"v"}, Ops: []string{"insert"}},
 		}
 		owned(h)
+		h.Detachable = true
 	}))
 	attach := &streampb.Attach{}
 	for p := range uint32(partitions) {
@@ -75,6 +78,21 @@ func TestBatchesAreWhatProtobufWrites(t *testing.T) {
 	}
 	if len(of) != partitions || !events[60].GetAllPartitions() || !events[61].GetAllPartitions() || events[59].GetAllPartitions() {
 		t.Errorf("%v", of)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	var window []change.Term
+	for p := range change.Partition(partitions) {
+		window = append(window, change.Term{Partition: p, Context: ended})
+	}
+	w.node.Broadcast(window)
+	if b := next(s, func(r *streampb.ConnectResponse) *streampb.Batch {
+		if len(r.GetBatch().GetDetached()) > 0 {
+			return r.GetBatch()
+		}
+		return nil
+	}); len(b.GetDetached()) != partitions || len(b.GetEvents()) > 0 {
+		t.Errorf("detached: %v", b)
 	}
 	batches := 0
 	for len(heard) > 0 {

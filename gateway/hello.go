@@ -22,7 +22,7 @@ func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.R
 	}
 	r = streamer.Request{
 		Subscriber: m.GetSubscriber(), Process: m.GetProcessId(), Started: m.GetStartedAt().AsTime(), Time: m.GetTime().AsTime(),
-		Generation: m.GetGeneration(), Attached: m.GetPartitions() == streampb.Partitions_PARTITIONS_OWNED,
+		Generation: m.GetGeneration(), Attached: m.GetPartitions() == streampb.Partitions_PARTITIONS_OWNED, Detachable: m.GetDetachable(),
 		Known: len(m.GetPosition()) > 0 || len(m.GetPositions()) > 0,
 	}
 	switch {

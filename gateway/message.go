@@ -22,7 +22,7 @@ func batchMessage(b *delivery.Batch) any {
 	switch {
 	case b.Snapshot != nil:
 		return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
-			Seq: b.Seq, To: b.To.Ref().Append(nil), Snapshot: snapshotMessage(b.Snapshot),
+			Seq: b.Seq, To: b.To.Ref().Append(nil), Snapshot: snapshotMessage(b.Snapshot), Detached: partitionsOf[uint32](b.Detached),
 		}}}
 	case b.Loss == nil:
 		return newFrame(b)
@@ -32,7 +32,7 @@ func batchMessage(b *delivery.Batch) any {
 		kind = streampb.Loss_KIND_REWOUND
 	}
 	return &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: &streampb.Batch{
-		Seq: b.Seq, To: b.To.Ref().Append(nil),
+		Seq: b.Seq, To: b.To.Ref().Append(nil), Detached: partitionsOf[uint32](b.Detached),
 		Loss: &streampb.Loss{
 			Kind: kind, Reason: b.Loss.Reason, From: timeOf(b.Loss.From), To: boundOf(b.Loss), Namespaces: b.Loss.Namespaces,
 			Found: timestamppb.New(b.Loss.Found), Advice: b.Loss.Advice, Generation: b.Loss.Generation,

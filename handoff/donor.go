@@ -24,6 +24,9 @@ type Server interface {
 	// Drain ends terms: shared subscribers receive no more of their partitions, and what they have acknowledged is saved. It blocks until
 	// then, for a bounded time.
 	Drain(ctx context.Context, terms []change.Term)
+	// Broadcast continues to deliver partitions that have moved to another node to the sessions that follow the owners, until the window's
+	// terms are over. It does not block.
+	Broadcast(window []change.Term)
 	// Announce tells the node's sessions that partitions have moved to another node. It does not block.
 	Announce(to string, moved []change.Partition)
 }
@@ -33,6 +36,8 @@ type Owner interface {
 	// Transfer makes a member the owner of the partitions of terms that have been drained, and returns for how many that is known. All of the
 	// terms are returned: what could not be transferred is claimed by the node that the plan names.
 	Transfer(ctx context.Context, to cluster.Member, terms []change.Term) (int, error)
+	// Window returns terms of partitions that have been transferred, which are over after d, or with the lease of the terms before that.
+	Window(terms []change.Term, d time.Duration) []change.Term
 	// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its partition to another node.
 	Keep(term change.Term)
 }
@@ -43,6 +48,8 @@ type Config struct {
 	Partitions int
 	Server     Server
 	Owner      Owner
+	// Overlap is the broadcast window: for how long after the transfer sessions that follow the owners still get the partitions from this node.
+	Overlap time.Duration
 	// View returns the last view of the cluster, none before the first.
 	View func() (cluster.View, bool)
 	// Board receives a notice of every handoff. Optional.
@@ -143,6 +150,7 @@ func (d *Donor) handOver(ctx context.Context, node string, terms []change.Term, 
 	d.cfg.Server.Drain(draining, terms)
 	drained.End()
 	n, err := d.transfer(ctx, to, terms)
+	d.cfg.Server.Broadcast(d.cfg.Owner.Window(terms, d.cfg.Overlap))
 	took := time.Since(begun)
 	d.metrics.handed.WithLabelValues("moved").Add(float64(n))
 	d.metrics.handed.WithLabelValues("given_back").Add(float64(len(terms) - n))

@@ -95,6 +95,15 @@ func (n *Node) Drain(ctx context.Context, terms []change.Term) {
 	n.forget(leaving)
 }
 
+// Broadcast continues to deliver partitions that have moved to other nodes to the sessions that follow the owners and have attached them, until the
+// terms are over or the subscribers detach them. Then those sessions do not have them any more, and say so. Shared subscribers get nothing: their
+// terms have ended. It does not block.
+func (n *Node) Broadcast(window []change.Term) {
+	for _, s := range n.hub.Sessions() {
+		s.Limit(window)
+	}
+}
+
 // Ended removes terms that have ended, without saving.
 func (n *Node) Ended(terms []change.Term) {
 	n.serving <- struct{}{}

@@ -63,8 +63,8 @@ type Request struct {
 	// in any case, also if it is added later.
 	Start StartPolicy
 	Time  time.Time
-	// Attached delivers only partitions that Attach names.
-	Attached bool
+	// Attached delivers only partitions that Attach names. Detachable says that the subscriber handles delivery.Batch.Detached.
+	Attached, Detachable bool
 	// Readable says which namespaces the subscriber may know of. nil is all.
 	Readable delivery.Readable
 }
@@ -220,7 +220,7 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (stored *checkpoi
 // starts determines where a session begins.
 func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg delivery.SessionConfig, err error) {
 	cfg = delivery.SessionConfig{
-		Subscriber: r.Subscriber, Identity: r.By, Account: r.Account, Attached: r.Attached, Snapshot: r.Start == StartSnapshot, Readable: r.Readable,
+		Subscriber: r.Subscriber, Identity: r.By, Account: r.Account, Attached: r.Attached, Detachable: r.Detachable, Snapshot: r.Start == StartSnapshot, Readable: r.Readable,
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.AnswerTimeout, fmt.Errorf("MongoDB has not answered for %s", n.cfg.AnswerTimeout))
 	defer cancel()

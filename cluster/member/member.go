@@ -218,6 +218,14 @@ func (s *Member) Transfer(ctx context.Context, to cluster.Member, terms []change
 	return transferred, err
 }
 
+// Window returns terms of partitions that have been transferred. They are over after d, or with the lease of the terms before that.
+func (s *Member) Window(terms []change.Term, d time.Duration) []change.Term {
+	if held := s.held.Load(); held != nil {
+		return held.terms.Window(terms, d)
+	}
+	return terms // they have ended
+}
+
 // Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its partition to another node.
 func (s *Member) Keep(term change.Term) {
 	if held := s.held.Load(); held != nil {

@@ -75,6 +75,19 @@ func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, no
 	return terms
 }
 
+// Window returns terms that are over after d or with the claim. Those of another claim are returned as they are, over.
+func (h *termSet) Window(terms []change.Term, d time.Duration) []change.Term {
+	ctx, end := context.WithTimeoutCause(h.owned, d, change.ErrTermLost)
+	context.AfterFunc(ctx, end)
+	window := make([]change.Term, len(terms))
+	for i, term := range terms {
+		if window[i] = term; h.Had(term.Partition, term.Epoch) {
+			window[i].Context, window[i].Trusted = ctx, h.Trusted
+		}
+	}
+	return window
+}
+
 // Had reports whether the latest term of a partition is or was of an epoch.
 func (h *termSet) Had(p change.Partition, e change.Epoch) bool {
 	h.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -60,4 +61,41 @@ func TestTermEndsWithTheNextOfItsPartition(t *testing.T) {
 	if err := before.Err(); !errors.Is(err, change.ErrTermLost) || after.Err() != nil {
 		t.Errorf("the term before: %v, after: %v", err, after.Err())
 	}
+}
+
+// A partition that has been transferred is delivered a while longer, but never after the lease under which it was owned.
+func TestWindowEndsWithItsTimeOrItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owned, lose := context.WithCancelCause(t.Context())
+		now := 100 * time.Second
+		held := newTermSet(owned, func() time.Duration { return now }, granted(now, 9*time.Second))
+		terms := held.Begin([]change.Partition{3}, []change.Epoch{{Incarnation: 1, Revision: 7}}, now)
+		held.Return(terms[0])
+		window := func(d time.Duration) change.Term { return held.Window(terms, d)[0] }
+		short, long := window(time.Second), window(time.Minute)
+		if err := errors.Join(short.Err(), long.Err()); err != nil {
+			t.Errorf("it is over before it has begun: %v", err)
+		}
+		if none := window(0); none.Err() == nil {
+			t.Error("without a time there is no window")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if short.Err() == nil || long.Err() != nil {
+			t.Errorf("after a second: %v, %v", short.Err(), long.Err())
+		}
+		now += 6 * time.Second // the clock goes on while the process is frozen, and timers do not
+		if err := long.Err(); !errors.Is(err, change.ErrTermLost) || long.Context.Err() != nil {
+			t.Errorf("after the deadline of the lease: %v", err)
+		}
+		now -= 6 * time.Second
+		lose(change.ErrTermLost)
+		if long.Err() == nil {
+			t.Error("it is not over with the membership")
+		}
+		next := newTermSet(t.Context(), func() time.Duration { return now }, granted(now, 9*time.Second))
+		if term := next.Window(terms, time.Minute)[0]; term.Err() == nil {
+			t.Error("a term of another lease has a window under the next")
+		}
+	})
 }

@@ -100,7 +100,9 @@ const (
 	Partitions_PARTITIONS_UNSPECIFIED Partitions = 0
 	Partitions_PARTITIONS_ALL         Partitions = 1
 	// Those that the client attaches. For clients that follow the topology: they have a session with each node for the partitions that it
-	// owns. A node also serves partitions that it does not own, so a client need not be in step with the topology.
+	// owns. A node also serves partitions that it does not own, so a client need not be in step with the topology. When a partition moves, its
+	// former owner continues to deliver it for the broadcast window (handoff.overlap), beside the new one: attach it there, drop duplicates by
+	// position, and detach it from the former owner once the new session has caught up.
 	Partitions_PARTITIONS_OWNED Partitions = 2
 )
 
@@ -872,8 +874,11 @@ type Hello struct {
 	Generation     uint64     `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
 	Partitions     Partitions `protobuf:"varint,13,opt,name=partitions,proto3,enum=streamer.v1.Partitions" json:"partitions,omitempty"`
 	Ack            AckMode    `protobuf:"varint,14,opt,name=ack,proto3,enum=streamer.v1.AckMode" json:"ack,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// With PARTITIONS_OWNED: the client handles Batch.detached. A session of another client keeps partitions that have moved until the client
+	// detaches them.
+	Detachable    bool `protobuf:"varint,15,opt,name=detachable,proto3" json:"detachable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -1002,6 +1007,13 @@ func (x *Hello) GetAck() AckMode {
 		return x.Ack
 	}
 	return AckMode_ACK_MODE_UNSPECIFIED
+}
+
+func (x *Hello) GetDetachable() bool {
+	if x != nil {
+		return x.Detachable
+	}
+	return false
 }
 
 // Check is a health check of a subscriber.
@@ -1836,7 +1848,11 @@ type Batch struct {
 	// Instead of events: partitions that the session has from here on.
 	Attached []uint32 `protobuf:"varint,5,rep,packed,name=attached,proto3" json:"attached,omitempty"`
 	// Instead of events: a snapshot begins or is complete.
-	Snapshot      *Snapshot `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Snapshot *Snapshot `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	// Partitions that the session does not have any more, neither in this batch nor after it: they have moved to another node, and the broadcast
+	// window of the handoff is over. The client's position in them stays where it was before this batch. Attach them in a session with their
+	// owner, or with any other node.
+	Detached      []uint32 `protobuf:"varint,7,rep,packed,name=detached,proto3" json:"detached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1909,6 +1925,13 @@ func (x *Batch) GetAttached() []uint32 {
 func (x *Batch) GetSnapshot() *Snapshot {
 	if x != nil {
 		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *Batch) GetDetached() []uint32 {
+	if x != nil {
+		return x.Detached
 	}
 	return nil
 }
@@ -2439,7 +2462,7 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06notice\x18\x05 \x01(\v2\x13.streamer.v1.NoticeH\x00R\x06notice\x126\n" +
 	"\theartbeat\x18\x06 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeat\x123\n" +
 	"\btopology\x18\a \x01(\v2\x15.streamer.v1.TopologyH\x00R\btopologyB\t\n" +
-	"\amessage\"\xe6\x04\n" +
+	"\amessage\"\x86\x05\n" +
 	"\x05Hello\x12\x1e\n" +
 	"\n" +
 	"subscriber\x18\x01 \x01(\tR\n" +
@@ -2463,7 +2486,10 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\n" +
 	"partitions\x18\r \x01(\x0e2\x17.streamer.v1.PartitionsR\n" +
 	"partitions\x12&\n" +
-	"\x03ack\x18\x0e \x01(\x0e2\x14.streamer.v1.AckModeR\x03ack\"?\n" +
+	"\x03ack\x18\x0e \x01(\x0e2\x14.streamer.v1.AckModeR\x03ack\x12\x1e\n" +
+	"\n" +
+	"detachable\x18\x0f \x01(\bR\n" +
+	"detachable\"?\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x12\n" +
@@ -2522,14 +2548,15 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x16\n" +
-	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\xcb\x01\n" +
+	"\x06remedy\x18\x04 \x01(\tR\x06remedy\"\xe7\x01\n" +
 	"\x05Batch\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\fR\x02to\x12*\n" +
 	"\x06events\x18\x03 \x03(\v2\x12.streamer.v1.EventR\x06events\x12%\n" +
 	"\x04loss\x18\x04 \x01(\v2\x11.streamer.v1.LossR\x04loss\x12\x1a\n" +
 	"\battached\x18\x05 \x03(\rR\battached\x121\n" +
-	"\bsnapshot\x18\x06 \x01(\v2\x15.streamer.v1.SnapshotR\bsnapshot\"\xef\x01\n" +
+	"\bsnapshot\x18\x06 \x01(\v2\x15.streamer.v1.SnapshotR\bsnapshot\x12\x1a\n" +
+	"\bdetached\x18\a \x03(\rR\bdetached\"\xef\x01\n" +
 	"\x05Event\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\fR\bposition\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12%\n" +

@@ -273,7 +273,8 @@ type Access struct {
 
 // Handoff says how partitions move from node to node.
 type Handoff struct {
-	// Overlap is how long a node that stops goes on serving gateways that have not gone to another node yet.
+	// Overlap is how long the former owner of a partition delivers it to clients that follow the owners, and how long a node that stops serves
+	// subscribers that have not connected to another node yet.
 	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
 }
 

@@ -307,7 +307,7 @@ func (c *client) sit(ctx context.Context, p *process) {
 	}
 	c.seats[p] = s
 	r := streamer.Request{
-		Subscriber: c.name, Process: c.process, Started: c.started, Known: c.known, Generation: c.generation, Attached: c.owned,
+		Subscriber: c.name, Process: c.process, Started: c.started, Known: c.known, Generation: c.generation, Attached: c.owned, Detachable: c.owned,
 		Start: streamer.StartTime, Time: w.origin.Start.Time(),
 	}
 	if c.known {
@@ -356,6 +356,9 @@ func (c *client) sit(ctx context.Context, p *process) {
 			p.pass()
 			if p.dead() {
 				return
+			}
+			for _, b := range batches {
+				session.Session().Prune(b)
 			}
 			select {
 			case c.brought <- brought{s, batches, err}:
@@ -445,6 +448,12 @@ func (s *seat) take(b *delivery.Batch) {
 	if !s.process.member.Trusted() && len(b.Events) > 0 {
 		w.count(func(f *figures) { f.alone++ })
 	}
+	for _, p := range b.Detached {
+		w.count(func(f *figures) { f.detached++ })
+		if !w.breaks.windows {
+			s.lost(p)
+		}
+	}
 	for _, p := range b.Attached {
 		if s.asked[p]--; s.asked[p] == 0 && c.with[p] == s {
 			s.has[p] = true
@@ -460,6 +469,15 @@ func (s *seat) take(b *delivery.Batch) {
 	}
 	s.reached(b.To)
 	s.unacked = append(s.unacked, sent{b.Seq, time.Now().Add(time.Duration(c.lag.Load())), c.generation, from, to})
+}
+
+// lost takes that the node does not deliver a partition any more: the client attaches it elsewhere, or here again.
+func (s *seat) lost(p change.Partition) {
+	delete(s.has, p)
+	if s.client.with[p] == s {
+		delete(s.client.with, p)
+	}
+	s.owed = append(s.owed, p)
 }
 
 // lose takes a loss, which can only be of a rewind, and reports whether the session goes on.

@@ -109,7 +109,7 @@ func (n *node) start() {
 	}, hub, p.log, checkpoints{network: p.network, shelf: w.shelf, process: p})
 	p.member = wiring.NewMembership(wiring.MembershipConfig{
 		Member: cluster.Identity{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl, Expected: len(w.nodes), Settle: ttl,
-		Gateway: p.id, Fingerprint: "f", Cluster: store{p.network, w.roster.For(p.id), p, w}, DrainTimeout: 2 * ttl,
+		Gateway: p.id, Fingerprint: "f", Cluster: store{p.network, w.roster.For(p.id), p, w}, Overlap: w.overlap, DrainTimeout: 2 * ttl,
 		Announce: func(delivery.Notice) {}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,
 		Clock: p.clock, Logger: logger,
 	})

@@ -105,7 +105,7 @@ func TestCluster(t *testing.T) {
 	}
 	for name, n := range map[string]int{
 		"refused checkpoints": sum.refused, "evictions": sum.evictions, "partitions handed over": sum.handed, "last checkpoints": sum.released,
-		"events that came again": sum.repeated, "rewinds": sum.rewound, "events from nodes without a lease": sum.alone,
+		"events that came again": sum.repeated, "rewinds": sum.rewound, "events from nodes without a lease": sum.alone, "windows that ended before their client had left": sum.detached,
 	} {
 		if n == 0 && len(from) >= 200 {
 			t.Errorf("no %s in %d seeds: what is tested does not take place", name, len(from))
@@ -124,6 +124,7 @@ func TestWhatIsBrokenIsNoticed(t *testing.T) {
 		"last checkpoints are not saved":       {breakage{release: true}, "hands it over at"},
 		"checkpoints are not waited for":       {breakage{ahead: true}, "have been acknowledged"},
 		"checkpoints of the past are accepted": {breakage{generation: true}, "have been acknowledged"},
+		"ends of windows are not heard":        {breakage{windows: true}, "have come"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

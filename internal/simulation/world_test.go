@@ -29,7 +29,8 @@ type world struct {
 	began   time.Time
 
 	partitions int
-	credit     int // events, of each session
+	credit     int           // events, of each session
+	overlap    time.Duration // of handoffs
 	origin     checkpoint.Origin
 	source     *oplogtest.Log
 	roster     *clustertest.Memory
@@ -57,14 +58,14 @@ type world struct {
 
 // Figures are what is counted, to see that what is tested takes place at all.
 type figures struct {
-	acts, plans, terms, refused, checkpoints, evictions, overlaps, sessions, repeated, released, handed, stood, rewound, alone int
+	acts, plans, terms, refused, checkpoints, evictions, overlaps, sessions, repeated, released, handed, stood, rewound, alone, detached int
 }
 
 func (f figures) add(g figures) figures {
 	return figures{
 		f.acts + g.acts, f.plans + g.plans, f.terms + g.terms, f.refused + g.refused, f.checkpoints + g.checkpoints, f.evictions + g.evictions,
 		f.overlaps + g.overlaps, f.sessions + g.sessions, f.repeated + g.repeated, f.released + g.released, f.handed + g.handed, f.stood + g.stood,
-		f.rewound + g.rewound, f.alone + g.alone,
+		f.rewound + g.rewound, f.alone + g.alone, f.detached + g.detached,
 	}
 }
 
@@ -75,6 +76,7 @@ type breakage struct {
 	release    bool // last checkpoints of partitions that are handed over are not saved
 	ahead      bool // checkpoints are saved further than anybody has acknowledged
 	generation bool // the store takes checkpoints of generations that are over
+	windows    bool // clients that follow the owners do not hear that the broadcast window of a partition is over
 }
 
 // A tenure names a term.
@@ -95,6 +97,7 @@ func newWorld(seed uint64, breaks breakage) *world {
 		seed: seed, rand: r, breaks: breaks, running: &sync.WaitGroup{}, script: clustertest.BeginTranscript(), began: time.Now(),
 		partitions: 4 + r.IntN(5), credit: 1 << 20, source: &oplogtest.Log{ReplyEvents: 1 + r.IntN(30)},
 	}
+	w.overlap = time.Duration(seed%3) * 500 * time.Millisecond
 	if r.IntN(2) == 0 {
 		w.credit = 5 + r.IntN(60)
 	}

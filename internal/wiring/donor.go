@@ -20,6 +20,9 @@ var _ handoff.Server = donorServer{}
 // Drain implements handoff.Server.
 func (s donorServer) Drain(ctx context.Context, terms []change.Term) { s.cfg.Node.Drain(ctx, terms) }
 
+// Broadcast implements handoff.Server.
+func (s donorServer) Broadcast(window []change.Term) { s.cfg.Node.Broadcast(window) }
+
 // Announce implements handoff.Server.
 func (s donorServer) Announce(to string, moved []change.Partition) {
 	s.cfg.Announce(delivery.Notice{

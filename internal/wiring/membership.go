@@ -71,6 +71,8 @@ type MembershipConfig struct {
 	Registry cluster.Registry
 	Cluster  cluster.Store
 
+	// Overlap is the broadcast window of handoffs.
+	Overlap time.Duration
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
@@ -137,7 +139,7 @@ func NewMembership(cfg MembershipConfig) *Membership {
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	}, cfg.Cluster)
 	m.donor = handoff.NewDonor(handoff.Config{
-		Node: cfg.Member.Node, Partitions: cfg.Partitions, Server: donorServer{m}, Owner: m.member, View: m.View, Board: cfg.Board, Logger: cfg.Logger,
+		Node: cfg.Member.Node, Partitions: cfg.Partitions, Server: donorServer{m}, Owner: m.member, Overlap: cfg.Overlap, View: m.View, Board: cfg.Board, Logger: cfg.Logger,
 		Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	})
 	c := cfg.Leader

@@ -454,18 +454,7 @@ func TestHTTPSinkOutlivesFailures(t *testing.T) {
 // post asks the node to do something with its sink.
 func (n *live) post(do string) {
 	n.Helper()
-	req, err := http.NewRequestWithContext(n.Context(), http.MethodPost, "http://"+n.service.Addr()+"/v1/sinks/out/"+do, nil)
-	if err != nil {
-		n.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		n.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusAccepted {
-		n.Fatalf("%s: %s", do, resp.Status)
-	}
+	n.asks("/v1/sinks/out/" + do)
 }
 
 // A sink that starts with a snapshot publishes the documents in their place among the changes. Who gets partitions of it before all are read reads on,

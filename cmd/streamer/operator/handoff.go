@@ -49,11 +49,21 @@ func handoffCommand() *cobra.Command {
 				fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", done.Partition, done.From, done.To)
 			})
 		})
-	cmd.Long = `Move a partition to another node without a gap: its old owner delivers it until the new one serves it.
+	cmd.Long = `Move a partition to another node without losing a change.
 
 The command writes a directive into etcd, the leader plans with it, and the nodes hand the partition over as for every other plan. The
 directive expires after --for, which is also how long the command waits. Plans are sticky, so the partition stays there afterwards. To keep
 the shares even, the leader may move another partition in return.
+
+What happens to the partition's subscribers:
+  - Sinks get it from one node at a time. The old owner waits until the target has acknowledged what it was sent, saves the checkpoint, and one
+    transaction makes the new node the owner, which continues at that checkpoint. What was not acknowledged in time is published again.
+  - Clients that follow the owners (client.Owned, PARTITIONS_OWNED) get it from both nodes for the broadcast window, handoff.overlap (1s by
+    default), and drop duplicates by position. A client that has a session with the new owner leaves the window early. With 0s it waits
+    until the new owner delivers.
+  - All other subscribers notice nothing: any node serves them.
+If the old owner loses its lease within the window, it stops delivering the partition at once. If the handoff fails, the partition stays, or
+the new node takes it over from its last checkpoint.
 
   streamer handoff 17 --to node-2 --yes`
 	cmd.Flags().StringVar(&h.To, "to", "", "the node that takes the partition")

@@ -1,0 +1,104 @@
+package delivery
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A window is the time in which a session continues to deliver an attached partition that has moved to another node.
+type window struct {
+	term    change.Term
+	joined  uint64 // the batch that attaches the partition
+	removed bool   // the session reads nothing more of the partition
+	told    uint64 // the last batch that says that the session does not have the partition, 0 for none
+	until   uint64 // the last batch before it was attached again
+}
+
+// Limit has the session deliver attached partitions only under terms. When a term is over, the session does not have its partition any more, and
+// the next batch says so. Partitions that the subscriber attaches again meanwhile, or detaches, are not limited. A session that cannot tell its
+// subscriber, because that is not Detachable, keeps them.
+func (s *Session) Limit(terms []change.Term) {
+	if !s.cfg.Detachable || s.cfg.Owner || !s.cfg.Attached || len(terms) == 0 {
+		return
+	}
+	s.do(func() {
+		attached := *s.attached.Load()
+		s.mu.Lock()
+		var limited []change.Term
+		for _, term := range terms {
+			_, has := attached[term.Partition]
+			if _, before := s.mu.windows[term.Partition]; !has || before {
+				continue
+			}
+			s.mu.windows[term.Partition] = &window{term: term, joined: s.mu.joined[term.Partition].seq + 1, until: math.MaxUint64}
+			limited = append(limited, term)
+		}
+		s.limited.Store(len(s.mu.windows) > 0)
+		s.mu.Unlock()
+		for _, term := range slices.CompactFunc(limited, func(a, b change.Term) bool { return a.Context == b.Context }) {
+			context.AfterFunc(term.Context, func() { s.do(s.endWindows) })
+		}
+	})
+}
+
+// endWindows removes the partitions whose windows are over, and has a batch say so. Called by the owner.
+func (s *Session) endWindows() {
+	attached, some := maps.Clone(*s.attached.Load()), false
+	s.mu.Lock()
+	for p, w := range s.mu.windows {
+		if !w.removed && w.term.Err() != nil {
+			w.removed, some = true, true
+			delete(attached, p)
+		}
+	}
+	s.mu.Unlock()
+	if !some {
+		return
+	}
+	s.attached.Store(&attached)
+	at := s.at()
+	s.queue(at)
+	s.open = &Batch{}
+	s.queue(at)
+}
+
+// reopen ends the window of a partition that the subscriber attaches again or detaches. What the window has kept from it until now stays so,
+// because it comes again. The caller holds the mutex.
+func (s *Session) reopen(p change.Partition) {
+	switch w := s.mu.windows[p]; {
+	case w == nil:
+	case w.removed || w.told > 0:
+		w.removed, w.until = true, s.mu.last
+	default:
+		delete(s.mu.windows, p)
+	}
+}
+
+// closeWindows says in a batch that is about to be handed over which partitions the session does not have any more, and returns those whose
+// events must not be handed over with it.
+func (s *Session) closeWindows(b *Batch) (over map[change.Partition]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	over = make(map[change.Partition]bool)
+	for p, w := range s.mu.windows {
+		switch {
+		case w.told == 0 && (w.removed || w.term.Err() != nil):
+			s.cutAfter(p, b.Seq-1)
+			fallthrough
+		case w.told > 0 && w.told <= w.joined && b.Seq > w.joined: // the batch that attaches the partition came after that
+			w.told = b.Seq
+			b.Detached = append(b.Detached, p)
+		}
+		over[p] = w.told > 0 && b.Seq <= w.until
+		if w.told > 0 && b.Seq >= w.until {
+			delete(s.mu.windows, p)
+		}
+	}
+	slices.Sort(b.Detached)
+	s.limited.Store(len(s.mu.windows) > 0)
+	return over
+}
