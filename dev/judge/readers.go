@@ -435,11 +435,11 @@ func (r *reader) runEvents(ctx context.Context) {
 	last, flaky, slow := "", r.dice.IntN(3) == 0, pick(r.dice, 0, 0, 10*time.Millisecond)
 	for ctx.Err() == nil {
 		opened, err := r.events(ctx, &last, flaky, slow)
-		if opened {
+		if opened || strings.HasPrefix(err.Error(), "status") {
 			r.say("its stream ended: %v", err)
 		}
 		if opened && last == "" { // what the node takes for delivered may not have arrived, and no ID says so: begin as somebody else
-			name := *r.subscriber.Load() + "+"
+			name := *r.subscriber.Load() + "-again"
 			r.subscriber.Store(&name)
 		}
 		sleep(ctx, 20*time.Millisecond+upTo(r.dice, 200*time.Millisecond))
