@@ -290,6 +290,9 @@ func runListDatabases(_ context.Context, r *request, b *doc.Builder) error {
 	var total int64
 	var docs []bsoncore.Document
 	for _, db := range list {
+		if !r.lists(db.Name) {
+			continue
+		}
 		d := doc.New().String("name", db.Name)
 		if !r.truth("nameOnly") {
 			d.Int64("sizeOnDisk", db.Bytes).Bool("empty", db.Bytes == 0)

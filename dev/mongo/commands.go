@@ -19,7 +19,10 @@ func commands() map[string]command {
 		"getParameter":       {run: runGetParameter},
 		"getCmdLineOpts":     {run: runGetCmdLineOpts},
 		"connectionStatus":   {run: runConnectionStatus},
-		"logout":             {run: runPing},
+		"logout":             {run: runLogout},
+		"saslStart":          {run: runSaslStart},
+		"saslContinue":       {run: runSaslContinue},
+		"authenticate":       {run: runAuthenticate},
 		"whatsmyuri":         {run: runWhatsMyURI},
 		"serverStatus":       {run: runServerStatus},
 		"replSetGetStatus":   {run: runReplSetGetStatus},
@@ -70,7 +73,7 @@ func commands() map[string]command {
 	for _, name := range []string{
 		"bulkWrite", "compact", "convertToCapped", "createUser", "currentOp", "dbStats", "distinct",
 		"explain", "fsync", "getLog", "hostInfo", "killAllSessions", "killOp", "listCommands", "mapReduce",
-		"planCacheClear", "reIndex", "replSetInitiate", "replSetReconfig", "replSetStepDown", "saslStart",
+		"planCacheClear", "reIndex", "replSetInitiate", "replSetReconfig", "replSetStepDown",
 		"setDefaultRWConcern", "setParameter", "shardCollection", "top", "validate",
 	} {
 		all[name] = command{run: refuse}

@@ -2,6 +2,7 @@ package devmongo
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,8 +41,10 @@ type Config struct {
 	// hello waits for it to end, which takes ten seconds now and then; tests set less. Defaults to what clients
 	// ask for.
 	HelloAwait time.Duration
-	// RequireAuth is here to say that it is not supported: Validate refuses true.
-	RequireAuth bool
+	// Users are those who are let in, and what they may do. Defaults to none: everybody may do everything.
+	Users []User
+	// TLS encrypts connections; Certificates are needed, ClientAuth and ClientCAs are for users with certificates. Defaults to plaintext.
+	TLS *tls.Config
 }
 
 // profile is how the server behaves.
@@ -67,9 +70,7 @@ func (c Config) Validate() error {
 	if _, err := profileOf(c.Release, c.Preset); err != nil {
 		errs = append(errs, err)
 	}
-	if c.RequireAuth {
-		errs = append(errs, errors.New("devmongo has no authentication; use a failCommand fail point with error 13"))
-	}
+	errs = append(errs, validateUsers(c.Users))
 	if c.Primary != "" && !slices.Contains(c.Members, c.Primary) {
 		errs = append(errs, fmt.Errorf("primary %s is not among the other members", c.Primary))
 	}

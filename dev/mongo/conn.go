@@ -22,7 +22,7 @@ type conn struct {
 }
 
 func newConn(s *Server, c net.Conn, id int32) *conn {
-	return &conn{server: s, net: c, client: client{id: id, remote: c.RemoteAddr().String()}}
+	return &conn{server: s, net: c, client: client{id: id, net: c, remote: c.RemoteAddr().String()}}
 }
 
 // errClose ends a connection on purpose.

@@ -44,7 +44,8 @@
 //
 // # What differs from a server
 //
-//   - There is no authentication, no TLS, no compression, no election, no replication. Other members may be told of; one
+//   - There is no compression, no election, no replication. Users, their privileges and TLS are there where a test configures them
+//     (SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509); users are made by the test, and not by commands. Other members may be told of; one
 //     that is started from the same snapshot has the same log, and may be a secondary, which writes nothing to it.
 //   - Behind a router (preset sharded) there is one server that keeps apart which shard an entry of its log is of: by the _id of
 //     the document. Shards share one clock, so that no two have entries of the same time; all collections are sharded, and a

@@ -74,6 +74,9 @@ func (r *request) perform(ctx context.Context, cmd command, b *doc.Builder) (err
 // served refuses what the user may not do, and what a secondary does not do: writes, and reads whose client does not say that it may
 // answer them.
 func (r *request) served(cmd command) error {
+	if err := r.authorize(); err != nil {
+		return err
+	}
 	if r.db == "local" && (r.profile.DenyLocal || r.profile.Mongos) {
 		return wire.Errorf(wire.Unauthorized, "not authorized on local to execute command %s", doc.Text(r.body))
 	}

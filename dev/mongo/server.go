@@ -37,10 +37,12 @@ type Server struct {
 	sessions *store.Sessions
 	cursors  *cursorRegistry
 	points   failPoint
+	users    *users
 	counters counters
 	saved    atomic.Uint64 // cluster time of the last snapshot
 
 	tokenVersion atomic.Int32 // of streams to be opened; 0: that of the release
+	certified    certified
 
 	mu struct {
 		sync.Mutex
@@ -58,7 +60,12 @@ func Listen(c Config) (*Server, error) {
 	c = c.withDefaults()
 	s := &Server{
 		config: c, commands: commands(), profile: c.profile(), started: time.Now(),
-		process: bson.NewObjectID(), set: bson.NewObjectID(), cursors: newCursorRegistry(),
+		process: bson.NewObjectID(), set: bson.NewObjectID(), cursors: newCursorRegistry(), users: &users{},
+	}
+	for _, u := range c.Users {
+		if err := s.SetUser(u); err != nil {
+			return nil, err
+		}
 	}
 	s.mu.conns = map[*conn]struct{}{}
 	if err := s.restore(); err != nil {
@@ -75,7 +82,7 @@ func Listen(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("devmongo: %w", err)
 	}
-	s.listener, s.addr = listener, listener.Addr().String()
+	s.listener, s.addr = s.certified.listen(listener, c.TLS), listener.Addr().String()
 	return s, nil
 }
 
@@ -328,6 +335,8 @@ const (
 type client struct {
 	id     int32
 	app    string // the client's application name, from its handshake
+	login  login
+	net    net.Conn
 	remote string // its address
 }
 

@@ -317,7 +317,7 @@ func TestUnansweredWrites(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	for _, c := range []devmongo.Config{{Release: "5.0"}, {RequireAuth: true}, {OplogBytes: -1}} {
+	for _, c := range []devmongo.Config{{Release: "5.0"}, {Users: []devmongo.User{{Name: "u"}}}, {OplogBytes: -1}} {
 		if _, err := devmongo.Listen(c); err == nil {
 			t.Errorf("%+v is taken", c)
 		}

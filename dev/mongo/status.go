@@ -120,6 +120,7 @@ func runHello(ctx context.Context, r *request, b *doc.Builder) error {
 		}
 	}
 	hello(r, b)
+	r.introduce(b)
 	return nil
 }
 
@@ -240,7 +241,9 @@ func runGetCmdLineOpts(_ context.Context, _ *request, b *doc.Builder) error {
 }
 
 func runConnectionStatus(_ context.Context, r *request, b *doc.Builder) error {
-	b.Open("authInfo").OpenArray("authenticatedUsers").End().OpenArray("authenticatedUserRoles").End()
+	b.Open("authInfo")
+	r.knows(b)
+	b.OpenArray("authenticatedUserRoles").End()
 	if r.truth("showPrivileges") {
 		b.OpenArray("authenticatedUserPrivileges").End()
 	}

@@ -23,7 +23,8 @@ const (
 	TypeMismatch                 Code = 14
 	Overflow                     Code = 15
 	InvalidLength                Code = 16
-	authenticationFailed         Code = 18
+	ProtocolError                Code = 17
+	AuthenticationFailed         Code = 18
 	IllegalOperation             Code = 20
 	invalidBSON                  Code = 22
 	NoReplicationEnabled         Code = 76
@@ -60,6 +61,7 @@ const (
 	TransactionCommitted         Code = 256
 	ChangeStreamFatalError       Code = 280
 	ChangeStreamHistoryLost      Code = 286
+	MechanismUnavailable         Code = 334
 	socketException              Code = 9001
 	NotPrimary                   Code = 10107
 	BSONObjectTooLarge           Code = 10334
@@ -128,7 +130,7 @@ func (c Code) Name() string {
 	name := map[Code]string{
 		internalError: "InternalError", BadValue: "BadValue", hostUnreachable: "HostUnreachable", hostNotFound: "HostNotFound",
 		FailedToParse: "FailedToParse", Unauthorized: "Unauthorized", TypeMismatch: "TypeMismatch", Overflow: "Overflow",
-		InvalidLength: "InvalidLength", authenticationFailed: "AuthenticationFailed", IllegalOperation: "IllegalOperation",
+		InvalidLength: "InvalidLength", ProtocolError: "ProtocolError", AuthenticationFailed: "AuthenticationFailed", MechanismUnavailable: "MechanismUnavailable", IllegalOperation: "IllegalOperation",
 		invalidBSON: "InvalidBSON", NoSuchKey: "NoSuchKey", NoReplicationEnabled: "NoReplicationEnabled", StaleClusterTime: "StaleClusterTime",
 		NamespaceNotFound: "NamespaceNotFound", IndexNotFound: "IndexNotFound", PathNotViable: "PathNotViable",
 		ConflictingUpdateOperators: "ConflictingUpdateOperators", CursorNotFound: "CursorNotFound", NoMatchingDocument: "NoMatchingDocument",
