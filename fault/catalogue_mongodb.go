@@ -40,10 +40,22 @@ func mongodbEntries() []Entry {
 			Remedy:  "Check that mongodb.uri leads to the deployment that the checkpoints were made with.",
 		},
 		{
+			Code:    MongoCertificate,
+			Summary: "a certificate is not accepted between the node and MongoDB",
+			Meaning: "The message says which side refused and why: a certificate has expired, is for another name or from an unknown authority, or one side does not speak TLS. No server was reached.",
+			Remedy:  "Renew the certificate in the message, or correct tls, tlsCAFile and tlsCertificateKeyFile in mongodb.uri. A server's certificate must name the host as mongodb.uri and rs.conf() have it. A running node takes new files of mongodb.uri within 10 s of a change.",
+		},
+		{
 			Code:    MongoConnections,
 			Summary: "MongoDB has few connections left",
 			Meaning: "Each change stream holds a connection while it waits. If none is left, catch-up streams and checkpoints wait.",
 			Remedy:  "Raise MongoDB's net.maxIncomingConnections, or lower mongodb.max_streams.",
+		},
+		{
+			Code:    MongoCredentials,
+			Summary: "MongoDB does not accept the user's credentials",
+			Meaning: "The user is unknown, the password is wrong or was changed, or the mechanism or the database of the user is another one. Connections that are open already stay open.",
+			Remedy:  "Check the user, the password (percent-encoded), authSource and authMechanism in mongodb.uri. After a change of the password write it into the file of mongodb.uri_file: a running node takes it within 10 s.",
 		},
 		{
 			Code:    MongoExposed,
@@ -76,6 +88,12 @@ func mongodbEntries() []Entry {
 			Remedy:  "Look up the server's error code in the MongoDB manual; check that the deployment is MongoDB 4.2 or later.",
 		},
 		{
+			Code:    MongoReplicaSet,
+			Summary: "the servers are not members of the replica set in mongodb.uri",
+			Meaning: "They answered, and belong to another set or are routers. The driver leaves them out, so no server is left.",
+			Remedy:  "Correct replicaSet in mongodb.uri, or leave it out for routers (mongos). If the hosts are wrong, correct them.",
+		},
+		{
 			Code:    MongoResume,
 			Summary: "change streams cannot be resumed reliably",
 			Meaning: "The server gives no post-batch resume token or refuses startAfter, so a quiet partition's position would grow old, and a stream could not continue after an invalidate event.",
@@ -101,9 +119,9 @@ func mongodbEntries() []Entry {
 		},
 		{
 			Code:    MongoUnauthorized,
-			Summary: "the MongoDB user lacks a right or cannot authenticate",
-			Meaning: "The server refused the user's credentials or the named action.",
-			Remedy:  "Check the user in mongodb.uri. It needs changeStream and find on the namespaces in mongodb.watch (readAnyDatabase covers all), and read on local.",
+			Summary: "the MongoDB user lacks a right",
+			Meaning: "The server refused the action in the message, because no role of the user allows it there. A running node that loses the right to read the log ends.",
+			Remedy:  "Grant the user what docs/security.md lists: changeStream and find on the namespaces in mongodb.watch (readAnyDatabase covers all), read on local, and readWrite on reliability.checkpoint.database where checkpoints are in MongoDB.",
 		},
 		{
 			Code:    MongoUnreachable,

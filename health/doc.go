@@ -11,5 +11,5 @@
 // [Components] are the parts of a node that have work of their own, judged by their progress and not by their answers: a component that has something
 // to do and does not get on is stalled. Their endpoints are /internal/health/SLUG.
 //
-// The package imports nothing of ours: whoever wires the node registers the checks.
+// The package knows nothing of what it checks: whoever wires the node registers the checks.
 package health

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mongostream/streamer/fault"
 )
 
 // A Status is the state of a node or of a partition.
@@ -73,7 +75,10 @@ type Result struct {
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"`
 	Error    string   `json:"error,omitempty"`
-	ready    bool
+	// Code and Remedy are those of the error, where it has one.
+	Code   fault.Code `json:"code,omitempty"`
+	Remedy string     `json:"remedy,omitempty"`
+	ready  bool
 }
 
 // Results tests every check.
@@ -85,7 +90,10 @@ func (r *Registry) Results() []Result {
 	for i, c := range checks {
 		results[i] = Result{Name: c.Name, OK: true, Severity: c.Severity, Text: c.Text, ready: c.Ready}
 		if err := c.Test(); err != nil {
-			results[i].OK, results[i].Error = false, err.Error()
+			results[i].OK, results[i].Error, results[i].Code = false, err.Error(), fault.Of(err)
+			if entry, known := fault.Lookup(results[i].Code); known {
+				results[i].Remedy = entry.Remedy
+			}
 		}
 	}
 	return results

@@ -48,7 +48,11 @@ node stops when the reader closes the pipe.`,
 			default:
 				return fmt.Errorf("unknown output %q: use -o json", output)
 			}
-			return run(ctx, cfg, takeOver, stdout)
+			uriFile, err := config.URIFile(file, os.Environ())
+			if err != nil {
+				return err
+			}
+			return run(ctx, cfg, uriFile, takeOver, stdout)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
@@ -58,13 +62,13 @@ node stops when the reader closes the pipe.`,
 }
 
 // run runs a node.
-func run(ctx context.Context, cfg config.Config, takeOver bool, stdout io.Writer) error {
+func run(ctx context.Context, cfg config.Config, uriFile string, takeOver bool, stdout io.Writer) error {
 	defer wiring.SpareMemory()()
 	if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Type == config.SinkStdout }) {
 		signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the sink
 	}
 	service, err := wiring.Assemble(ctx, wiring.Options{
-		Config: cfg, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Stdout: stdout,
+		Config: cfg, URIFile: uriFile, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Stdout: stdout,
 		Logger: cfg.Log.Logger(os.Stderr, slog.LevelDebug),
 	})
 	if err != nil && ctx.Err() != nil {

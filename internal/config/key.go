@@ -87,9 +87,10 @@ func (k key) list() (*[]string, bool) {
 	return list, ok
 }
 
-// about says what is wrong with a text. It does not repeat a secret, nor what may have credentials before an @.
+// about says what is wrong with a text. It does not repeat a secret, nor an address: somebody may have written credentials into it.
 func (k key) about(text string, err error) error {
-	if k.secret() || strings.Contains(text, "@") {
+	addresses := []string{"broker", "endpoint", "nats", "receiver"}
+	if k.secret() || strings.Contains(text, "@") || strings.Contains(text, "://") || slices.Contains(addresses, k.tag.Get("check")) {
 		return err
 	}
 	return fmt.Errorf("%q %w", text, err)

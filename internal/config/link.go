@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
@@ -35,6 +36,15 @@ func (u URI) Link() (l Link) {
 		l.Plain = l.Remote
 	}
 	return l
+}
+
+// Files returns the files that the connection string names.
+func (u URI) Files() []string {
+	read, err := uri.Parse(string(u))
+	if err != nil {
+		return nil // the configuration was checked
+	}
+	return read.Files()
 }
 
 // Remarks returns what an operator should know of the connection string's options.
@@ -68,6 +78,29 @@ func hostOf(address string) string {
 		return host
 	}
 	return strings.Trim(address, "[]")
+}
+
+// URIFile returns the file that mongodb.uri_file names in a configuration as Load reads it, empty where the connection string is not in a file of its own.
+func URIFile(path string, environ []string) (string, error) {
+	text, err := readConfig(path)
+	if err != nil {
+		return "", err
+	}
+	_, t, err := parseTable(path, text, environ, os.ReadFile)
+	return t.secrets["mongodb.uri"], err
+}
+
+// ReadURI reads a connection string from the file of mongodb.uri_file.
+func ReadURI(path string) (URI, error) {
+	text, err := readSecret(path, os.ReadFile)
+	if err != nil {
+		return "", fault.Newf(fault.ConfigUnreadable, "mongodb.uri_file: %w", err)
+	}
+	var u URI
+	if err := u.UnmarshalText([]byte(text)); err != nil {
+		return "", fault.Newf(fault.ConfigBadValue, "mongodb.uri_file: in %s: %w", path, err)
+	}
+	return u, nil
 }
 
 // SecretFiles returns the files that hold the secrets of a configuration as Load reads it, each with one of its keys: the configuration

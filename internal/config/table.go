@@ -24,6 +24,7 @@ type table struct {
 	lists      map[string]reflect.Value // of sections
 	origin     map[string]string        // where each key was last set; none for those at their default
 	files      map[string]string        // the file that each value is in; none for those of the environment
+	secrets    map[string]string        // of those, the files that hold nothing else
 	refused    map[string]bool          // keys with a value that was complained of
 	complaints []error
 }
@@ -35,6 +36,7 @@ func newTable(config any) *table {
 		lists:   lists("", reflect.ValueOf(config).Elem()),
 		origin:  map[string]string{},
 		files:   map[string]string{},
+		secrets: map[string]string{},
 		refused: map[string]bool{},
 	}
 }
@@ -112,6 +114,7 @@ func (t *table) apply(seen map[string]string, k key, v value) {
 		return
 	}
 	seen[target], t.origin[target], t.files[target] = v.where, v.where, v.file
+	delete(t.secrets, target)
 	t.set(k, v)
 }
 
@@ -149,16 +152,15 @@ func (t *table) setList(k key, v value) []string {
 	return list
 }
 
-// setFromFile reads a secret from the file named; a newline at its end is not part of it.
+// setFromFile reads a secret from the file named.
 func (t *table) setFromFile(k key, v value) {
-	t.files[k.target()] = v.text
-	data, err := t.open(v.text)
+	t.files[k.target()], t.secrets[k.target()] = v.text, v.text
+	text, err := readSecret(v.text, t.open)
 	if err != nil {
 		t.refused[k.target()] = true
 		t.complain(fault.ConfigUnreadable, v.where, "%s: %w", k.path, err)
 		return
 	}
-	text := strings.TrimRight(string(data), "\r\n")
 	if text == "" {
 		err = errors.New("there is nothing")
 	} else {
@@ -167,6 +169,12 @@ func (t *table) setFromFile(k key, v value) {
 	if err != nil {
 		t.refuse(k, v.where, fmt.Errorf("in %s: %w", v.text, err))
 	}
+}
+
+// readSecret reads a file that holds one value; a newline at its end is not part of it.
+func readSecret(path string, open func(string) ([]byte, error)) (string, error) {
+	data, err := open(path)
+	return strings.TrimRight(string(data), "\r\n"), err
 }
 
 // refuse complains of a key's value.

@@ -3,16 +3,18 @@ package mongodb
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
-	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
 	"github.com/mongostream/streamer/change"
@@ -36,15 +38,18 @@ type Config struct {
 type Client struct {
 	cfg     Config
 	logger  *slog.Logger
-	host    string          // of the one member that it is connected to, empty where it is connected to the deployment
-	pools   []*mongo.Client // the first is for everything that has none of its own
-	direct  bool            // the connection string names one server, which is read whatever it is
-	sharded bool            // reached through mongos
-	blind   bool            // the oplog cannot be looked at: through mongos, or for want of the right
-	atTime  bool            // documents can be read as they were at a time
+	host    string      // of the one member that it is connected to, empty where it is connected to the deployment
+	sharded bool        // reached through mongos
+	atTime  bool        // documents can be read as they were at a time
+	blind   atomic.Bool // the oplog cannot be looked at: through mongos, or for want of the right
+
+	topology atomic.Pointer[topologyState] // as the first pool sees it
 
 	mu struct {
 		sync.Mutex
+		uri     uri.URI
+		hosts   []string // of the set, as its members have them; of a sharded cluster, the routers that are named
+		pools   []*Pool  // the first is for everything that has none of its own
 		members map[string]*Client
 	}
 }
@@ -55,8 +60,12 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	cfg.Application = cmp.Or(cfg.Application, "streamer")
 	cfg.SelectionTimeout = cmp.Or(cfg.SelectionTimeout, 30*time.Second)
 	c := &Client{cfg: cfg, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))}
-	_, err := c.Pool(func(o *options.ClientOptions) { o.SetWriteConcern(writeconcern.Majority()) })
+	read, err := uri.Parse(cfg.URI)
 	if err != nil {
+		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
+	}
+	c.mu.uri = read
+	if _, err := c.Pool(func(o *options.ClientOptions) { c.observe(o.SetWriteConcern(writeconcern.Majority())) }); err != nil {
 		return nil, err
 	}
 	if err := c.inspect(ctx); err != nil {
@@ -66,79 +75,61 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern, and from the primary whatever
-// the URI prefers: whether a stream's position is in the log can be told only by the member that the stream reads.
-func (c *Client) Pool(adjust func(*options.ClientOptions)) (*mongo.Client, error) {
-	read, err := uri.Parse(c.cfg.URI)
-	if err != nil {
-		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
-	}
-	o, err := read.Options()
-	if err != nil {
-		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
-	}
-	c.direct = o.Direct != nil && *o.Direct
-	if c.host != "" {
-		o = direct(o, c.host)
-	}
-	o.SetAppName(c.cfg.Application).SetServerSelectionTimeout(c.cfg.SelectionTimeout).
-		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())
-	adjust(o)
-	pool, err := mongo.Connect(o)
-	if err != nil {
-		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
-	}
-	c.pools = append(c.pools, pool)
-	return pool, nil
+// Driver returns the pool for everything that has none of its own.
+func (c *Client) Driver() *mongo.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.pools[0].Driver()
 }
 
-// Driver returns the pool for everything that has none of its own.
-func (c *Client) Driver() *mongo.Client { return c.pools[0] }
+// Direct reports whether the connection string names one server, which is read whatever it is.
+func (c *Client) Direct() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.uri.Direct()
+}
 
 // Application returns the name under which the server shows this client.
 func (c *Client) Application() string { return c.cfg.Application }
-
-// Direct reports whether the connection string names one server, which is read whatever it is.
-func (c *Client) Direct() bool { return c.direct }
 
 // Logger returns the client's logger.
 func (c *Client) Logger() *slog.Logger { return c.logger }
 
 // Blind reports whether the oplog cannot be looked at, through mongos or for want of the right: what a stream has lost must then be
 // learnt by opening it at a time.
-func (c *Client) Blind() bool { return c.blind }
+func (c *Client) Blind() bool { return c.blind.Load() }
 
 // wireOf50 is the version of the wire protocol of MongoDB 5.0.
 const wireOf50 = 13
 
 // inspect asks the server what it is.
 func (c *Client) inspect(ctx context.Context) error {
-	hello, err := c.hello(ctx)
+	hello, err := c.meet(ctx)
 	if err != nil {
 		return fmt.Errorf("reach MongoDB: %w", AsFault(err))
 	}
-	c.sharded, c.atTime = hello.Message == "isdbgrid", hello.Wire >= wireOf50
+	c.sharded, c.atTime = hello.router(), hello.Wire >= wireOf50
 	if !c.sharded && hello.SetName == "" {
 		return fault.Newf(fault.MongoStandalone, "%s is a standalone server", cmp.Or(hello.Me, "the server"))
 	}
-	_, readable, err := c.FirstEntry(ctx)
-	if err != nil {
+	if _, _, err := c.FirstEntry(ctx); err != nil {
 		return fmt.Errorf("inspect MongoDB: %w", AsFault(err))
 	}
-	c.blind = !readable
 	return nil
 }
 
 // A hello is what a server tells of itself.
 type hello struct {
-	Message   string    `bson:"msg"`
-	Wire      int       `bson:"maxWireVersion"`
-	SetName   string    `bson:"setName"`
-	Me        string    `bson:"me"`
-	Hosts     []string  `bson:"hosts"`
-	Passives  []string  `bson:"passives"` // have data, and are never elected
-	LocalTime time.Time `bson:"localTime"`
-	LastWrite struct {
+	Message string `bson:"msg"`
+	Wire    int    `bson:"maxWireVersion"`
+	SetName string `bson:"setName"`
+	// Uninitiated says that the server waits to be made a member of a set.
+	Uninitiated bool      `bson:"isreplicaset"`
+	Me          string    `bson:"me"`
+	Hosts       []string  `bson:"hosts"`
+	Passives    []string  `bson:"passives"` // have data, and are never elected
+	LocalTime   time.Time `bson:"localTime"`
+	LastWrite   struct {
 		Last     opTime `bson:"opTime"`
 		Majority opTime `bson:"majorityOpTime"`
 	} `bson:"lastWrite"`
@@ -149,8 +140,21 @@ type opTime struct {
 	TS bson.Timestamp `bson:"ts"`
 }
 
-func (c *Client) hello(ctx context.Context) (h hello, err error) {
-	admin := c.Driver().Database("admin")
+func (c *Client) hello(ctx context.Context) (hello, error) {
+	h, err := helloOf(ctx, c.Driver())
+	if err != nil {
+		return h, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.hosts = slices.Concat(h.Hosts, h.Passives); h.router() {
+		c.mu.hosts = c.mu.uri.Hosts()
+	}
+	return h, nil
+}
+
+func helloOf(ctx context.Context, driver *mongo.Client) (h hello, err error) {
+	admin := driver.Database("admin")
 	err = admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&h)
 	if server, ok := err.(mongo.ServerError); ok && server.HasErrorCode(59) { //nolint:errorlint // the driver returns it bare; servers before 4.4.2 know isMaster only
 		err = admin.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&h)
@@ -197,8 +201,12 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 		var version struct {
 			ClusterID bson.ObjectID `bson:"clusterId"`
 		}
-		if err := c.Driver().Database("config").Collection("version").FindOne(ctx, bson.D{}).Decode(&version); err != nil {
-			return "sharded", nil //nolint:nilerr // not everybody may read config
+		err := c.Driver().Database("config").Collection("version").FindOne(ctx, bson.D{}).Decode(&version)
+		switch {
+		case Denied(err), errors.Is(err, mongo.ErrNoDocuments): // not everybody may read config
+			return "sharded", nil
+		case err != nil:
+			return "", fmt.Errorf("identify MongoDB: %w", AsFault(err))
 		}
 		return "sharded/" + version.ClusterID.Hex(), nil
 	}
@@ -212,16 +220,20 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 		} `bson:"settings"`
 	}
 	err = c.Driver().Database("local").Collection("system.replset").FindOne(ctx, bson.D{}).Decode(&config)
-	if err != nil || config.Settings.ID.IsZero() {
-		return "replicaset/" + h.SetName, nil //nolint:nilerr // not everybody may read local
+	if err != nil && !Denied(err) && !errors.Is(err, mongo.ErrNoDocuments) {
+		return "", fmt.Errorf("identify MongoDB: %w", AsFault(err))
+	}
+	if config.Settings.ID.IsZero() { // not everybody may read local
+		return "replicaset/" + h.SetName, nil
 	}
 	return "replicaset/" + h.SetName + "/" + config.Settings.ID.Hex(), nil
 }
 
 // FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to there. Through mongos, and without the
-// right to read local, it is unknown: ok is false.
+// right to read local, it is unknown: ok is false. From then on the client is blind, until the right is there.
 func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error) {
 	if c.sharded {
+		c.blind.Store(true)
 		return t, false, nil
 	}
 	var entry struct {
@@ -229,12 +241,16 @@ func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, e
 	}
 	oplog := c.Driver().Database("local").Collection("oplog.rs", options.Collection().SetReadConcern(readconcern.Local()))
 	err = oplog.FindOne(ctx, bson.D{}, options.FindOne().SetSort(bson.D{{Key: "$natural", Value: 1}}).SetProjection(bson.D{{Key: "ts", Value: 1}})).Decode(&entry)
-	if server, isServer := err.(mongo.ServerError); isServer && server.HasErrorCode(13) { //nolint:errorlint // the driver returns it bare
+	if server, isServer := err.(mongo.ServerError); isServer && server.HasErrorCode(codeUnauthorized) { //nolint:errorlint // the driver returns it bare
+		if !c.blind.Swap(true) {
+			c.logger.Warn("the oplog cannot be looked at; positions are proven by opening streams at their time", "code", fault.LogHidden)
+		}
 		return t, false, nil
 	}
 	if err != nil {
 		return t, false, fmt.Errorf("read the oplog's first entry: %w", err)
 	}
+	c.blind.Store(false)
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}, true, nil
 }
 
@@ -293,8 +309,8 @@ func (c *Client) Close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), CloseTimeout)
 	defer cancel()
-	for _, pool := range c.pools {
-		if err := pool.Disconnect(ctx); err != nil {
+	for _, pool := range c.mu.pools {
+		if err := pool.Driver().Disconnect(ctx); err != nil {
 			c.logger.Warn("disconnect from MongoDB", "error", err)
 		}
 	}

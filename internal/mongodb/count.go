@@ -24,7 +24,7 @@ const (
 // transaction counts as one. It is an estimate of the changes there and costs the server a scan of the span. Where the oplog cannot be
 // read, or counting takes too long, known is false; MaxCount stands for that many or more.
 func (c *Client) CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error) {
-	if c.sharded || c.blind {
+	if c.Blind() {
 		return 0, false, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, countTimeout)

@@ -1,11 +1,16 @@
 package mongodb
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"net"
 	"slices"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mongostream/streamer/fault"
 )
@@ -15,12 +20,13 @@ type Class int
 
 // The classes.
 const (
-	Transient Class = iota // back off and resume
-	BadToken               // the token is unusable here; the log may still reach back: open by operation time, once
-	Lost                   // the position is dead
-	Poison                 // an event too large to be delivered
-	NoImage                // an event without the image that was asked for
-	Fatal                  // a person must act
+	Transient   Class = iota // back off and resume
+	BadToken                 // the token is unusable here; the log may still reach back: open by operation time, once
+	Lost                     // the position is dead
+	Poison                   // an event too large to be delivered
+	NoImage                  // an event without the image that was asked for
+	Credentials              // the user is not let in: a password may be about to be changed
+	Fatal                    // a person must act
 )
 
 // Codes of MongoDB's errors, grouped by what they ask for (server source, error_codes.yml).
@@ -33,20 +39,27 @@ var (
 	tokenCodes = []int{260, 280}
 	// FailedToParse, Overflow and the codes of tokens that are none.
 	malformedCodes = []int{9, 15, 40647, 40648, 40649, 50811}
-	// Unauthorized, AuthenticationFailed, AtlasError (which is about credentials).
-	rightsCodes = []int{13, 18, 8000}
+	// Unauthorized.
+	rightsCodes = []int{codeUnauthorized}
+	// UserNotFound, AuthenticationFailed, MechanismUnavailable, AtlasError: the user is not let in.
+	credentialsCodes = []int{11, 18, 334, 8000}
 	// BSONObjectTooLarge, also of an event; an event that cannot be split because one field is larger than a fragment, or that has only an _id.
 	tooLargeCodes = []int{10334, 7182500, 7182502}
 	// InvalidOptions, SnapshotTooOld, SnapshotUnavailable: documents cannot be read as they were at a time, because this server, this collection or
 	// the age of the time does not allow it.
 	noSnapshotCodes = []int{72, 239, 246}
-	// What passes by itself: cursors killed, elections, rollbacks, shutdowns, overload.
+	// What passes by itself: the server's categories NetworkError, Interruption, NotPrimaryError, ShutdownError, ExceededTimeLimitError,
+	// StaleShardVersionError, RetriableError, CancellationError and CloseConnectionError, and what is without a category: locks and catalogues that
+	// are busy, elections and configurations under way, shards and config servers that a router does not find, overload.
 	transientCodes = []int{
-		6, 7, 43, 63, 89, 91, 133, 150, 175, 189, 234, 237, 262, 317, 358, 365, 384, 407, 462, 9001, 10107, 11600, 11601, 11602, 13388, 13435, 13436,
+		6, 7, 24, 43, 46, 50, 63, 70, 74, 89, 90, 91, 94, 107, 109, 112, 117, 133, 134, 145, 149, 150, 172, 173, 175, 189, 194, 199, 202, 203, 215, 216, 230, 234,
+		237, 249, 250, 262, 264, 272, 279, 290, 303, 304, 308, 310, 314, 317, 319, 342, 343, 355, 357, 358, 365, 372, 384, 407, 462, 9001, 10058, 10107, 11600,
+		11601, 11602, 12586, 12587, 13388, 13435, 13436, 46841, 50915, 56846,
 	}
 )
 
 const (
+	codeUnauthorized  = 13
 	codeNoImage       = 47    // NoMatchingDocument
 	codeNotReplicaSet = 40573 // Location40573: the $changeStream stage is only supported on replica sets
 )
@@ -68,23 +81,35 @@ func Classify(err error) Class {
 		return Poison
 	case server.HasErrorCode(codeNoImage):
 		return NoImage
+	case has(credentialsCodes):
+		return Credentials
 	case has(malformedCodes), has(rightsCodes), server.HasErrorCode(codeNotReplicaSet):
 		return Fatal
 	}
 	return Transient
 }
 
+// passingLabels are on errors that pass by themselves.
+//
+//nolint:gochecknoglobals // a constant table
+var passingLabels = []string{"NetworkError", "ResumableChangeStreamError", "RetryableError", "SystemOverloadedError"}
+
 // Passes reports whether the error is one of those that are known to pass by themselves.
 func Passes(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
-	return !ok || slices.ContainsFunc(transientCodes, server.HasErrorCode) ||
-		server.HasErrorLabel("NetworkError") || server.HasErrorLabel("ResumableChangeStreamError")
+	return !ok || slices.ContainsFunc(transientCodes, server.HasErrorCode) || slices.ContainsFunc(passingLabels, server.HasErrorLabel)
+}
+
+// Waits reports whether a server has answered with an error that passes by itself.
+func Waits(err error) bool {
+	_, answered := errors.AsType[mongo.ServerError](err)
+	return answered && Passes(err)
 }
 
 // Denied reports whether the user lacks a right.
 func Denied(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
-	return ok && server.HasErrorCode(13)
+	return ok && server.HasErrorCode(codeUnauthorized)
 }
 
 // AsFault gives an error that a person must act upon its code.
@@ -99,27 +124,52 @@ func AsFault(err error) error {
 		return err
 	case has(rightsCodes):
 		return fault.New(fault.MongoUnauthorized, err)
+	case has(credentialsCodes):
+		return fault.New(fault.MongoCredentials, err)
 	case ok && server.HasErrorCode(codeNotReplicaSet):
 		return fault.New(fault.MongoStandalone, err)
 	case has(malformedCodes):
 		return fault.New(fault.LogTokenRefused, err)
 	case has(tooLargeCodes):
 		return fault.New(fault.LogPoisonEvent, err)
-	case ok:
+	case certificate(err) != nil:
+		return fault.New(fault.MongoCertificate, err)
+	case ok && !server.HasErrorLabel("NetworkError"):
 		return fault.New(fault.MongoRefused, err)
-	case authentication(err):
-		return fault.New(fault.MongoUnauthorized, err)
 	}
 	return fault.New(fault.MongoUnreachable, err)
 }
 
-// authentication reports whether a connection failed because of its credentials: the driver then reports that no server could be
-// selected and keeps the server's answer as the cause.
-func authentication(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if command, ok := err.(interface{ HasErrorCode(int) bool }); ok && slices.ContainsFunc(rightsCodes, command.HasErrorCode) {
-			return true
+// certificate returns why one side did not take the other's certificate, or did not speak TLS; nil where the error is another one, also where only
+// some of the servers are affected.
+func certificate(err error) error {
+	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok && len(selection.Desc.Servers) > 0 {
+		var first error
+		for _, server := range selection.Desc.Servers {
+			found := certificate(server.LastError)
+			if found == nil {
+				return nil
+			}
+			first = cmp.Or(first, found)
+		}
+		return first
+	}
+	for _, is := range []func(error) (error, bool){
+		as[*tls.CertificateVerificationError], as[x509.CertificateInvalidError], as[x509.HostnameError], as[x509.UnknownAuthorityError],
+		as[tls.AlertError], as[tls.RecordHeaderError],
+	} {
+		if found, ok := is(err); ok {
+			return found
 		}
 	}
-	return false
+	// The other side's alert has a type of its own, which is not exported.
+	if remote, ok := errors.AsType[*net.OpError](err); ok && remote.Op == "remote error" {
+		return remote
+	}
+	return nil
+}
+
+func as[T error](err error) (error, bool) {
+	found, ok := errors.AsType[T](err)
+	return found, ok
 }

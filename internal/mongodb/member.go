@@ -38,7 +38,9 @@ func (c *Client) Member(host string) (*Client, error) {
 	if m := c.mu.members[host]; m != nil {
 		return m, nil
 	}
-	m := &Client{cfg: c.cfg, logger: c.logger.With("member", host), host: host, blind: c.blind}
+	m := &Client{cfg: c.cfg, logger: c.logger.With("member", host), host: host}
+	m.blind.Store(c.blind.Load())
+	m.mu.uri = c.mu.uri
 	if _, err := m.Pool(func(*options.ClientOptions) {}); err != nil {
 		return nil, err
 	}

@@ -205,6 +205,10 @@ func (s *Service) health() *health.Registry {
 	r.Register(health.Check{
 		Name: "log_open", Severity: health.Critical, Ready: true, Text: "The node reads MongoDB's oplog through a change stream.",
 		Test: func() error {
+			if since, err := s.source.Failure(time.Now()); err != nil {
+				code, text, _ := fault.Public(err) // what MongoDB said is in the log
+				return fault.Newf(cmp.Or(code, fault.MongoUnreachable), "the stream has been broken since %s: %s", since.UTC().Format(time.RFC3339), text)
+			}
 			if !s.log.Stats().Open {
 				return errors.New("the stream is not open yet, or was lost and is being opened again")
 			}

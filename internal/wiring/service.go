@@ -45,7 +45,9 @@ import (
 
 // Options are what a Service is assembled from.
 type Options struct {
-	Config  config.Config
+	Config config.Config
+	// URIFile is where the connection string of Config is from, and is looked for when it changes; empty where it has no file of its own.
+	URIFile string
 	Version string
 	// Process is a random id of this process. Required.
 	Process string
@@ -126,9 +128,12 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	for _, remark := range cfg.MongoDB.URI.Remarks() {
 		s.logger.Warn("option of mongodb.uri does not do what it says", "option", remark, "code", fault.MongoOption)
 	}
-	s.mongo, err = mongodb.Dial(ctx, mongodb.Config{
-		URI: string(cfg.MongoDB.URI), Application: "streamer " + cfg.Cluster.ID + "/" + cfg.Node.ID,
-		SelectionTimeout: cfg.MongoDB.ServerSelectionTimeout, Logger: s.logger,
+	err = s.persist(ctx, func(ctx context.Context) (err error) {
+		s.mongo, err = mongodb.Dial(ctx, mongodb.Config{
+			URI: string(cfg.MongoDB.URI), Application: "streamer " + cfg.Cluster.ID + "/" + cfg.Node.ID,
+			SelectionTimeout: cfg.MongoDB.ServerSelectionTimeout, Logger: s.logger,
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -148,9 +153,11 @@ func (s *Service) openSource(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	trying, cancel := context.WithTimeout(ctx, cfg.ServerSelectionTimeout)
-	defer cancel()
-	return s.source.Probe(trying)
+	return s.persist(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, cfg.ServerSelectionTimeout)
+		defer cancel()
+		return s.source.Probe(ctx)
+	})
 }
 
 // buildLog makes the node's view of the log.
@@ -351,6 +358,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.source.Run(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.runRenewal(web)
 		return nil
 	})
 	g.Go(func() error {

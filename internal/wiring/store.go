@@ -26,7 +26,7 @@ func (s *Service) openStore(ctx context.Context) error {
 	conn := backend.New(cfg, cfg.Node.ID, s.logger)
 	s.closers = append(s.closers, conn.Close)
 	conn.UseMongo(s.mongo)
-	if err := conn.OpenStore(ctx); err != nil {
+	if err := s.persist(ctx, conn.OpenStore); err != nil {
 		return err
 	}
 	s.conn, s.store, s.owner, s.roster = conn, conn.Store, conn.Owner, conn.Members()
@@ -40,10 +40,12 @@ func (s *Service) openStore(ctx context.Context) error {
 	} else {
 		s.supervised = supervisor.NewMemory(cfg.Supervisor.RestartWindow)
 	}
-	if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
-		return fmt.Errorf("read the origin: %w", err) // every checkpoint would say the same
-	}
-	return nil
+	return s.persist(ctx, func(ctx context.Context) error {
+		if _, err := s.store.Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
+			return fmt.Errorf("read the origin: %w", err) // every checkpoint would say the same
+		}
+		return nil
+	})
 }
 
 // accept refuses what a node cannot work with, before anything is written: a start that is refused must leave no origin, or the corrected
@@ -53,7 +55,11 @@ func (s *Service) accept(ctx context.Context) error {
 	if _, err := s.vitalsTransport(); err != nil {
 		return err
 	}
-	now, err := s.mongo.Now(ctx)
+	var now change.Timestamp
+	err := s.persist(ctx, func(ctx context.Context) (err error) {
+		now, err = s.mongo.Now(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -90,17 +96,19 @@ func refuseFuture(key string, at time.Time, now change.Timestamp) error {
 
 // findOrigin reads the origin, or writes it where this is the first start.
 func (s *Service) findOrigin(ctx context.Context) error {
-	source, err := s.mongo.Identity(ctx)
-	if err != nil {
-		return err
-	}
 	cfg := s.opts.Config
 	first := checkpoint.Origin{
-		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, IDFormat: change.LatestIDFormat, Source: source, At: time.Now(), By: cfg.Node.ID,
+		Cluster: rand.Text(), Incarnation: 1, Partitions: cfg.Cluster.Partitions, IDFormat: change.LatestIDFormat, At: time.Now(), By: cfg.Node.ID,
 	}
-	s.origin, err = s.conn.EnsureOrigin(ctx, source, func(ctx context.Context) (o checkpoint.Origin, err error) {
-		first.Start, err = s.startTime(ctx)
-		return first, err
+	err := s.persist(ctx, func(ctx context.Context) (err error) {
+		if first.Source, err = s.mongo.Identity(ctx); err != nil {
+			return err
+		}
+		s.origin, err = s.conn.EnsureOrigin(ctx, first.Source, func(ctx context.Context) (o checkpoint.Origin, err error) {
+			first.Start, err = s.startTime(ctx)
+			return first, err
+		})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("find the origin: %w", err)

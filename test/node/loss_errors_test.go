@@ -94,7 +94,6 @@ func TestErrorsThatEndTheNode(t *testing.T) {
 		want fault.Code
 	}{
 		{13, fault.MongoUnauthorized},
-		{18, fault.MongoUnauthorized},
 		{40573, fault.MongoStandalone},
 		{9, fault.LogTokenRefused},
 		{40647, fault.LogTokenRefused},

@@ -53,6 +53,7 @@ type rig struct {
 	stallSink func(context.Context) // likewise
 	stdout    io.Writer             // of nodes
 	file      string                // path of the nodes' configuration, may be empty
+	uriFile   string                // path of their connection string, may be empty
 }
 
 func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
@@ -165,7 +166,7 @@ func (r *rig) assemble(settings ...string) (*wiring.Service, error) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return wiring.Assemble(r.Context(), wiring.Options{Config: cfg, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub, StallSink: r.stallSink, Stdout: r.stdout})
+	return wiring.Assemble(r.Context(), wiring.Options{Config: cfg, URIFile: r.uriFile, Process: rand.Text(), TakeOver: true, StallHub: r.stallHub, StallSink: r.stallSink, Stdout: r.stdout})
 }
 
 // A live is a running node, and what its shared subscriber has received.

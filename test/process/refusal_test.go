@@ -238,7 +238,7 @@ func allow(l *lab, server *devmongo.Server) {
 	failPoint(l, server, "off", bson.D{})
 }
 
-func failPoint(l *lab, server *devmongo.Server, mode string, data bson.D) {
+func failPoint(l *lab, server *devmongo.Server, mode any, data bson.D) {
 	l.t.Helper()
 	command := bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: mode}, {Key: "data", Value: data}}
 	if err := connect(l.t, server.URI()).Database("admin").RunCommand(l.t.Context(), command).Err(); err != nil {

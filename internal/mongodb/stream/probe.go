@@ -94,12 +94,12 @@ func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
 
 // watch opens a change stream of the scope that the user may watch.
 func (s *Source) watch(
-	ctx context.Context, pool *mongo.Client, pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder,
+	ctx context.Context, pool *mongodb.Pool, pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder,
 ) (*mongo.ChangeStream, error) {
 	if s.can.database != "" {
-		return pool.Database(s.can.database).Watch(ctx, pipeline, opts)
+		return pool.Driver().Database(s.can.database).Watch(ctx, pipeline, opts)
 	}
-	return pool.Watch(ctx, pipeline, opts)
+	return pool.Driver().Watch(ctx, pipeline, opts)
 }
 
 // pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the server demands.

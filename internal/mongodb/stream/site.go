@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/event"
-	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongostream/streamer/change"
@@ -17,7 +16,7 @@ import (
 // longer has a position. A member that was synced a short while ago has a short log.
 type site struct {
 	client *mongodb.Client
-	pool   *mongo.Client // of its own: a stream holds its connection while it waits for events
+	pool   *mongodb.Pool // of its own: a stream holds its connection while it waits for events
 	host   string        // of the member, empty for the deployment
 }
 
@@ -117,7 +116,8 @@ func (st *stream) comesHome() {
 
 // gotOn notes that the stream has answered with what is to be believed.
 func (st *stream) gotOn(to change.Position) {
-	st.failures, st.unknown = 0, 0
+	st.failures, st.unknown, st.refused = 0, 0, time.Time{}
+	st.source.failing(nil)
 	if to.After(st.position) {
 		st.byTime, st.ended, st.tried = false, false, nil
 	}

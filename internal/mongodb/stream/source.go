@@ -35,6 +35,8 @@ type SourceConfig struct {
 	// MaxStreams is the number of change streams that may be open at a time; each holds a connection while it waits.
 	// Defaults to 5.
 	MaxStreams int
+	// CredentialsTimeout is how long a stream that was open waits for its credentials to be accepted again. Defaults to 2 min.
+	CredentialsTimeout time.Duration
 	// Guard, if there is one, makes every opening by calling it, or returns an error that wraps ErrNotTried.
 	Guard func(open func() error) error
 	// Registerer takes the metrics; nil registers them nowhere.
@@ -51,6 +53,7 @@ type Source struct {
 
 	progress progress
 	resting  atomic.Int32 // streams that wait before they are opened again
+	failure  atomic.Pointer[failure]
 
 	mu struct {
 		sync.Mutex
@@ -74,6 +77,7 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 	cfg.MinReopen = cmp.Or(cfg.MinReopen, time.Second)
 	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, 5*time.Second)
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 5)
+	cfg.CredentialsTimeout = cmp.Or(cfg.CredentialsTimeout, 2*time.Minute)
 	if cfg.Guard == nil {
 		cfg.Guard = func(open func() error) error { return open() }
 	}
@@ -94,6 +98,43 @@ func (s *Source) MaxAwait() time.Duration { return s.cfg.MaxAwait }
 
 // Resting reports whether a stream that MongoDB has failed waits before it is opened again.
 func (s *Source) Resting() bool { return s.resting.Load() > 0 }
+
+// A failure is why streams break, and since when.
+type failure struct {
+	err   error
+	since time.Time
+}
+
+// passing is how long streams may be broken before Failure says so: most are open again by then.
+const passing = 3 * time.Second
+
+// Failure returns why nothing has been read for a while, and since when, with its code: no server can be asked, or streams break. It is nil as soon as
+// a stream has answered.
+func (s *Source) Failure(now time.Time) (since time.Time, err error) {
+	if since, err = s.client.Outage(); err == nil {
+		if f := s.failure.Load(); f != nil {
+			since, err = f.since, mongodb.AsFault(f.err)
+		}
+	}
+	if err == nil || now.Sub(since) < passing {
+		return time.Time{}, nil
+	}
+	return since, err
+}
+
+// failing notes how the last attempt ended.
+func (s *Source) failing(err error) {
+	before := s.failure.Load()
+	switch {
+	case err == nil && before == nil:
+	case err == nil:
+		s.failure.Store(nil)
+	case before == nil:
+		s.failure.Store(&failure{err: err, since: time.Now()})
+	default:
+		s.failure.Store(&failure{err: err, since: before.since})
+	}
+}
 
 // Open implements oplog.Source.
 func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {

@@ -482,7 +482,7 @@ func TestDialTellsWhatIsWrong(t *testing.T) {
 		"nobody there":    {"mongodb://" + address + "/?replicaSet=rs0", fault.MongoUnreachable},
 		"standalone":      {standalone.URI(), fault.MongoStandalone},
 		"no URI":          {"http://" + address, fault.ConfigBadValue},
-		"another set":     {devmongotest.Start(t, devmongo.Config{}).URI() + "x", fault.MongoUnreachable},
+		"another set":     {devmongotest.Start(t, devmongo.Config{}).URI() + "x", fault.MongoReplicaSet},
 		"unknown options": {"mongodb://" + address + "/?w=many&tls=perhaps", fault.ConfigBadValue},
 	} {
 		c2, err := mongodb.Dial(t.Context(), mongodb.Config{URI: c.uri, SelectionTimeout: 300 * time.Millisecond})

@@ -45,9 +45,10 @@ type stream struct {
 	exact    bool            // open behind a token though the oplog cannot be looked at
 	lenient  bool            // images are asked for as far as they are there
 	parts    assembly
-	opened   int // openings that the cursor has behind it, the driver's own included
-	failures int // in a row, since the last reply
-	unknown  int // of those, with a code of no known meaning
+	opened   int       // openings that the cursor has behind it, the driver's own included
+	failures int       // in a row, since the last reply
+	unknown  int       // of those, with a code of no known meaning
+	refused  time.Time // since when the user's credentials are not accepted, zero while they are
 }
 
 func (st *stream) Base() change.Position { return st.base }
@@ -276,6 +277,7 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	st.source.metrics.failures.Inc()
 	class, at := mongodb.Classify(err), timeIn(err)
 	err = discreet{err}
+	st.source.failing(err)
 	switch {
 	case errors.Is(err, oplog.ErrPositionLost):
 		return st.gone(ctx, err)
@@ -291,12 +293,13 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	case class == mongodb.NoImage && !st.lenient:
 		st.relent(err)
 		return nil
-	case class == mongodb.Fatal, class == mongodb.NoImage, errors.Is(err, change.ErrToken), errors.Is(err, mongo.ErrMissingResumeToken):
+	case class == mongodb.Credentials && st.hopes(time.Now()): // somebody may be changing the password
+	case class == mongodb.Credentials, class == mongodb.Fatal, class == mongodb.NoImage, errors.Is(err, change.ErrToken), errors.Is(err, mongo.ErrMissingResumeToken):
 		return mongodb.AsFault(err)
 	}
 	st.comesHome()
 	st.failures++
-	if !mongodb.Passes(err) && !errors.Is(err, ErrNotTried) {
+	if !mongodb.Passes(err) && !errors.Is(err, ErrNotTried) && class != mongodb.Credentials {
 		if st.unknown++; st.unknown > maxUnknown {
 			return mongodb.AsFault(err)
 		}
@@ -305,6 +308,14 @@ func (st *stream) failed(ctx context.Context, err error) error {
 		st.source.client.Logger().Warn("change stream broke; it is opened again", "error", err)
 	}
 	return st.backOff(ctx)
+}
+
+// hopes reports whether credentials that are not accepted now may be soon.
+func (st *stream) hopes(now time.Time) bool {
+	if st.refused.IsZero() {
+		st.refused = now
+	}
+	return now.Sub(st.refused) < st.source.cfg.CredentialsTimeout
 }
 
 // backOff waits before the next attempt.

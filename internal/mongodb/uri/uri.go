@@ -291,6 +291,11 @@ func (u URI) TLS() (encrypted, verified bool) {
 	return encrypted, encrypted && !u.read.SSLInsecure
 }
 
+// Direct reports whether one server is read, whatever it is.
+func (u URI) Direct() bool {
+	return u.read.DirectConnection || u.read.Connect == connstring.SingleConnect
+}
+
 // Authenticates reports whether the node shows credentials.
 func (u URI) Authenticates() bool { return u.read.HasAuthParameters() }
 
@@ -300,6 +305,16 @@ func (u URI) KeyFile() string {
 		return u.read.SSLPrivateKeyFile
 	}
 	return u.read.SSLClientCertificateKeyFile
+}
+
+// Files returns the files that the driver reads: of certificates, keys and authorities.
+func (u URI) Files() (paths []string) {
+	for _, path := range []string{u.read.SSLCaFile, u.read.SSLClientCertificateKeyFile, u.read.SSLCertificateFile, u.read.SSLPrivateKeyFile} {
+		if path != "" {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // hasSecret reports whether the text has anything that is not shown.

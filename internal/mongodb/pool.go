@@ -1,0 +1,123 @@
+package mongodb
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/mongodb/uri"
+)
+
+// A Pool is connections of its own. Its methods are safe for concurrent use.
+type Pool struct {
+	adjust func(*options.ClientOptions)
+	now    atomic.Pointer[mongo.Client]
+}
+
+// Driver returns the connections as they are now. Whoever keeps them across a Renew finds them closed.
+func (p *Pool) Driver() *mongo.Client { return p.now.Load() }
+
+// Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern, and from the primary: whether a
+// stream's position is in the log can be told only by the member that the stream reads.
+func (c *Client) Pool(adjust func(*options.ClientOptions)) (*Pool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	driver, err := c.connect(c.mu.uri, adjust)
+	if err != nil {
+		return nil, err
+	}
+	pool := &Pool{adjust: adjust}
+	pool.now.Store(driver)
+	c.mu.pools = append(c.mu.pools, pool)
+	return pool, nil
+}
+
+// connect makes what connects when it is first used.
+func (c *Client) connect(read uri.URI, adjust func(*options.ClientOptions)) (*mongo.Client, error) {
+	o, err := read.Options()
+	if err != nil {
+		return nil, asOptionsFault(err)
+	}
+	if c.host != "" {
+		o = direct(o, c.host)
+	}
+	o.SetAppName(c.cfg.Application).SetServerSelectionTimeout(c.cfg.SelectionTimeout).
+		SetReadConcern(readconcern.Majority()).SetReadPreference(readpref.Primary())
+	adjust(o)
+	driver, err := mongo.Connect(o)
+	if err != nil {
+		return nil, asOptionsFault(err)
+	}
+	return driver, nil
+}
+
+func asOptionsFault(err error) error { return fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err) }
+
+// Renew connects anew, with a connection string that has changed or whose files have, and ends the connections that were. Where the deployment does
+// not answer to the new one, or is another one, everything stays as it was, and the error says why: it has the same identity, and a host in common.
+// Streams that are open break, and continue where they were.
+func (c *Client) Renew(ctx context.Context, text string, ours func(identity string) bool) error {
+	cfg := c.cfg
+	cfg.URI = text
+	trial, err := Dial(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer trial.Close()
+	identity, err := trial.Identity(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	hosts := c.mu.hosts
+	c.mu.Unlock()
+	if !ours(identity) || !slices.ContainsFunc(hosts, func(host string) bool { return slices.Contains(trial.mu.hosts, host) }) {
+		return fault.Newf(fault.CheckpointSource, "the new connection string leads to another deployment: %s at %s", identity, strings.Join(trial.mu.hosts, ", "))
+	}
+	old, err := c.replace(ctx, trial.mu.uri)
+	for _, driver := range old {
+		disconnect(ctx, driver)
+	}
+	return err
+}
+
+// replace makes the connections of all pools anew, or of none, and returns those that were.
+func (c *Client) replace(ctx context.Context, read uri.URI) (old []*mongo.Client, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	made := make([]*mongo.Client, len(c.mu.pools))
+	for i, pool := range c.mu.pools {
+		if made[i], err = c.connect(read, pool.adjust); err != nil {
+			for _, driver := range made[:i] {
+				disconnect(ctx, driver)
+			}
+			return nil, err
+		}
+	}
+	c.mu.uri = read
+	for i, pool := range c.mu.pools {
+		old = append(old, pool.now.Swap(made[i]))
+	}
+	for _, member := range c.mu.members {
+		others, err := member.replace(ctx, read)
+		if err != nil {
+			return old, err
+		}
+		old = append(old, others...)
+	}
+	return old, nil
+}
+
+// disconnect closes connections; those in use have a moment to be given back.
+func disconnect(ctx context.Context, driver *mongo.Client) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
+	defer cancel()
+	_ = driver.Disconnect(ctx) // what it cannot end on the server ends there by itself
+}

@@ -1,0 +1,67 @@
+package wiring
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/mongostream/streamer/internal/config"
+)
+
+// renewEvery is how often the files of the connection string are looked at.
+const renewEvery = 10 * time.Second
+
+// runRenewal connects to MongoDB anew when the connection string's own file has changed, or a file that it names: a rotated password, a renewed
+// certificate. Until the new ones are accepted, the connections that are open stay.
+func (s *Service) runRenewal(ctx context.Context) {
+	current, failure := s.opts.Config.MongoDB.URI, ""
+	stands := stampOf(current)
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		next, err := current, error(nil)
+		if s.opts.URIFile != "" {
+			next, err = config.ReadURI(s.opts.URIFile)
+		}
+		stamp := stampOf(next)
+		if err == nil && stamp == stands {
+			continue
+		}
+		if err == nil {
+			err = s.renew(ctx, next)
+		}
+		switch {
+		case err == nil:
+			current, stands, failure = next, stamp, ""
+			s.logger.Info("connected to MongoDB anew", "uri", next)
+		case err.Error() != failure && ctx.Err() == nil:
+			failure = err.Error()
+			s.logger.Error("changed connection string is not in force, the previous one stays", "error", err)
+		}
+	}
+}
+
+// renew connects anew, within the time in which a server is looked for.
+func (s *Service) renew(ctx context.Context, uri config.URI) error {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Config.MongoDB.ServerSelectionTimeout)
+	defer cancel()
+	return s.mongo.Renew(ctx, string(uri), s.origin.Of)
+}
+
+// stampOf changes with a connection string and with the contents of the files that it names.
+func stampOf(uri config.URI) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", string(uri))
+	for _, path := range uri.Files() {
+		content, err := os.ReadFile(path)
+		fmt.Fprintf(h, "%q %q %v", path, content, err)
+	}
+	return string(h.Sum(nil))
+}
