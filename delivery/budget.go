@@ -13,7 +13,7 @@ const (
 	eventOverhead, batchOverhead = 128, 512
 )
 
-// A budget bounds what all sessions of a Hub have queued or sent and not acknowledged, in bytes of memory. The first half of it is for whoever
+// A budget bounds what all sessions of a Hub have queued or sent and not acknowledged, and what they remember of it, in bytes of memory. The first half of it is for whoever
 // comes first. The other half is divided equally among the identities with sessions, each share likewise: half of it for whichever of its
 // sessions comes first, and the rest equally among them. So a session within its part always has room, whatever the others hold, and together
 // they never hold more than the budget but for leastHeld and one event of each.
@@ -179,6 +179,9 @@ func (b *budget) wakeAll() {
 		k.wake()
 	}
 }
+
+// spares reports whether sessions may hold more that acknowledgements do not free: a quarter of the budget, so that the rest goes on.
+func (b *budget) spares() bool { return b.most == 0 || b.bytes() < b.most/4 }
 
 // bytes returns what all sessions hold.
 func (b *budget) bytes() int { return int(b.held.Load()) }

@@ -95,7 +95,7 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 		return
 	}
 	doc := sentDocument{ns: ns, id: change.Value{Type: id.Type, Data: slices.Clone(id.Data)}}
-	if sub.session.remembered+doc.size() > maxSentBytes {
+	if !sub.session.remembers(doc.size()) {
 		if d.whole {
 			d.whole = false
 			sub.session.Notify(Notice{
@@ -105,8 +105,26 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 		}
 		return
 	}
-	sub.session.remembered += doc.size()
 	d.of[key] = doc
+}
+
+// rememberedStep is in what steps the memory of sent documents counts against the budget.
+const rememberedStep = 16 << 10
+
+// remembers changes how many bytes the session remembers of what it was sent. It returns false, and changes nothing, if it may remember no more: by its
+// own bound, or because all sessions together hold so much that what they remember would leave too little for what they are sent. Called by the owner.
+func (s *Session) remembers(bytes int) bool {
+	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
+	more := steps(s.remembered+bytes) - steps(s.remembered)
+	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.budget.spares()) {
+		return false
+	}
+	if s.remembered += bytes; more != 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hold(more * rememberedStep)
+	}
+	return true
 }
 
 // reread marks the documents of collections, or of all, as stale: a snapshot reads them again.
@@ -123,7 +141,7 @@ func (d *sentDocuments) reread(some []change.Namespace) {
 func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
 	key := sub.sent.hash(ns, id)
 	if doc, ok := sub.sent.of[key]; ok {
-		sub.session.remembered -= doc.size()
+		sub.session.remembers(-doc.size())
 		delete(sub.sent.of, key)
 	}
 }
@@ -198,7 +216,7 @@ func (h *Hub) gone(sub *Subscription) {
 		if payload, err := s.leaver.Append(nil, sub.Form); err == nil && s.has(p, true) {
 			s.document(place, place.Ref(), p, sub, payload, nil)
 		}
-		s.remembered -= doc.size()
+		s.remembers(-doc.size())
 		delete(sub.sent.of, key)
 	}
 	s.queue(place)

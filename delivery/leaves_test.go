@@ -104,3 +104,46 @@ func TestHiddenChangeIsNoLeaving(t *testing.T) {
 		}
 	})
 }
+
+// What sessions remember of the documents that they were sent is in the budget, leaves room for what they are sent, and is given back.
+func TestRememberedDocumentsAreInTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const budget = 2 << 20
+		source := &oplogtest.Log{ReplyEvents: 200}
+		source.Tick(1)
+		b := begin(t, source, delivery.Config{QueueBytes: budget})
+		defer b.end()
+		var sessions []*delivery.Session
+		for range 10 {
+			sessions = append(sessions, b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, lefts(t, true)[1:]))
+		}
+		synctest.Wait()
+		const n = 3000
+		for id := 0; id < n; id += 100 {
+			events := deliverytest.Inserts(100, int64(id))
+			for i := range events {
+				events[i].Value = 2
+			}
+			source.Append(events...)
+			synctest.Wait()
+			for _, s := range sessions {
+				if _, err := s.Ack(deliverytest.Last(deliverytest.Receive(t, s, 100)).Seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		held := b.hub.Load().Held
+		if held < budget/8 || held > budget/2 {
+			t.Errorf("%d bytes are held of %d, want what some remember", held, budget)
+		}
+		source.Append(changetest.Event{Op: "replace", ID: n - 1, Value: 3}) // which nobody remembers any more
+		for _, s := range sessions {
+			deliverytest.Receive(t, s, 1)
+			s.Close(nil)
+		}
+		synctest.Wait()
+		if held := b.hub.Load().Held; held != 0 {
+			t.Errorf("%d bytes are held by nobody", held)
+		}
+	})
+}

@@ -497,7 +497,7 @@ func (s *Session) remove(id string) {
 	if sub.sent != nil {
 		s.leavers.remove(sub)
 		for _, doc := range sub.sent.of {
-			s.remembered -= doc.size()
+			s.remembers(-doc.size())
 		}
 	}
 	if sub.group.size--; sub.group.size == 0 {
