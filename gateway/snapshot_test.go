@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/binary"
 	"strings"
 	"testing"
 
@@ -21,7 +22,12 @@ func (s shelf) Collections(context.Context, string, string) ([]snapshot.Collecti
 }
 
 func (s shelf) Read(_ context.Context, q snapshot.Query) (p snapshot.Page, err error) {
-	for id := range int64(s) {
+	from, _ := q.From.Int64()
+	for id := from; id < int64(s); id++ {
+		if len(p.Documents) == q.Documents {
+			p.Next = change.Value{Type: change.TypeInt64, Data: binary.LittleEndian.AppendUint64(nil, uint64(id))}
+			break
+		}
 		p.Documents = append(p.Documents, changetest.Event{ID: id, Value: id + 1}.Document())
 	}
 	p.To = q.After
@@ -113,5 +119,26 @@ func TestEventStreamResumesWithinASnapshot(t *testing.T) {
 	w.write(1, 0)
 	if m, err := r.Next(); err != nil || m.Event != "" || strings.Contains(string(m.Data), `"operationType":"snapshot"`) {
 		t.Errorf("%s %s, %v", m.Event, m.Data, err)
+	}
+}
+
+// A client whose connection breaks after every few documents gets all of them: each time it goes on where the id says that it is.
+func TestEventStreamGetsOnHoweverOftenItBreaks(t *testing.T) {
+	w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(60), SnapshotPage: 7}})
+	last := ""
+	for connection := 0; ; connection++ {
+		if connection > 20 {
+			t.Fatal("it does not get on")
+		}
+		r := w.get("?subscriber=s&start=snapshot", last)
+		for range 10 {
+			m, err := r.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last = m.ID; m.Event == "snapshot" && strings.Contains(string(m.Data), `"state":"done"`) {
+				return
+			}
+		}
 	}
 }

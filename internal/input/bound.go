@@ -67,7 +67,7 @@ var (
 	operations = Bound{Kind: Name, Bytes: 32, Count: 64}
 	expression = Bound{Kind: Text, Bytes: match.MaxSource, Charge: Memory, Code: fault.FilterTooLarge}
 	position   = Bound{Kind: Bytes, Bytes: change.RefSize, Charge: Checkpoint, Code: fault.SessionBadPosition}
-	eventID    = Bound{Kind: Name, Bytes: MaxName, Code: fault.SessionBadPosition}
+	eventID    = Bound{Kind: Name, Bytes: 8 << 10, Code: fault.SessionBadPosition} // within a snapshot it has what is left
 	word       = Bound{Kind: Name, Bytes: 64}
 )
 
