@@ -445,9 +445,12 @@ func (b *bench) throughDoor(ctx context.Context, read outcome, run func(uri stri
 	return errors.Join(err, door.close())
 }
 
-// raceHandoffs lets partitions change hands in two ways, each in a cluster of its own that writes for itself.
+// raceHandoffs lets partitions change hands in three ways, each in a cluster of its own that writes for
+// itself: with the broadcast window, without it, and by a restart.
 func (b *bench) raceHandoffs(ctx context.Context) error {
-	entries := []entry{{name: "moved", contender: "moved"}, {name: "restarted", contender: "restarted"}}
+	entries := []entry{
+		{name: "moved", contender: "moved"}, {name: "windowless", contender: "windowless"}, {name: "restarted", contender: "restarted"},
+	}
 	for round := range b.scale.moves {
 		for _, i := range sequence(round, len(entries)) {
 			data := load{DB: b.name()}

@@ -20,15 +20,18 @@ import (
 // contenders are the ways to read, by their names.
 func contenders() map[string]func() contender {
 	return map[string]func() contender{
-		"raw":       func() contender { return &raw{} },
-		"bare":      func() contender { return &stream{} },
-		"naive":     func() contender { return &stream{decode: true} },
-		"grpc":      func() contender { return &subscriber{} },
-		"sse":       func() contender { return &browsers{} },
-		"find":      func() contender { return &finder{} },
-		"scanned":   func() contender { return &scanned{} },
-		"tenants":   func() contender { return &tenants{} },
-		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
+		"raw":     func() contender { return &raw{} },
+		"bare":    func() contender { return &stream{} },
+		"naive":   func() contender { return &stream{decode: true} },
+		"grpc":    func() contender { return &subscriber{} },
+		"sse":     func() contender { return &browsers{} },
+		"find":    func() contender { return &finder{} },
+		"scanned": func() contender { return &scanned{} },
+		"tenants": func() contender { return &tenants{} },
+		"moved":   func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
+		"windowless": func() contender {
+			return &handoffContender{nodes: 2, settings: []string{"STREAMER_HANDOFF_OVERLAP=0s"}, move: (*testCluster).drain}
+		},
 		"restarted": func() contender { return &handoffContender{nodes: 1, move: (*testCluster).restart} },
 		"sink":      func() contender { return &sinkContender{} },
 		"producer":  func() contender { return &producer{} },

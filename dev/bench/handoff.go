@@ -23,8 +23,9 @@ import (
 
 // A handoffContender is a cluster with two gateways, of which partitions change hands.
 type handoffContender struct {
-	nodes int
-	move  func(*testCluster, context.Context) error
+	nodes    int
+	settings []string // of the nodes, beside the usual ones
+	move     func(*testCluster, context.Context) error
 
 	round   *round
 	cluster *testCluster
@@ -35,7 +36,7 @@ type handoffContender struct {
 // Open implements Contender.
 func (c *handoffContender) Open(ctx context.Context, round *round) (err error) {
 	c.round = round
-	if c.cluster, err = openCluster(ctx, round, c.nodes); err != nil {
+	if c.cluster, err = openCluster(ctx, round, c.nodes, c.settings...); err != nil {
 		return err
 	}
 	if c.follows, err = c.connect(ctx, client.Owned, c.nodes); err != nil {
@@ -195,14 +196,14 @@ type testCluster struct {
 }
 
 // openCluster starts a cluster of so many nodes, and returns when they share the partitions.
-func openCluster(ctx context.Context, r *round, nodes int) (*testCluster, error) {
+func openCluster(ctx context.Context, r *round, nodes int, settings ...string) (*testCluster, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: []string{r.Etcd}, Prefix: "/streamer", Cluster: r.Name})
 	if err != nil {
 		return nil, err
 	}
 	c := &testCluster{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: r.Partitions})}
 	for i := range nodes {
-		n, err := newMember(r, i)
+		n, err := newMember(r, i, settings...)
 		if err == nil {
 			c.nodes = append(c.nodes, n)
 			err = n.start(ctx, settle)
@@ -328,14 +329,15 @@ type member struct {
 	running *worker
 }
 
-// newMember makes the i-th node of a cluster.
-func newMember(r *round, i int) (*member, error) {
+// newMember makes the i-th node of a cluster, with settings beside the usual ones.
+func newMember(r *round, i int, settings ...string) (*member, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)
 	}
 	n := &member{id: fmt.Sprint("node-", i+1), address: l.Addr().String()}
 	n.settings = append(nodeSettings(&r.scenario, n.id, n.address), "STREAMER_CLUSTER_EXPECTED_NODES=2")
+	n.settings = append(n.settings, settings...)
 	return n, l.Close()
 }
 

@@ -234,13 +234,15 @@ func (b *bench) manyVsOneBrowser() metric {
 }
 
 func (b *bench) handoffPause() metric {
-	const moved, restarted = "handoff/moved", "handoff/restarted"
-	f := b.from("ms that a document stood still at most while its partition was handed over, 99th percentile of documents", moved, restarted)
+	const moved, windowless, restarted = "handoff/moved", "handoff/windowless", "handoff/restarted"
+	f := b.from("ms that a document stood still at most while its partition was handed over, 99th percentile of documents", moved, windowless, restarted)
 	return f.done(func() (float64, []target) {
 		for name, s := range f.of(moved).Values {
 			f.Values[name] = s.Median
 		}
 		f.Values["restarted_p99"] = f.of(restarted).P99.Median
+		f.Values["windowless_p99"] = f.of(windowless).P99.Median
+		f.Values["windowless_p99_before"] = f.of(windowless).Values["p99_before"].Median
 		p99 := *f.of(moved).P99
 		return p99.Median, []target{
 			atMost("over that without a handoff", ratioOf(p99, f.of(moved).Values["p99_before"]), 1.5),
