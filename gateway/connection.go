@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +33,7 @@ type connection struct {
 	left     error // why requests is closed; io.EOF if the client only listens from now on
 
 	unkept     error // why there are no snapshots on request
+	again      bool  // ids of ended subscriptions may be used again
 	auto       bool  // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
@@ -280,11 +282,18 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err := c.slowDown(ctx, n); err != nil {
 			return err
 		}
+		again := c.again || slices.ContainsFunc(m.Subscribe.GetSubscriptions(), func(w *streampb.Subscription) bool {
+			_, there := c.subscribed[w.GetId()]
+			return there
+		})
 		subscriptions, answers, err := c.compile(ctx, m.Subscribe.GetSubscriptions())
 		if err != nil {
 			return err
 		}
 		from := session.Subscribe(subscriptions).Ref().Append(nil)
+		if again && c.unkept == nil { // its checkpoint may say that one under the same id has had its snapshot
+			c.subscriber.Keep(ctx)
+		}
 		for _, a := range answers {
 			if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile
 				subscribed.From = from
@@ -298,6 +307,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		}
 		session.Unsubscribe(ids)
 		c.giveBack(ids)
+		c.again = true
 	case *streampb.ConnectRequest_Attach:
 		if err := c.slowDown(ctx, 1); err != nil {
 			return err

@@ -118,18 +118,25 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 		return 0, false
 	}
 	done = e.session.Operate(do, subscription, ns)
-	if done > 0 && e.keeper != nil { // what is accepted is kept
-		ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
-		defer cancel()
-		err := e.keeper.Save(ctx, checkpoint.ReasonInterval)
-		if err != nil {
-			n.logger.Warn("saving what an operator has begun failed", "subscriber", subscriber, "error", err)
-		}
-		if err != nil || e.session.Ended() { // its end may have been saved before
-			return 0, false
-		}
+	if done > 0 && !e.Keep(n.lifetime) {
+		return 0, false
 	}
 	return done, true
+}
+
+// Keep saves what is left of the subscriber's snapshots: what was accepted is left from then on, whatever becomes of the session and the node. It returns
+// false if that is not sure, because the store does not answer or the session has ended, which may have been saved before.
+func (e *Exclusive) Keep(ctx context.Context) bool {
+	if e.keeper == nil {
+		return !e.session.Ended()
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.node.cfg.CheckpointTimeout)
+	defer cancel()
+	if err := e.keeper.Save(ctx, checkpoint.ReasonInterval); err != nil {
+		e.node.logger.Warn("saving what is left of snapshots failed", "subscriber", e.name, "error", err)
+		return false
+	}
+	return !e.session.Ended()
 }
 
 // notify sends a signal to a channel of capacity 1 unless one is pending.

@@ -1,0 +1,103 @@
+package streamer_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/delivery/deliverytest"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/snapshot"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// A snapshot that an operator has begun is in the checkpoint when that is answered, although the subscriber has acknowledged nothing since.
+func TestAcceptedSnapshotIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		w.documents = &collection{log: source, n: 5, page: 5}
+		n := w.start("a", nil)
+		defer n.stop(t)
+		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: "orders", Process: "p", Started: time.Now(), Start: streamer.StartNow}, deliverytest.Everything(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		source.Append(deliverytest.Inserts(3, 0)...)
+		deliverytest.Receive(t, e.Session(), 3)
+		if done, connected := n.OperateSnapshot("orders", delivery.BeginSnapshot, "", change.Namespace{}); done != 1 || !connected {
+			t.Fatalf("%d begun, connected: %t", done, connected)
+		}
+		stored, err := w.store.Load(t.Context(), "orders")
+		if err != nil || len(stored) != 1 || len(stored[0].Snapshots) != 1 || stored[0].Snapshots[0].Done || stored[0].Snapshots[0].Reason != snapshot.Operator {
+			t.Errorf("%+v, %v", stored, err)
+		}
+		e.Session().Close(nil)
+		synctest.Wait()
+		if done, connected := n.OperateSnapshot("orders", delivery.BeginSnapshot, "", change.Namespace{}); done != 0 {
+			t.Errorf("%d begun of a session that has ended, connected: %t", done, connected)
+		}
+	})
+}
+
+// A checkpoint that could not be loaded is not one that says nothing: what is left of a snapshot stays in it, and no snapshot begins meanwhile. The
+// subscriber comes again when the store answers.
+func TestCheckpointThatIsNotLoadedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil) // which has no source of snapshots: they stay as they are
+		defer n.stop(t)
+		subscriptions := deliverytest.Everything(t)
+		r := streamer.Request{Subscriber: "orders", Process: "p", Started: time.Now(), Start: streamer.StartSnapshot}
+		e, err := n.Connect(t.Context(), r, subscriptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Append(deliverytest.Inserts(3, 0)...)
+		last := deliverytest.Last(deliverytest.Receive(t, e.Session(), 3))
+		if err := e.Ack(last.Seq); err != nil {
+			t.Fatal(err)
+		}
+		e.Close(t.Context(), nil)
+		left := func() []snapshot.Progress {
+			stored, err := w.store.Memory.Load(t.Context(), "orders")
+			if err != nil || len(stored) != 1 {
+				t.Fatalf("%+v, %v", stored, err)
+			}
+			return stored[0].Snapshots
+		}
+		before := delivery.Stamp(left())
+		if before == 0 {
+			t.Fatal("nothing is left")
+		}
+		w.store.unread.Store(true)
+		r.Known, r.At = true, delivery.Place{At: last.To}
+		if e, err = n.Connect(t.Context(), r, subscriptions); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		source.Append(deliverytest.Inserts(3, 10)...)
+		if err := e.Ack(deliverytest.Last(deliverytest.Receive(t, e.Session(), 3)).Seq); err != nil {
+			t.Fatal(err)
+		}
+		if all := e.Session().Snapshots(); len(all) > 0 {
+			t.Errorf("%+v has begun", all)
+		}
+		time.Sleep(20 * time.Second)
+		if got := delivery.Stamp(left()); got != before {
+			t.Errorf("left is %+v", left())
+		}
+		w.store.unread.Store(false)
+		<-e.Session().Done()
+		e.Close(t.Context(), nil)
+		if got := delivery.Stamp(left()); got != before {
+			t.Errorf("left is %+v in the end", left())
+		}
+	})
+}
