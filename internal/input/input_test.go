@@ -226,8 +226,8 @@ func TestIDsToResumeAfter(t *testing.T) {
 		{"lastEventId=q", "h", "h", ""},
 		{"lastEventId=q&Last-Event-ID=q", "", "q", ""},
 		{"lastEventId=q&Last-Event-ID=r", "", "", fault.SessionBadPosition},
-		{"lastEventId=" + strings.Repeat("x", MaxName+1), "", "", fault.SessionBadPosition},
-		{"", strings.Repeat("x", MaxName+1), "", fault.SessionBadPosition},
+		{"lastEventId=" + strings.Repeat("x", eventID.Bytes+1), "", "", fault.SessionBadPosition},
+		{"", strings.Repeat("x", eventID.Bytes+1), "", fault.SessionBadPosition},
 		{"lastEventId=%ff", "", "", fault.SessionBadRequest},
 		{"lastEventId=a&lastEventId=b", "", "", fault.SessionBadRequest},
 	} {

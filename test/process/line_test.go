@@ -15,9 +15,11 @@ import (
 // A place is where an event is in the log, as its id tells.
 type place = change.Ref
 
-// placeOf reads an id of a cluster that is not known.
+// placeOf reads an id of a cluster that is not known. The id of a sink's message ends with the incarnation of its
+// checkpoint.
 func placeOf(id string) (place, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(id)
+	head, _, _ := strings.Cut(id, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(head)
 	if err != nil || len(raw) != refTo+4 {
 		return place{}, fmt.Errorf("not an id: %q", id)
 	}
