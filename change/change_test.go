@@ -243,15 +243,15 @@ func TestTokensOfTwoVersionsNameOneChange(t *testing.T) {
 // equal nothing is known, and nothing is taken for read.
 func TestPositionsOfTwoVersions(t *testing.T) {
 	at := change.Timestamp{T: 9, I: 1}
-	make := func(version int, id int64, index uint64) change.Position {
+	made := func(version int, id int64, index uint64) change.Position {
 		return changetest.Event{Version: version, ID: id, Time: at, Index: index}.Position()
 	}
 	for _, versions := range [][2]int{{1, 2}, {2, 1}} {
-		early, late := make(versions[0], 9, 0), make(versions[1], 1, 1)
+		early, late := made(versions[0], 9, 0), made(versions[1], 1, 1)
 		if !late.After(early) || early.After(late) || !late.Covers(early) || early.Covers(late) || !late.Has(early) || early.Has(late) {
 			t.Errorf("%v: the place in the transaction does not count", versions)
 		}
-		one, other := make(versions[0], 1, 1), make(versions[1], 2, 1)
+		one, other := made(versions[0], 1, 1), made(versions[1], 2, 1)
 		if one.Covers(other) || other.Covers(one) || one.Has(other) || other.Has(one) {
 			t.Errorf("%v: changes of two shards are in an order", versions)
 		}
@@ -261,12 +261,12 @@ func TestPositionsOfTwoVersions(t *testing.T) {
 		if earlier := change.Earlier(one, other); !one.Covers(earlier) || !other.Covers(earlier) {
 			t.Errorf("%v: %v is not earlier than both", versions, earlier)
 		}
-		if same := make(versions[1], 1, 1); !one.Has(same) || one.Covers(same) {
+		if same := made(versions[1], 1, 1); !one.Has(same) || one.Covers(same) {
 			t.Errorf("%v: of one change it is not known that it was read, or more than that", versions)
 		}
 	}
 	unknown := position(t, "82000000090000000"+"1"+"2B0680"+"FF")
-	if event := make(2, 1, 1); unknown.Covers(event) || event.Covers(unknown) || unknown.Has(event) {
+	if event := made(2, 1, 1); unknown.Covers(event) || event.Covers(unknown) || unknown.Has(event) {
 		t.Error("something is known of a version that there is not yet")
 	}
 	if later := change.At(change.Timestamp{T: 9, I: 2}); !later.Covers(unknown) || unknown.Covers(later) {

@@ -136,11 +136,13 @@ func TestHotDocumentHoldsNothingUp(t *testing.T) {
 				s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t))
 				stop := make(chan struct{})
 				go func() {
+					tick := time.NewTicker(2 * time.Millisecond)
+					defer tick.Stop()
 					for {
 						select {
 						case <-stop:
 							return
-						case <-time.After(2 * time.Millisecond):
+						case <-tick.C:
 							docs.write("update", "orders", 5)
 						}
 					}

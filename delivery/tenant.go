@@ -437,20 +437,6 @@ func (h *Hub) banish(t *tenant) {
 	h.tenants.keep(t, t.away.Add(mostAway))
 }
 
-// evictReader takes a session off the live path, because a subscription costs too much on a page of its snapshot. Nothing of the page is delivered to it.
-func (h *Hub) evictReader(s *Session, sub *Subscription) {
-	if _, live := h.live[s]; !live {
-		return
-	}
-	s.expense.pages++
-	suspended := s.expense.pages >= maxPages
-	h.now = time.Now()
-	h.evict(s, h.at)
-	if suspended {
-		h.suspend(sub)
-	}
-}
-
 // evaluates reports whether a subscription of the session has more than comparisons that cost little.
 func (s *Session) evaluates() bool {
 	for _, sub := range s.byKey {

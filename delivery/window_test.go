@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -157,9 +158,7 @@ func TestNothingOfAWindowIsHandedOverAfterTheLeaseHasEnded(t *testing.T) {
 		trusted = false
 		f.take(batches)
 		want := count(t, append(before, queued...), 2, 3, 4, 5, 6, 7)
-		for p, n := range count(t, before, 0, 1) {
-			want[p] = n
-		}
+		maps.Copy(want, count(t, before, 0, 1))
 		equalCounts(t, "events", f.got, want)
 		if !slices.Equal(f.detached, []change.Partition{0, 1}) {
 			t.Errorf("the session says that it does not have %v any more", f.detached)

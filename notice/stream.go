@@ -114,7 +114,7 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 		if err := out.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout)); err != nil {
 			return
 		}
-		if _, err := w.Write(buffer); err != nil {
+		if _, err := w.Write(buffer); err != nil { //nolint:gosec // JSON as server-sent events, which no browser renders
 			return
 		}
 		if err := out.Flush(); err != nil {

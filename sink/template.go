@@ -63,7 +63,7 @@ func (t *Template) Has(name string) bool {
 }
 
 // hashed matches the end of names that do not tell collections apart.
-var hashed = regexp.MustCompile(`--[0-9a-f]{16}`) //nolint:gochecknoglobals // compiled once
+var hashed = regexp.MustCompile(`--[0-9a-f]{16}`)
 
 // Name returns the name for a message. Names of collections that a message lacks are "_".
 func (t *Template) Name(m *Message) string {

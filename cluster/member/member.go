@@ -188,7 +188,8 @@ func ignoring(err error, those ...error) error {
 	return err
 }
 
-// Ended gives a term back of which nothing is done any more, for whatever reason. It may be called from any goroutine and never blocks.
+// Return gives a term back that nothing uses any longer, for whatever reason. It may be called from any goroutine and never
+// blocks.
 func (s *Member) Return(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Return(term)

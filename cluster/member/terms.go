@@ -82,7 +82,7 @@ func (h *termSet) Window(terms []change.Term, d time.Duration) []change.Term {
 	window := make([]change.Term, len(terms))
 	for i, term := range terms {
 		if window[i] = term; h.Had(term.Partition, term.Epoch) {
-			window[i].Context, window[i].Trusted = ctx, h.Trusted
+			window[i].Context, window[i].Trusted = ctx, h.Trusted //nolint:fatcontext // one for all of them
 		}
 	}
 	return window

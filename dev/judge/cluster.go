@@ -124,7 +124,7 @@ func (c *cluster) start(log, name string, args ...string) (*process, error) {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
 	defer out.Close()                                                                                 //nolint:errcheck // the process has it
-	p := &process{cmd: exec.Command(filepath.Join(c.bin, name), args...), ended: make(chan struct{})} //nolint:gosec,noctx // ours, ended by end
+	p := &process{cmd: exec.Command(filepath.Join(c.bin, name), args...), ended: make(chan struct{})} //nolint:noctx // ended by end
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -240,7 +240,7 @@ func (c *cluster) ready(ctx context.Context) error {
 			continue
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
-			log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i)))
+			log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i))) //nolint:gosec // a folder of its own
 			return fmt.Errorf("node %d does not become ready: %s", i, log[max(0, len(log)-1500):])
 		}
 	}
@@ -270,7 +270,7 @@ func get(ctx context.Context, url string, to any) (status int, err error) {
 func (c *cluster) operate(ctx context.Context, args ...string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 12*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(c.bin, "streamer"), append(args, "--yes")...).CombinedOutput() //nolint:gosec // ours
+	out, err := exec.CommandContext(ctx, filepath.Join(c.bin, "streamer"), append(args, "--yes")...).CombinedOutput()
 	if err != nil {
 		c.tell("%s: %v: %.150s", args[0], err, out)
 	}
@@ -281,7 +281,7 @@ func (c *cluster) operate(ctx context.Context, args ...string) bool {
 func (c *cluster) beginSnapshot(ctx context.Context, subscriber string) bool {
 	for i := range c.nodes {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		command := exec.CommandContext(ctx, filepath.Join(c.bin, "streamer"), "snapshot", subscriber, "begin", "--address", "http://"+c.http[i], "--yes") //nolint:gosec // ours
+		command := exec.CommandContext(ctx, filepath.Join(c.bin, "streamer"), "snapshot", subscriber, "begin", "--address", "http://"+c.http[i], "--yes")
 		err := command.Run()
 		cancel()
 		if err == nil {
@@ -292,7 +292,7 @@ func (c *cluster) beginSnapshot(ctx context.Context, subscriber string) bool {
 }
 
 // slowReads makes the reads of a node's documents slow: a fail point of the development MongoDB.
-func (c *cluster) slowReads(node, milliseconds int) {
+func (c *cluster) slowReads(ctx context.Context, node, milliseconds int) {
 	command := bson.D{{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "off"}}
 	if milliseconds > 0 {
 		command[1].Value = "alwaysOn"
@@ -301,7 +301,7 @@ func (c *cluster) slowReads(node, milliseconds int) {
 			{Key: "appName", Value: fmt.Sprintf("streamer judge/n%d", node)},
 		}})
 	}
-	if err := c.client.Database("admin").RunCommand(context.Background(), command).Err(); err != nil {
+	if err := c.client.Database("admin").RunCommand(ctx, command).Err(); err != nil {
 		c.tell("fail point: %v", err)
 	}
 }
@@ -309,8 +309,8 @@ func (c *cluster) slowReads(node, milliseconds int) {
 // disturb does to the nodes what happens in a round, and undoes it before it returns.
 func (c *cluster) disturb(ctx context.Context, round int) {
 	r, begun, at, whole := dice(c.seed, "disturbances", round), time.Now(), time.Duration(0), context.WithoutCancel(ctx)
-	c.slowReads(r.IntN(c.nodes), pick(r, 0, 30, 80, 150))
-	defer c.slowReads(0, 0)
+	c.slowReads(whole, r.IntN(c.nodes), pick(r, 0, 30, 80, 150))
+	defer c.slowReads(whole, 0, 0)
 	kinds := []string{"kill", "stop", "kill all", "drain", "drain", "handoff"}
 	if c.nodes == 1 {
 		kinds = kinds[:3]
@@ -359,7 +359,7 @@ func (c *cluster) disturb(ctx context.Context, round int) {
 func (c *cluster) close() (bad []string) {
 	for i := range c.nodes {
 		c.node(i).end(syscall.SIGKILL, time.Second)
-		log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i)))
+		log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i))) //nolint:gosec // a folder of its own
 		for line := range strings.SplitSeq(string(log), "\n") {
 			if strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
 				bad = append(bad, line)
@@ -368,7 +368,7 @@ func (c *cluster) close() (bad []string) {
 	}
 	c.parts.end(syscall.SIGTERM, 5*time.Second)
 	if c.keep == "" {
-		_ = os.RemoveAll(c.dir) // temporary
+		_ = os.RemoveAll(c.dir) //nolint:gosec // made for this run
 	}
 	return bad
 }

@@ -2,7 +2,7 @@ package devmongo
 
 import (
 	"context"
-	"crypto/md5"
+	"crypto/md5" //nolint:gosec // the protocol of drivers
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/hex"
@@ -70,7 +70,7 @@ func newAccount(u User) (*account, error) {
 	case u.Password == "":
 		return nil, fmt.Errorf("user %s has no password", u.Name)
 	}
-	digest := md5.Sum([]byte(u.Name + ":mongo:" + u.Password)) // as drivers have it for SCRAM-SHA-1
+	digest := md5.Sum([]byte(u.Name + ":mongo:" + u.Password)) //nolint:gosec // as drivers have it for SCRAM-SHA-1
 	sha1, err := scram.SHA1.NewClientUnprepped(u.Name, hex.EncodeToString(digest[:]), "")
 	if err != nil {
 		return nil, err

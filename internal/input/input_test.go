@@ -26,7 +26,8 @@ import (
 func requests() []protoreflect.MessageDescriptor {
 	var all []protoreflect.MessageDescriptor
 	for _, m := range []proto.Message{
-		&streampb.ConnectRequest{}, &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthListRequest{}, &reflection.ServerReflectionRequest{}, &alpha.ServerReflectionRequest{},
+		&streampb.ConnectRequest{}, &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthListRequest{}, &reflection.ServerReflectionRequest{}, &alpha.ServerReflectionRequest{}, //nolint:staticcheck // clients still use it
+	
 	} {
 		all = append(all, m.ProtoReflect().Descriptor())
 	}
@@ -44,7 +45,7 @@ func chosen(of ...protoreflect.MessageDescriptor) map[protoreflect.FullName]prot
 		seen[m.FullName()] = true
 		for i := range m.Fields().Len() {
 			field := m.Fields().Get(i)
-			switch field.Kind() {
+			switch field.Kind() { //nolint:exhaustive // others are of a fixed size
 			case protoreflect.StringKind, protoreflect.BytesKind:
 				found[field.FullName()] = field
 			case protoreflect.MessageKind:

@@ -126,6 +126,4 @@ func CheckPath(r *http.Request) error {
 }
 
 // wildcards are the parts of a pattern of http.ServeMux that a client chooses.
-//
-//nolint:gochecknoglobals // constant
 var wildcards = regexp.MustCompile(`\{([a-z_]+)(?:\.\.\.)?\}`)

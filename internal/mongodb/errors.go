@@ -169,7 +169,7 @@ func certificate(err error) error {
 	return nil
 }
 
-func as[T error](err error) (error, bool) {
+func as[T error](err error) (error, bool) { //nolint:revive // as errors.AsType has it
 	found, ok := errors.AsType[T](err)
 	return found, ok
 }

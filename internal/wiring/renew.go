@@ -58,10 +58,10 @@ func (s *Service) renew(ctx context.Context, uri config.URI) error {
 // stampOf changes with a connection string and with the contents of the files that it names.
 func stampOf(uri config.URI) string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q", string(uri))
+	_, _ = fmt.Fprintf(h, "%q", string(uri))
 	for _, path := range uri.Files() {
 		content, err := os.ReadFile(path)
-		fmt.Fprintf(h, "%q %q %v", path, content, err)
+		_, _ = fmt.Fprintf(h, "%q %q %v", path, content, err)
 	}
 	return string(h.Sum(nil))
 }

@@ -9,13 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/retry"
-	"github.com/mongostream/streamer/sink"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/sink"
 )
 
 // A Transactional publishes in transactions, in order for each partition.

@@ -10,6 +10,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/gap"
@@ -17,7 +19,6 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/notice"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // wrapped are servers whose log has wrapped, and how many entries go before each opening of a stream. Below 5.0 the oldest entry cannot be
