@@ -55,7 +55,7 @@ func TestRepliesHaveAtMostSoManyEvents(t *testing.T) {
 	s := watch(t, client, nil)
 	insert(t, client.Database("a").Collection("x"), d("_id", 1), d("_id", 2), d("_id", 3), d("_id", 4), d("_id", 5))
 	var batches []int
-	for n := range 5 {
+	for range 5 {
 		s.next()
 		batches = append(batches, s.RemainingBatchLength())
 	}
