@@ -220,10 +220,13 @@ type replica struct {
 	saved  contents
 	state  delivery.SessionState
 	marks  int
-	done   bool
-	whole  bool // it has had everything since the snapshot was complete
-	failed string
-	past   []string // marks and crashes
+	// renamed says that something that is not acknowledged renames a collection. Whoever gets that again must go back to what it had before: it would
+	// rename the documents, too, that have come to the old name since.
+	renamed bool
+	done    bool
+	whole   bool // it has had everything since the snapshot was complete
+	failed  string
+	past    []string // marks and crashes
 }
 
 func (r *replica) open(t *testing.T, b *bench) {
@@ -241,10 +244,10 @@ func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
 	r.past = append(r.past, fmt.Sprintf("crash %t %+v", lossy, r.state.Snapshots))
 	r.session.Close(nil)
 	r.cfg.Start, r.cfg.Snapshots = delivery.Place{At: r.state.At}, r.state.Snapshots
-	if lossy {
+	if lossy || r.renamed {
 		r.has = r.saved.clone()
 	}
-	r.whole = false
+	r.whole, r.renamed = false, false
 	r.last, r.newest, r.kept, r.seqs = make(map[string]change.Timestamp), make(map[string]int64), nil, nil
 	r.open(t, b)
 }
@@ -334,6 +337,7 @@ func (r *replica) apply(s *store, b *delivery.Batch, i int) {
 		case e.Op() == change.OpRename:
 			r.has["orders"] = r.has["other"] // what there is of it
 			delete(r.has, "other")
+			r.renamed = true
 		}
 		return
 	}
@@ -376,6 +380,7 @@ func (r *replica) ack(n int) {
 	}
 	r.saved = r.kept[n-1]
 	r.seqs, r.kept = r.seqs[n:], r.kept[n:]
+	r.renamed = r.renamed && len(r.seqs) > 0
 }
 
 // A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
