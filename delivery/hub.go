@@ -520,6 +520,11 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 	if loss.Reason == gap.Renamed {
 		s.replaced(loss.Namespaces[0])
 	}
+	if attached := s.attached.Load(); attached != nil && len(*attached) == 0 && !s.cfg.Owner {
+		// It misses nothing, but what is attached to it does, and begins before the loss then or has had it.
+		s.hub.remember(loss)
+		return false
+	}
 	s.loss(told, loss.To)
 	s.recover(loss)
 	return true

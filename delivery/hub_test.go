@@ -286,6 +286,30 @@ func TestLossesComeInTheirPlace(t *testing.T) {
 	})
 }
 
+// A session with nothing attached, which may read before its subscriber says what it wants, tells of no loss; what is attached then, from where its
+// subscriber was, gets it once.
+func TestLossComesOnceToWhatIsAttachedAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		old := source.Append(deliverytest.Inserts(20, 0)...)
+		source.Truncate(10)
+		b := begin(t, source, delivery.Config{})
+		defer b.end()
+		start := delivery.Place{At: old[3].Position()}
+		s := b.open(delivery.SessionConfig{Start: start, Attached: true}, deliverytest.Everything(t))
+		synctest.Wait() // it reads
+		places := make(map[change.Partition]delivery.Place)
+		for p := range change.Partition(partitions) {
+			places[p] = start
+		}
+		if err := s.Attach(places, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		lost := fmt.Sprintf("resync history_lost %s–%s", old[3].Position(), change.At(old[10].Time))
+		deliverytest.Equal(t, "attached", deliverytest.Refs(deliverytest.Receive(t, s, 11)), append([]string{lost}, deliverytest.Wanted(old[10:])...))
+	})
+}
+
 func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
