@@ -117,12 +117,13 @@ func (w *Writer) wake() {
 
 // A Keeper saves the checkpoints of one Source.
 type Keeper struct {
-	writer *Writer
-	source Source
-	events atomic.Int64   // acknowledged since the last round that saved
-	saved  map[Key]*saved // guarded by the writer's mutex, like the following
-	room   chan struct{}  // closed when something was saved; nil while nobody waits
-	ended  bool
+	writer  *Writer
+	source  Source
+	events  atomic.Int64   // acknowledged ever
+	settled atomic.Int64   // of these, those of which nothing is left to save; changed under the writer's mutex
+	saved   map[Key]*saved // guarded by the writer's mutex, like the following
+	room    chan struct{}  // closed when something was saved; nil while nobody waits
+	ended   bool
 }
 
 // A saved is the last saved state of a key.
@@ -155,28 +156,38 @@ func (k *Keeper) Stands(c Checkpoint) {
 	k.writer.locked(func() { k.saved[c.Key] = &saved{checkpoint: c, at: now.Add(-k.writer.policy.Interval), shown: now} })
 }
 
+// Placed says that the subscriber has been moved to where it Stands. What it had acknowledged after that comes again, and is not to be saved
+// any more: Run makes room for it.
+func (k *Keeper) Placed() { k.writer.wake() }
+
 // Passed counts events that have been acknowledged. It never blocks.
 func (k *Keeper) Passed(n int) {
 	count := int64(k.writer.policy.EventCount)
-	if now := k.events.Add(int64(n)); now/count != (now-int64(n))/count {
+	if now := k.events.Add(int64(n)) - k.settled.Load(); now/count != (now-int64(n))/count {
 		k.writer.wake()
 	}
 }
 
-// Room returns nil while the subscriber may acknowledge more events, otherwise a channel that is closed when something has been saved.
+// Room returns nil while the subscriber may acknowledge more events, otherwise a channel that is closed when something has been saved, or when
+// nothing is left to save.
 func (k *Keeper) Room() <-chan struct{} {
-	if k.events.Load() < int64(k.writer.policy.MaxUnsaved) {
+	if !k.full() {
 		return nil
 	}
 	k.writer.mu.Lock()
 	defer k.writer.mu.Unlock()
-	if k.events.Load() < int64(k.writer.policy.MaxUnsaved) {
+	if !k.full() {
 		return nil
 	}
 	if k.room == nil {
 		k.room = make(chan struct{})
 	}
 	return k.room
+}
+
+// full reports whether as many events are not saved as may be.
+func (k *Keeper) full() bool {
+	return k.events.Load()-k.settled.Load() >= int64(k.writer.policy.MaxUnsaved)
 }
 
 // An asked is a keeper to save in the next round.
@@ -294,7 +305,7 @@ func (w *Writer) idle() time.Duration {
 	return w.mu.idle
 }
 
-// nextDue returns when the next checkpoint is due.
+// nextDue returns when the next checkpoint is due, and makes room for subscribers of which all is saved.
 func (w *Writer) nextDue(now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -303,9 +314,13 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 	}
 	next := now.Add(w.policy.Interval)
 	for k := range w.mu.keepers {
-		for _, p := range k.source.Progress() {
+		events := k.events.Load() // before the progress, which has at least these
+		progress := k.source.Progress()
+		unsaved := len(progress) == 0 // without a claim, nothing tells
+		for _, p := range progress {
 			s := k.of(p, now)
 			if s.refused {
+				unsaved = true
 				continue
 			}
 			if !moved(s.checkpoint, p.Checkpoint) {
@@ -314,9 +329,13 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 				}
 				continue
 			}
+			unsaved = true
 			if due := w.policy.due(s.at, p.Events-min(p.Events, s.events), w.mu.idle); due.Before(next) {
 				next = due
 			}
+		}
+		if !unsaved && events > k.settled.Load() { // they were saved, or the subscriber was moved back and gets them again
+			k.settle(events)
 		}
 	}
 	return next
@@ -417,8 +436,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 		}
 	}
 	for k, events := range taken {
-		k.events.Add(-events)
-		w.locked(k.makeRoom)
+		w.locked(func() { k.settle(events) })
 	}
 	if unrecorded != nil {
 		failed = append(failed, unrecorded)
@@ -518,8 +536,9 @@ func (w *Writer) fail(c candidate) {
 	}
 }
 
-// makeRoom lets those go on who wait for room. Under the writer's mutex.
-func (k *Keeper) makeRoom() {
+// settle notes that nothing is left to save of the first events, and lets those go on who wait for room. Under the writer's mutex.
+func (k *Keeper) settle(events int64) {
+	k.settled.Store(max(k.settled.Load(), events))
 	if k.room != nil {
 		close(k.room)
 		k.room = nil

@@ -186,10 +186,11 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 		}
 	}
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
-	defer s.mu.Unlock()
 	for i, t := range terms {
 		s.mu.terms[t.Partition], s.mu.generations[t.Partition], s.mu.begun[t.Partition] = t, claimed[i].Generation, claimed[i].Began
 	}
+	s.mu.Unlock()
+	s.keeper.Placed()
 	return nil
 }
 

@@ -88,7 +88,11 @@ func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
 	address := p.address()
 	l.insert(0, 500)
 	until(t, "every partition has a mark", func() bool { return metric(t, address, "streamer_checkpoints_saved_total") >= partitions })
-	all := ask(t, address+"/metrics").body
+	var all string
+	until(t, "the node has noticed the events of every partition, none of which is idle any more", func() bool {
+		all = ask(t, address+"/metrics").body
+		return strings.Count(all, `,status="healthy"} 1`) == partitions
+	})
 	for name, kind := range map[string]string{
 		"checkpoints_saved_total": "counter", "checkpoint_errors_total": "counter", "checkpoint_latency_seconds": "histogram",
 		"duplicate_events_total": "counter", "dedup_cache_size": "gauge",
