@@ -240,7 +240,7 @@ func (c *cluster) ready(ctx context.Context) error {
 			continue
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
-			log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i))) //nolint:gosec // a folder of its own
+			log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i)))
 			return fmt.Errorf("node %d does not become ready: %s", i, log[max(0, len(log)-1500):])
 		}
 	}

@@ -27,7 +27,7 @@ func requests() []protoreflect.MessageDescriptor {
 	var all []protoreflect.MessageDescriptor
 	for _, m := range []proto.Message{
 		&streampb.ConnectRequest{}, &grpc_health_v1.HealthCheckRequest{}, &grpc_health_v1.HealthListRequest{}, &reflection.ServerReflectionRequest{}, &alpha.ServerReflectionRequest{}, //nolint:staticcheck // clients still use it
-	
+
 	} {
 		all = append(all, m.ProtoReflect().Descriptor())
 	}
