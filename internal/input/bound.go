@@ -38,7 +38,7 @@ const (
 	Nothing Charge = iota
 	// Memory is taken as long as the session or the subscription lasts: it counts against the memory of an identity's filters (Cost).
 	Memory
-	// Checkpoint is stored with the subscriber, too: it counts against what an identity may write to the store.
+	// Checkpoint is stored with the subscriber, too.
 	Checkpoint
 )
 

@@ -28,7 +28,7 @@ refused over HTTP and ignored over gRPC.
 
 - A **name** is printable UTF-8 in one line. A **text** is UTF-8 without the character 0.
 - **Memory**: it counts, twice and with 32 bytes, against ` + "`gateway.max_filter_bytes`" + ` of its identity as long as it is kept. **Checkpoint**: it is
-  also stored with the subscriber, and counts against what an identity may write.
+  also stored with the subscriber.
 
 ## Messages over gRPC
 
