@@ -156,6 +156,8 @@ func (m meeting) meet(t *testing.T, over transport) (w *stage, want []string) {
 	want = w.transaction("t")
 	w.insert("after")
 	w.sees("after")
+	// Partitions have no order among each other: what is of another one may still be on its way.
+	w.until("the transaction is told", func() bool { return len(w.told("t")) >= len(want) })
 	return w, want
 }
 

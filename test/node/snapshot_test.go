@@ -393,6 +393,7 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 	insert(orders, 1, 30)
 	insert(items, 1, 20)
 	w.elsewhere(5)
+	written := w.now().Prev()
 	node := w.beginWith(nil)
 	front := newFront(t)
 	front.lead(node.service.Gateway())
@@ -446,7 +447,7 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 			!slices.ContainsFunc(saved[0].Snapshots, func(p snapshot.Progress) bool { return !p.Done })
 	}
 	node.until("they are saved", func() bool {
-		return w.reached("s", w.now().Prev()) && w.reached("all", w.now().Prev()) && done("s", 2) && done("all", 1)
+		return w.reached("s", written) && w.reached("all", written) && done("s", 2) && done("all", 1)
 	})
 	front.lead("")
 	_ = node.stop()
