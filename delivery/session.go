@@ -456,10 +456,10 @@ func (s *Session) Unsubscribe(ids []string) {
 	})
 }
 
-// add adds subscriptions.
+// add adds copies of the subscriptions: the caller may keep and use its own, even while this session ends.
 func (s *Session) add(subscriptions []Subscription) {
-	for i := range subscriptions {
-		sub := &subscriptions[i]
+	for _, subscription := range subscriptions {
+		sub := &subscription
 		s.remove(sub.ID)
 		sub.Form = sub.Form.keyed()
 		if sub.group = s.groups[sub.Form.key]; sub.group == nil {
