@@ -254,7 +254,7 @@ func trimmed(p change.Position, budget *int) change.Position {
 func equal(p, q change.Position) bool { return p.Time == q.Time && bytes.Equal(p.Token, q.Token) }
 
 // Merge returns the result of saving c over the stored checkpoint (nil if there is none): the later position of each partition, and the
-// snapshots of the later one, with those that have begun since. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
+// snapshots of the later one. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
 // number of partitions has changed, the stored one counts with its earliest position. changed is false if the result equals the stored
 // checkpoint. The error is ErrRewound or ErrFenced.
 func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
@@ -311,7 +311,7 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	switch {
 	case !newer && before.Earliest().After(c.Earliest()):
-		merged.Snapshots = withOwed(before.Snapshots, c)
+		merged.Snapshots = before.Snapshots
 	case c.Position.IsZero():
 		merged.Snapshots = partialSnapshots(before.Snapshots, c)
 	}

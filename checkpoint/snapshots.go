@@ -57,42 +57,6 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	return all, nil
 }
 
-// withOwed returns the progress of snapshots that is stored, with the snapshots that have begun at an earlier position since: a session knows those of its
-// checkpoint, so that one with another number is new. It is owed from its beginning, even if it is complete, because its documents are older than the
-// stored position, where the subscriber may come back.
-func withOwed(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
-	all := cloneSnapshots(stored)
-	for _, mine := range c.Snapshots {
-		i := slices.IndexFunc(all, func(p snapshot.Progress) bool { return p.Subscription == mine.Subscription })
-		switch {
-		case i < 0:
-			all = append(all, owed(mine, mine.Some))
-		case all[i].Number == mine.Number:
-		case all[i].Done:
-			all[i] = owed(mine, mine.Some)
-		case len(all[i].Some) == 0 || len(mine.Some) == 0:
-			all[i] = owed(mine, nil)
-		default:
-			all[i] = owed(mine, append(all[i].Some, mine.Some...))
-		}
-	}
-	if kept, err := trimmedSnapshots(all, c.Partitions); err == nil {
-		return kept
-	}
-	return c.Snapshots // too many of subscriptions that are not there any more
-}
-
-// owed returns the beginning of a snapshot, of some collections or, if there are none, of all.
-func owed(p snapshot.Progress, some []change.Namespace) snapshot.Progress {
-	begun := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number, Paused: p.Paused && !p.Done}
-	for _, ns := range some {
-		if !slices.Contains(begun.Some, ns) {
-			begun.Listed, begun.Some, begun.Left = true, append(begun.Some, ns), append(begun.Left, snapshot.Left{Namespace: ns})
-		}
-	}
-	return begun
-}
-
 // partialSnapshots returns the progress of snapshots after a save of some partitions: in these it is that of the save, in the others what is left
 // remains, by whole collections where both have something left.
 func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {

@@ -54,10 +54,14 @@ type Heartbeat struct {
 	Host       string   `json:"host,omitempty"`
 	Components []string `json:"components,omitempty"`
 	// Count is N as the member is configured, Fingerprint that of the settings with which it opens streams.
-	Count       int             `json:"partition_count,omitempty"`
-	Fingerprint string          `json:"fingerprint,omitempty"`
-	Load        Load            `json:"metrics"`
-	Held        []HeldPartition `json:"partitions,omitempty"`
+	Count       int    `json:"partition_count,omitempty"`
+	Fingerprint string `json:"fingerprint,omitempty"`
+	// Coverage is what the member reads of MongoDB, nil if it does not say. Sinks are those that it serves, each with a hash of its
+	// subscriptions.
+	Coverage *change.Coverage `json:"coverage,omitempty"`
+	Sinks    []string         `json:"sinks,omitempty"`
+	Load     Load             `json:"metrics"`
+	Held     []HeldPartition  `json:"partitions,omitempty"`
 	// Gateways are those with a session at the member, at most MaxGateways, and Unlisted is how many more there are.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	Unlisted int       `json:"gateways_unlisted,omitempty"`

@@ -384,10 +384,7 @@ func (r *replica) ack(n int) {
 }
 
 // A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
-func TestDocumentsLeave(t *testing.T) {
-	t.Parallel()
-	during(t, shortly, documentsLeave)
-}
+func TestDocumentsLeave(t *testing.T) { during(t, shortly, documentsLeave) }
 
 func documentsLeave(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -410,10 +407,7 @@ func documentsLeave(t *testing.T) {
 }
 
 // Whatever happens, a replica has what the collections had at the end of each batch since its snapshot is complete, and no document goes back.
-func TestSnapshotsMeetTheirChanges(t *testing.T) {
-	t.Parallel()
-	during(t, shortly, snapshotsMeetTheirChanges)
-}
+func TestSnapshotsMeetTheirChanges(t *testing.T) { during(t, shortly, snapshotsMeetTheirChanges) }
 
 // shortly is how long a property is tried each time that all tests run; TestProve… tries it longer.
 const shortly = 30 * time.Second

@@ -22,6 +22,12 @@ func clusterEntries() []Entry {
 			Remedy:  "Inspect the named key (`etcdctl get`). If nothing else needs it, delete it: the nodes write it again. If other programs use the prefix, set another etcd.prefix.",
 		},
 		{
+			Code:    ClusterCoverage,
+			Summary: "a node reads less than another, or lacks a sink",
+			Meaning: "The nodes differ in mongodb.watch, mongodb.operations or the sinks, as they do during a rolling change. Only nodes that cover all others own partitions, because a node that reads less would move the sinks' checkpoints past changes that it does not see. Nothing is lost, and every sink goes on; the nodes that own partitions carry the load of all. The others serve gateways with what they read.",
+			Remedy:  "Finish the rolling change: give all nodes the same mongodb.watch, mongodb.operations and sinks. If no change is under way, correct the configuration of the node that differs.",
+		},
+		{
 			Code:    ClusterHeartbeat,
 			Summary: "a member's heartbeat cannot be read",
 			Meaning: "The value of the member's key is not a heartbeat: another program wrote it, or a version that this one cannot read. The member keeps its partitions and gets no new ones; other members are not affected.",

@@ -25,6 +25,7 @@ const (
 	ClusterBackend        Code = "STRM-CLUSTER-BACKEND"
 	ClusterChanged        Code = "STRM-CLUSTER-CHANGED"
 	ClusterCorrupt        Code = "STRM-CLUSTER-CORRUPT"
+	ClusterCoverage       Code = "STRM-CLUSTER-COVERAGE"
 	ClusterHeartbeat      Code = "STRM-CLUSTER-HEARTBEAT"
 	ClusterOrigin         Code = "STRM-CLUSTER-ORIGIN"
 	ClusterUnknown        Code = "STRM-CLUSTER-UNKNOWN"

@@ -45,9 +45,10 @@ func (c *health) Excused(m *member) bool {
 // judge finds out how the members are.
 func (c *health) judge() {
 	clear(c.counts)
-	total := 0
+	total, widest := 0, c.widest()
 	for i, m := range c.present {
 		c.refuse(m, &c.seats[i])
+		c.narrow(m, &c.seats[i], widest)
 		c.check(m, &c.seats[i])
 		if m.Serves() && m.refused == "" {
 			total++

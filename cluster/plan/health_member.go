@@ -32,6 +32,7 @@ type member struct {
 	Settled  bool // it has been there for long enough
 	Shared   bool // all that it fails, half of the others fail too
 	Late     bool // it should serve partitions and does not: the policy says so
+	Narrow   bool // another member reads more, or serves more sinks
 	Losses   int  // how often it was lost lately
 	Process  string
 	Gave     time.Duration // when it last gave up a partition that it was to give up: the policy says so

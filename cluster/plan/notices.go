@@ -41,6 +41,9 @@ func (s *Planner) hear(events []event) {
 			s.restarted(e)
 		case eventRejected:
 			entry, _ := fault.Lookup(e.Code)
+			if e.Member.Narrow {
+				s.because(ReplanDirective, e.Member.Node, "does not cover what others do")
+			}
 			s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindMemberRefused, Level: notice.Warning,
 				Text:   fmt.Sprintf("%s is given nothing: %s. %s", e.Member.Node, e.Why, entry.Remedy),
 				Fields: map[string]any{"member": e.Member.Node, "code": string(e.Code)}})

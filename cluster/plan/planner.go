@@ -178,7 +178,7 @@ func (s *Planner) eligible(want directives) (members []Candidate, trials []int, 
 		if !m.Serves() || m.Status == StatusRefused && !m.Garbled {
 			continue
 		}
-		keeps := m.Keeps() && !want.drained[m.Node]
+		keeps := m.Keeps() && !m.Narrow && !want.drained[m.Node]
 		f, try := s.health.Fitness(m)
 		if !keeps {
 			f = unfit

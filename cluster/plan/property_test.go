@@ -80,7 +80,7 @@ func (w *world) befall(t *rapid.T, node string) {
 	a := w.actors[node]
 	what := rapid.SampledFrom([]string{
 		"kill", "expire", "join", "stop", "check", "warning", "well", "silent", "heard", "stuck", "lame", "hoard", "rates", "leader", "publish",
-		"garbled", "drain", "pin", "restart all", "blind",
+		"garbled", "drain", "pin", "restart all", "blind", "settings",
 	}).Draw(t, "what")
 	w.say("(%s: %s)", node, what)
 	switch what {
@@ -124,6 +124,8 @@ func (w *world) befall(t *rapid.T, node string) {
 		w.pin(node, 0)
 	case "restart all":
 		w.join(w.names()...)
+	case "settings":
+		w.configure(settings{sinks: rapid.SampledFrom([]string{"", "s", "t", "s,t"}).Draw(t, "sinks")}, node)
 	case "blind":
 		w.now += time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second
 	}

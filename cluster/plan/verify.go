@@ -134,7 +134,7 @@ func (s *Planner) verify() {
 		case s.now < due:
 			s.at(due)
 		case p.stays:
-		case blame != m && p.turn == s.turn && blame.Keeps() && !s.drained[blame.Node]:
+		case blame != m && p.turn == s.turn && blame.Keeps() && !blame.Narrow && !s.drained[blame.Node]:
 			s.leave(p, m, blame)
 		default:
 			if !p.late {

@@ -33,6 +33,8 @@ type actor struct {
 	failing  []string
 	count    int
 	garbled  bool
+	coverage *change.Coverage
+	sinks    []string
 	gateways map[string]cluster.Gateway // with sessions at it
 	unlisted int
 
@@ -175,6 +177,7 @@ func (w *world) drop(a *actor) {
 func (w *world) beat(a *actor) {
 	h := cluster.Heartbeat{
 		Node: a.node, Process: fmt.Sprintf("%s/%d", a.node, a.process), Kind: a.kind, Status: a.status, Count: a.count,
+		Coverage: a.coverage, Sinks: a.sinks,
 		StartedAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(a.started),
 	}
 	if a.stopping {

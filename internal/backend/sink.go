@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"net/netip"
 	"os"
@@ -151,6 +152,17 @@ func Subscriptions(s config.Sink, carries match.Carries) ([]delivery.Subscriptio
 		all = append(all, delivery.Subscription{ID: strconv.Itoa(i), Program: program, Form: delivery.Form{Format: delivery.BSON}})
 	}
 	return all, nil
+}
+
+// Served returns the names of sinks, each with a hash of its subscriptions: of two nodes that give one sink other subscriptions, one would move the
+// checkpoints of the other past changes that it does not publish.
+func Served(sinks []config.Sink) (served []string) {
+	for _, s := range sinks {
+		hash := fnv.New64a()
+		_, _ = fmt.Fprintf(hash, "%q", s.Subscriptions) // cannot fail
+		served = append(served, fmt.Sprintf("%s#%x", s.Name, hash.Sum64()))
+	}
+	return served
 }
 
 // tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read anew for each connection.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/cluster/plan"
 	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/notice"
@@ -57,6 +59,9 @@ type MembershipConfig struct {
 	Capacity    int
 	Fingerprint string
 	Gateway     string
+	// Coverage is what the node reads of MongoDB. Sinks are those that it serves, each with a hash of its subscriptions.
+	Coverage change.Coverage
+	Sinks    []string
 	// Address is that of the node's HTTP server, for people to find.
 	Address string
 
@@ -119,6 +124,7 @@ func NewMembership(cfg MembershipConfig) *Membership {
 		cfg.Clock = cluster.SinceBoot
 	}
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, 2*time.Second)
+	cfg.Sinks = slices.Sorted(slices.Values(cfg.Sinks))
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.Tracer{}
 	}
@@ -161,9 +167,9 @@ func (m *Membership) planConfig() plan.Config {
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
 func (m *Membership) Run(ctx context.Context) error {
 	if !m.Alone() {
-		return m.returning(ctx, func() error { return m.member.Run(ctx, m.serveShare) })
+		return m.givingBack(ctx, func() error { return m.member.Run(ctx, m.serveShare) })
 	}
-	return m.returning(ctx, func() error {
+	return m.givingBack(ctx, func() error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
 			switch err := m.resume(serving, terms); {
 			case err == nil:
@@ -311,20 +317,33 @@ func (m *Membership) reads() bool {
 	return log.Open && (log.Paused || log.Full || time.Since(log.LastReply) < m.cfg.Silence)
 }
 
-// Alike returns which other nodes open their streams otherwise, nil where there are none: a gateway that goes from one to the other may get
-// less than it asked for.
+// Alike returns which other nodes read something else or serve other sinks, nil where there are none: a gateway that goes from one to the other may
+// get less than it asked for, and only nodes that cover all others own partitions.
 func (m *Membership) Alike() error {
 	view, _ := m.View()
-	var others []string
+	var reads, serves []string
 	for _, s := range view.Members {
-		if s.Garbled == nil && s.Fingerprint != "" && s.Fingerprint != m.cfg.Fingerprint {
-			others = append(others, s.Node)
+		if s.Garbled != nil {
+			continue
+		}
+		if s.Fingerprint != "" && s.Fingerprint != m.cfg.Fingerprint {
+			reads = append(reads, s.Node)
+		}
+		if s.Coverage != nil && !slices.Equal(s.Sinks, m.cfg.Sinks) {
+			serves = append(serves, s.Node)
 		}
 	}
-	if len(others) > 0 {
-		return fmt.Errorf("%s: other settings of mongodb (watch, operations, full_document, …) than here", strings.Join(others, ", "))
+	var differs []string
+	if len(reads) > 0 {
+		differs = append(differs, strings.Join(reads, ", ")+": other settings of mongodb (watch, operations, full_document, …) than here")
 	}
-	return nil
+	if len(serves) > 0 {
+		differs = append(differs, strings.Join(serves, ", ")+": other sinks, or other subscriptions of them, than here")
+	}
+	if len(differs) == 0 {
+		return nil
+	}
+	return fault.Newf(fault.ClusterCoverage, "%s", strings.Join(differs, "; "))
 }
 
 // report is what the node says of itself to the others.
@@ -335,7 +354,7 @@ func (m *Membership) report() cluster.Heartbeat {
 	}
 	h := cluster.Heartbeat{
 		Version: cfg.Version, Status: cluster.StatusHealthy, Capacity: float64(cfg.Capacity), Gateway: Advertised(cfg.Gateway),
-		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint,
+		Count: cfg.Partitions, Fingerprint: cfg.Fingerprint, Coverage: &cfg.Coverage, Sinks: cfg.Sinks,
 		Load: cluster.Load{Queued: int64(load.Bytes)},
 		HTTP: cfg.HTTP, Host: cfg.Host,
 	}

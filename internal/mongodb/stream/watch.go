@@ -27,6 +27,11 @@ type Watch struct {
 	BeforeChange string
 }
 
+// Coverage returns which changes are read.
+func (w Watch) Coverage() change.Coverage {
+	return change.Coverage{Namespaces: w.Namespaces, Operations: w.Operations}
+}
+
 // collectionEvents are the operations that concern documents without naming one; they are read whatever the filter.
 //
 //nolint:gochecknoglobals // a constant table

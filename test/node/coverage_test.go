@@ -1,0 +1,127 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+)
+
+// told reports whether the nodes have been told that one of them is given nothing because it does not cover the others.
+func (n *live) toldOfCoverage(node string) bool {
+	notices, _ := n.service.Board().Since(0)
+	return slices.ContainsFunc(notices, func(told notice.Notice) bool {
+		return told.Kind == notice.KindMemberRefused && told.Fields["member"] == node && told.Fields["code"] == string(fault.ClusterCoverage)
+	})
+}
+
+// owned returns how many partitions a node owns.
+func (n *live) owned() (owned int) {
+	for p := range change.Partition(partitions) {
+		if n.service.Node().Epoch(p) != (change.Epoch{}) {
+			owned++
+		}
+	}
+	return owned
+}
+
+// ofThree are the settings of a node of three, with what it reads.
+func ofThree(node, watch string) []string {
+	return append(several(node), "STREAMER_CLUSTER_EXPECTED_NODES=3", "STREAMER_CLUSTER_HEARTBEAT_INTERVAL=200ms", "STREAMER_MONGODB_WATCH="+watch)
+}
+
+// keepWriting writes to two collections until stop is called, which returns how many documents there are in each.
+func (r *rig) keepWriting(colls ...string) (stop func() int) {
+	ctx, cancel := context.WithCancel(r.Context())
+	var writing sync.WaitGroup
+	written := 0
+	writing.Go(func() {
+		for ; ctx.Err() == nil; written++ {
+			for _, coll := range colls {
+				if _, err := r.coll(coll).InsertOne(r.Context(), map[string]any{"_id": fmt.Sprint(coll, "/", written), "n": 3}); err != nil {
+					r.Error(err)
+					return
+				}
+			}
+		}
+	})
+	return func() int {
+		cancel()
+		writing.Wait()
+		return written
+	}
+}
+
+// allArrive waits until every document of the collections has arrived.
+func (n *live) allArrive(l *landing, written int, colls ...string) {
+	n.Helper()
+	n.until("every change arrives", func() bool {
+		there := l.seqs(n.T)
+		for _, coll := range colls {
+			for i := range written {
+				if len(there[fmt.Sprint(coll, "/", i)]) == 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// A node that reads less than the others joins for a while: it owns nothing, so that it moves no checkpoint of the sink past changes that it does not
+// read.
+func TestNodeThatReadsLessOwnsNothing(t *testing.T) {
+	t.Parallel()
+	l, out := &landing{}, &endpoint{}
+	out.answers(func(_ *http.Request, lines []string) int { l.add(lines...); return http.StatusOK })
+	r := sinkRig(t, toHTTP(t, out))
+	a, b := r.beginWith(nil, ofThree("a", "shop.*")...), r.beginWith(nil, ofThree("b", "shop.*")...)
+	a.until("two nodes own everything", func() bool { return a.owned()+b.owned() == partitions })
+	stop := r.keepWriting("orders", "items")
+	narrow := r.beginWith(nil, ofThree("narrow", "shop.orders")...)
+	a.until("all are told", func() bool { return a.toldOfCoverage("narrow") })
+	if !slices.ContainsFunc(narrow.service.Health().Checks, func(c health.Result) bool {
+		return c.Name == "nodes_alike" && !c.OK && c.Code == fault.ClusterCoverage
+	}) {
+		t.Errorf("its own checks: %+v", narrow.service.Health().Checks)
+	}
+	b.stopped() // its partitions go to the only node that reads everything
+	a.until("one node owns everything", func() bool { return a.owned() == partitions })
+	if owned := narrow.owned(); owned > 0 {
+		t.Errorf("the node that reads less owns %d partitions", owned)
+	}
+	narrow.stopped()
+	a.allArrive(l, stop(), "orders", "items")
+}
+
+// A node has a sink that another one lacks, as during a rolling change: the sink goes on in all partitions.
+func TestSinkThatOneNodeLacksGoesOn(t *testing.T) {
+	t.Parallel()
+	l, out := &landing{}, &endpoint{}
+	out.answers(func(_ *http.Request, lines []string) int { l.add(lines...); return http.StatusOK })
+	r := sinkRig(t, toHTTP(t, out))
+	file := r.file
+	r.file = ""
+	a, b := r.beginWith(nil, ofThree("a", "shop.*")...), r.beginWith(nil, ofThree("b", "shop.*")...)
+	a.until("two nodes own everything", func() bool { return a.owned()+b.owned() == partitions })
+	r.file = file
+	c := r.beginWith(nil, ofThree("c", "shop.*")...)
+	a.until("the node with the sink owns everything", func() bool { return c.owned() == partitions })
+	for _, node := range []string{"a", "b"} {
+		a.until("all are told", func() bool { return a.toldOfCoverage(node) })
+	}
+	r.writes(0, 20)
+	c.landed(l, 20)
+	b.stopped()
+	b = r.beginWith(nil, ofThree("b", "shop.*")...)
+	a.until("the nodes with the sink own everything", func() bool { return b.owned()+c.owned() == partitions && b.owned() > 0 })
+	r.writes(20, 40)
+	b.arrived(l, 40)
+}
