@@ -43,9 +43,9 @@ type Writer struct {
 	byKey   map[string]int // places in written, if there are many
 	bytes   int            // of the buffers
 	bson    []byte
-	key     []byte
-	cost    int // of what it has encoded, in units of match.MaxCost; without what is copied
-	copied  int // what it costs to copy and to deliver that
+	key     []byte // of the event's document, empty until a form has it
+	cost    int    // of what it has encoded, in units of match.MaxCost; without what is copied
+	copied  int    // what it costs to copy and to deliver that
 }
 
 // encodedBytes is how many bytes cost a unit when they are encoded.
@@ -64,7 +64,7 @@ const (
 
 // Next sets the event.
 func (w *Writer) Next(e *change.Event) {
-	w.event, w.used = e, 0
+	w.event, w.used, w.key = e, 0, w.key[:0]
 	if w.bytes > maxBuffers {
 		w.written, w.bytes = nil, 0
 	}
@@ -125,9 +125,8 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
 	} else {
 		w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
-		w.key = w.key[:0]
-		if id := w.event.ID(); !id.IsZero() {
-			w.key = extjson.AppendKey(w.key, id)
+		if id := w.event.ID(); len(w.key) == 0 && !id.IsZero() {
+			w.key = extjson.AppendKeyText(w.key, id)
 		}
 		var err error
 		if next.payload, err = (extjson.Options{}).AppendKeyed(next.payload, w.key, w.bson); err != nil {

@@ -49,7 +49,7 @@ type encoder struct {
 	format        Format
 	json          extjson.Options
 	names         map[string]string // the texts that recur
-	scratch       []byte
+	scratch, key  []byte
 	ids           strings.Builder // of the batch
 }
 
@@ -160,16 +160,20 @@ func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fi
 		return e.appendDebezium(b, m, f)
 	case CloudEvents:
 		b = e.appendEnvelope(b, m, f)
-		b, err := e.appendEvent(b, m, event, doc)
+		b, err := e.appendEvent(b, m, event, f.id, doc)
 		return append(b, '}'), err
 	default:
-		return e.appendEvent(b, m, event, doc)
+		return e.appendEvent(b, m, event, f.id, doc)
 	}
 }
 
-// appendEvent appends the event as Extended JSON.
-func (e *encoder) appendEvent(b []byte, m *Message, event *delivery.Event, doc []byte) ([]byte, error) {
-	text, err := e.json.AppendKeyed(e.scratch[:0], m.Key, doc)
+// appendEvent appends the event, with the key of the document that has an _id, as Extended JSON.
+func (e *encoder) appendEvent(b []byte, m *Message, event *delivery.Event, id change.Value, doc []byte) ([]byte, error) {
+	e.key = e.key[:0]
+	if !id.IsZero() {
+		e.key = extjson.AppendKeyText(e.key, id)
+	}
+	text, err := e.json.AppendKeyed(e.scratch[:0], e.key, doc)
 	e.scratch = text
 	if err != nil {
 		return b, fmt.Errorf("write change: %w", err)

@@ -38,6 +38,13 @@ const maxKeyDepth = 256
 //   - What would be longer than MaxKey is cut, and ends in a tilde and the SHA-256 of the canonical
 //     form, in base64 for URLs.
 func AppendKey(b []byte, id change.Value) []byte {
+	switch id.Type { // most documents' _ids, whose keys are short
+	case change.TypeInt32, change.TypeInt64:
+		n, _ := id.Int64()
+		return strconv.AppendInt(b, n, 10)
+	case change.TypeObjectID:
+		return appendObjectID(b, id.Data)
+	}
 	begun := len(b)
 	b = appendKey(b, id, 1)
 	if len(b)-begun <= MaxKey {
@@ -51,14 +58,34 @@ func AppendKey(b []byte, id change.Value) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(b[:cut], '~'), sum[:])
 }
 
-// AppendKeyed appends a document as Append does, with its key, unless that is empty, as the field
-// "key" in front of the others. The document must have fields.
+// AppendKeyText appends the key of a document (AppendKey) as a JSON string.
+func AppendKeyText(b []byte, id change.Value) []byte {
+	switch id.Type {
+	case change.TypeInt32, change.TypeInt64:
+		n, _ := id.Int64()
+		return append(strconv.AppendInt(append(b, '"'), n, 10), '"')
+	case change.TypeObjectID:
+		return append(hex.AppendEncode(append(b, `"{\"$oid\":\"`...), id.Data), `\"}"`...)
+	case change.TypeString:
+		if text := textOf(id); len(text)+2 <= MaxKey && plain(text) == len(text) && bytes.IndexByte(text, 0x7F) < 0 {
+			return append(append(append(b, `"\"`...), text...), `\""`...)
+		}
+	}
+	begun := len(b)
+	b = AppendKey(b, id)
+	end := len(b)
+	b = appendString(b, b[begun:end])
+	return append(b[:begun], b[end:]...)
+}
+
+// AppendKeyed appends a document as Append does, with its key (AppendKeyText), unless that is
+// empty, as the field "key" in front of the others. The document must have fields.
 func (o Options) AppendKeyed(b, key, doc []byte) ([]byte, error) {
 	if len(key) == 0 {
 		return o.Append(b, doc)
 	}
 	begun := len(b)
-	b = appendString(append(b, `{"key":`...), key)
+	b = append(append(b, `{"key":`...), key...)
 	at := len(b)
 	b, err := o.Append(b, doc)
 	if err != nil {

@@ -324,6 +324,10 @@ func FuzzKey(f *testing.F) {
 			f.Add(id.Type, id.Data)
 		}
 	}
+	for _, text := range []string{"", `"`, `\`, "\x7f", "\u2028", "\xff", "ü", strings.Repeat("x", extjson.MaxKey-2), strings.Repeat("x", extjson.MaxKey-1)} {
+		id := valueOf(f, text)
+		f.Add(id.Type, id.Data)
+	}
 	f.Fuzz(func(t *testing.T, kind byte, data []byte) {
 		element := append(append([]byte{0, 0, 0, 0, kind, 'v', 0}, data...), 0)
 		binary.LittleEndian.PutUint32(element, uint32(len(element)))
@@ -333,6 +337,9 @@ func FuzzKey(f *testing.F) {
 		}
 		if key := extjson.AppendKey(nil, id); len(key) == 0 || len(key) > extjson.MaxKey || !utf8.Valid(key) || bytes.ContainsAny(key, "\n\r\x00") {
 			t.Errorf("%q", key)
+		}
+		if text, want := extjson.AppendKeyText(nil, id), extjson.AppendString(nil, extjson.AppendKey(nil, id)); !bytes.Equal(text, want) {
+			t.Errorf("as a text %s, want %s", text, want)
 		}
 	})
 }
