@@ -9,13 +9,13 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A standstill is where a session stands still for a page: it considers everything up to at, takes the page there, and goes on. So the page, which
+// A standstill is where a session stands still for pages: it considers everything up to at, takes the pages there, and goes on. So a page, which
 // is read at this time, is exact wherever the session was, whatever it wants of the changes and however often the documents change.
 // The mutex of the session guards it.
 type standstill struct {
 	at    change.Timestamp
-	ready bool     // the page is there, or does not come
-	takes []taking // nothing if it does not come
+	takes []taking // that the session has not taken yet, in the order of their pages
+	last  bool     // no page comes after these
 }
 
 // A taking is what a subscription takes of a page.
@@ -29,13 +29,14 @@ type taking struct {
 }
 
 // standStill has a live session stand still at a time, which the Hub has not passed.
-func (h *Hub) standStill(s *Session, at change.Timestamp) {
-	place := change.Later(h.at, s.from)
+func (h *Hub) standStill(s *Session, at change.Timestamp) *standstill {
+	place, hold := change.Later(h.at, s.from), &standstill{at: at}
 	s.queue(place)
 	s.mu.Lock()
-	s.mu.hold = &standstill{at: at}
+	s.mu.hold = hold
 	s.mu.Unlock()
 	h.leave(s, place)
+	return hold
 }
 
 // held returns the standstill of a session, nil if it may go on.
@@ -58,29 +59,42 @@ func (s *Session) stands(drained bool) bool {
 	return c > 0 || c == 0 && drained
 }
 
-// takePages takes what the session stands still for. It returns false while that is not there.
-func (s *Session) takePages() bool {
+// takePages takes what is there of what the session stands still for. It returns false while more comes.
+func (s *Session) takePages() (over bool) {
 	s.mu.Lock()
 	held := s.mu.hold
-	if held == nil || !held.ready {
+	if held == nil {
 		s.mu.Unlock()
-		return held == nil
+		return true
 	}
+	takes, last := held.takes, held.last
+	held.takes = nil
 	s.mu.Unlock()
 	place := change.Later(change.At(held.at.Next()), s.position())
-	for _, t := range held.takes {
-		if !t.reader.Gone.Load() && s.subscriptions[t.reader.Who.ID] == t.reader.Who {
-			s.takePage(place, t)
+	for len(takes) > 0 {
+		of := slices.IndexFunc(takes, func(t taking) bool { return t.page != takes[0].page })
+		if of < 0 {
+			of = len(takes)
 		}
+		s.takePage(place, takes[:of])
+		takes = takes[of:]
+	}
+	if last {
+		s.letGo()
+	}
+	return last
+}
+
+// takePage takes a page for subscriptions. What was taken counts once all of it is queued.
+func (s *Session) takePage(place change.Position, takes []taking) {
+	takes = slices.DeleteFunc(takes, func(t taking) bool { return t.reader.Gone.Load() || s.subscriptions[t.reader.Who.ID] != t.reader.Who })
+	for _, t := range takes {
+		s.takeDocuments(place, t)
 	}
 	s.queue(place)
-	for _, t := range held.takes { // what was taken counts once all of it is queued
-		if !t.reader.Gone.Load() && s.subscriptions[t.reader.Who.ID] == t.reader.Who {
-			s.passed(t)
-		}
+	for _, t := range takes {
+		s.passed(t)
 	}
-	s.letGo()
-	return true
 }
 
 // breakHold ends the hold of a session that goes elsewhere. What it has not taken is read again. Called by the owner.
@@ -102,8 +116,8 @@ func (s *Session) letGo() {
 	s.mu.hold = nil
 }
 
-// takePage queues the documents of a page for a subscription.
-func (s *Session) takePage(place change.Position, t taking) {
+// takeDocuments queues the documents of a page for a subscription.
+func (s *Session) takeDocuments(place change.Position, t taking) {
 	sub, ref := t.reader.Who, place.Ref()
 	s.hub.tracePage(sub, t.page)
 	for _, hit := range t.page.of[t.reader] {

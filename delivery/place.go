@@ -2,6 +2,8 @@ package delivery
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -43,53 +45,82 @@ func (p *page) skips(d *document, sub *Subscription) bool {
 	return d.out || d.touched && d.last.Whole && sub.Program.Admits(d.last.Op)
 }
 
-// write writes a page as its readers want it, in each form once.
-func (h *Hub) write(q snapshot.Query, read snapshot.Page, takers []*reader) *page {
+// A pageWriter writes the pages that are read at one time as their readers want them, in each form once.
+type pageWriter struct {
+	hub         *Hub
+	scan        *scan
+	index       match.Index
+	readers     map[match.ID]*reader
+	writer      Writer
+	events      *change.Snapshotter
+	partitioner change.Partitioner
+	forms       map[string]hit // of the current document
+	found       []match.ID
+}
+
+func (h *Hub) newPageWriter(c *scan, q snapshot.Query) *pageWriter {
+	w := &pageWriter{
+		hub: h, scan: c, readers: make(map[match.ID]*reader, len(c.takers)), events: change.NewSnapshotter(q.Namespace, q.After),
+		partitioner: h.log.Partitioner(), forms: make(map[string]hit),
+	}
+	for _, r := range c.takers {
+		w.index.Add(r.Who.key, r.Who.Program)
+		w.readers[r.Who.key] = r
+	}
+	return w
+}
+
+// write writes a page.
+func (w *pageWriter) write(f *fetch) *page {
+	q, n := f.query, len(f.read.Documents)
 	p := &page{
-		namespace: q.Namespace, after: q.After, to: read.To, until: q.Until, next: read.Next, documents: make([]document, 0, len(read.Documents)),
-		of: make(map[*reader][]hit, len(takers)),
+		namespace: q.Namespace, after: q.After, to: f.read.To, until: q.Until, next: f.read.Next, begun: f.begun, over: f.over,
+		documents: make([]document, 0, n), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, w.scan.encoded),
 	}
-	index, readers := &match.Index{}, make(map[match.ID]*reader, len(takers))
-	for _, r := range takers {
-		index.Add(r.Who.key, r.Who.Program)
-		readers[r.Who.key] = r
-	}
-	var w Writer
-	var found []match.ID
-	forms := make(map[string]hit)
-	partitioner := h.log.Partitioner()
-	meter := &pageMeter{hub: h, readers: readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
+	meter := &pageMeter{hub: w.hub, readers: w.readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
-	events := change.NewSnapshotter(q.Namespace, q.After)
-	for _, doc := range read.Documents {
-		e, err := events.Event(doc)
+	for _, doc := range f.read.Documents {
+		e, err := w.events.Event(doc)
 		if err != nil {
-			h.logger.Warn("parsing snapshot document failed", "namespace", q.Namespace.String(), "error", err)
+			w.hub.logger.Warn("parsing snapshot document failed", "namespace", q.Namespace.String(), "error", err)
 			continue
 		}
 		d := document{id: change.IDOf(doc)}
-		d.partition, _ = partitioner.Of(&e)
-		w.Next(&e)
-		clear(forms)
-		found = index.Match(&e, found[:0], meter)
-		for _, id := range found {
-			r := readers[id]
-			one, encoded := forms[r.Who.Form.key]
-			if !encoded {
-				from := len(p.payloads)
-				if p.payloads, err = w.Append(p.payloads, r.Who.Form); err != nil {
-					h.fail(r.Who, err)
-					continue
-				}
-				one = hit{int32(len(p.documents)), int32(from), int32(len(p.payloads))}
-				forms[r.Who.Form.key] = one
-			}
-			p.of[r] = append(p.of[r], one)
-		}
+		d.partition, _ = w.partitioner.Of(&e)
+		w.found = w.index.Match(&e, w.found[:0], meter)
+		w.append(p, &e)
 		p.documents = append(p.documents, d)
 	}
-	p.lease = h.budget.lease(len(p.payloads))
+	for id, r := range w.readers { // whoever has not got this page gets none after it
+		if p.costly[r.Who.session] != nil {
+			w.index.Remove(id)
+			delete(w.readers, id)
+		}
+	}
+	w.scan.encoded = len(p.payloads) + len(p.payloads)/8
+	p.lease = w.hub.budget.lease(cap(p.payloads))
 	return p
+}
+
+// append writes the current document for the readers that it matches.
+func (w *pageWriter) append(p *page, e *change.Event) {
+	w.writer.Next(e)
+	clear(w.forms)
+	for _, id := range w.found {
+		r := w.readers[id]
+		one, encoded := w.forms[r.Who.Form.key]
+		if !encoded {
+			from := len(p.payloads)
+			var err error
+			if p.payloads, err = w.writer.Append(p.payloads, r.Who.Form); err != nil {
+				w.hub.fail(r.Who, err)
+				continue
+			}
+			one = hit{int32(len(p.documents)), int32(from), int32(len(p.payloads))}
+			w.forms[r.Who.Form.key] = one
+		}
+		p.of[r] = append(p.of[r], one)
+	}
 }
 
 // A pageMeter bounds what identities spend on a page of documents, which waits for all of its readers.
@@ -161,28 +192,30 @@ func (h *Hub) place(c *scan) {
 	if inexact {
 		h.sift(c, p)
 	}
-	takers := c.takers
-	c.takers = nil
 	passes := len(c.again) == 0
 	if passes {
 		c.tries = 0
 		c.Passed(c.until, c.next)
 	}
-	given := make(map[*Session][]taking, len(takers))
-	for _, r := range takers {
-		s := r.Who.session
-		takes := given[s]
-		if p.costly[s] == nil {
-			takes = append(takes, taking{reader: r, page: p, left: r.Left, passes: passes, done: r.Done, read: c.read})
+	given := make(map[*Session][]taking, len(c.holds))
+	for _, r := range c.takers {
+		if s := r.Who.session; p.costly[s] == nil {
+			given[s] = append(given[s], taking{reader: r, page: p, left: r.Left, passes: passes, done: r.Done, read: c.read})
 		}
-		given[s] = takes
 	}
 	for s, sub := range p.costly {
 		h.expensive(s, sub)
 	}
-	for s, takes := range given {
-		s.give(takes)
+	for s, hold := range c.holds {
+		_, takes := given[s]
+		s.give(hold, given[s], !c.more || !takes)
 	}
+	if !c.more {
+		c.takers, c.holds = nil, nil
+		return
+	}
+	c.takers = slices.DeleteFunc(c.takers, func(r *reader) bool { return p.costly[r.Who.session] != nil })
+	maps.DeleteFunc(c.holds, func(s *Session, _ *standstill) bool { return p.costly[s] != nil })
 }
 
 // sift takes the documents that changes have touched while the page was read out of it, to be read again; those that never rest stay in it, because
@@ -205,21 +238,39 @@ func (h *Hub) isPast(t change.Timestamp) bool {
 
 // giveUp lets the sessions go that stand still for a page that does not come.
 func (h *Hub) giveUp(c *scan) {
-	takers := c.takers
-	c.takers, c.page = nil, nil
-	for _, r := range takers {
-		r.Who.session.give(nil)
+	for s, hold := range c.holds {
+		s.give(hold, nil, true)
+	}
+	c.takers, c.holds, c.page = nil, nil, nil
+}
+
+// give tells a session what it takes, if it still stands still for that.
+func (s *Session) give(hold *standstill, takes []taking, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.hold == hold {
+		hold.takes, hold.last = append(hold.takes, takes...), last
+		notify(s.stirred)
 	}
 }
 
-// give tells a session that stands still what it takes.
-func (s *Session) give(takes []taking) {
+// stays reports whether a session still stands still for pages, and would have room for more after it has taken what there is, and so many documents.
+func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.hold != nil && !s.mu.hold.ready {
-		s.mu.hold.ready, s.mu.hold.takes = true, takes
-		notify(s.stirred)
+	if s.mu.hold != hold {
+		return false
 	}
+	var last *page
+	untaken := 0
+	for _, t := range hold.takes {
+		if t.page != last {
+			last, untaken = t.page, untaken+1
+		}
+		documents += len(t.page.of[t.reader])
+		bytes += len(t.page.payloads)
+	}
+	return untaken < maxUntaken && s.hasRoomFor(documents, bytes)
 }
 
 // expensive acts on a subscription that costs too much on a page of its snapshot, of which nothing is delivered to it.

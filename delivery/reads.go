@@ -101,11 +101,23 @@ func (r *reads) grant() {
 	close(q.granted)
 }
 
-// release ends a turn in which so many documents were read.
-func (r *reads) release(documents int) {
+// charge counts the documents of a page, the first of which is paid. Whoever is next waits for it.
+func (r *reads) charge(documents int) {
 	if r.limit != nil && documents > 1 {
-		r.limit.ReserveN(time.Now(), min(documents-1, r.limit.Burst())) // whoever is next waits for it
+		r.limit.ReserveN(time.Now(), min(documents-1, r.limit.Burst()))
 	}
+}
+
+// more reports whether another page may be read within a turn, and pays for its first document: nobody waits for a turn, and the rate need not be
+// waited for.
+func (r *reads) more() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.mu.gate && len(r.mu.waiting) == 0 && (r.limit == nil || r.limit.AllowN(time.Now(), 1))
+}
+
+// release ends a turn.
+func (r *reads) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.reading--

@@ -17,6 +17,10 @@ const (
 	patience = time.Second
 	// retryRead is the wait after a failed read.
 	retryRead = time.Second
+	// maxUntaken bounds the pages that wait for a session which has not come to their time.
+	maxUntaken = 2
+	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag for how long they do after the Hub has gone on.
+	longestStand, longestLag = time.Second, 25 * time.Millisecond
 	// attempts is how often a document is read whose changes hide what it was at the page's time. The last state read counts then.
 	attempts = 3
 )
@@ -32,12 +36,16 @@ type scan struct {
 	identity  string            // of a reader, for turns
 	touched   *snapshot.Touched // since the time at which the page is read
 	size      int               // typical size of a document, 0 if unknown
+	encoded   int               // bytes of the last page's payloads
 	patient   time.Time         // deadline for readers that are not ready, zero while there are none
 	woken     chan struct{}     // holds one signal: readers may be ready
 	placed    chan struct{}     // holds one signal: the page has been handed over
 
 	joining []*reader // join at the next page
 	takers  []*reader // of the page that is being read, whose sessions stand at its time
+	holds   map[*Session]*standstill
+	stood   time.Time // when they began to stand
+	more    bool      // another page comes at the same time
 	page    *page     // waits for the Hub to reach the time by which it was read
 	// again are documents of the page to read once more before the scan continues, so many times before; until, next and read are the page's then.
 	again       []change.Value
@@ -52,7 +60,8 @@ type fetch struct {
 	query   snapshot.Query
 	read    snapshot.Page
 	err     error
-	begun   time.Time // zero without a tracer
+	done    chan struct{} // closed when it is read
+	begun   time.Time     // zero without a tracer
 	over    time.Time
 }
 
@@ -133,30 +142,84 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 		var f *fetch
 		over := true
 		h.do(ctx, func() { f, over = h.next(c) })
-		if f == nil {
-			h.reads.release(0)
-			if over {
-				return
-			}
-			await(ctx, c.woken, patience)
-			continue
+		if f != nil {
+			f = h.readPages(ctx, c, f)
 		}
-		h.fetch(ctx, f)
-		h.reads.release(len(f.read.Documents))
-		if f.err != nil {
+		h.reads.release()
+		switch {
+		case f == nil && over:
+			return
+		case f == nil:
+			await(ctx, c.woken, patience)
+		case f.err != nil:
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
 			h.do(ctx, func() { h.giveUp(c) })
 			await(ctx, nil, retryRead)
-			continue
 		}
-		p := h.write(f.query, f.read, c.takers) // which the loop does not change while a page is read
-		p.begun, p.over = f.begun, f.over
+	}
+}
+
+// readPages reads pages at the time at which the readers of a scan stand, and hands them over, until they have to go on. While one is encoded, the next
+// one is read. It returns the last one, which may have failed.
+func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
+	h.begin(ctx, f)
+	w := h.newPageWriter(c, f.query) // of takers, which the loop does not change while pages are read
+	for {
+		<-f.done
+		if f.err != nil {
+			return f
+		}
+		h.reads.charge(len(f.read.Documents))
+		next := h.readAhead(ctx, c, f)
+		p := w.write(f)
 		h.do(ctx, func() {
-			c.page = p
+			c.page, c.more = p, next != nil
 			h.place(c)
 		})
 		await(ctx, c.placed, 0)
+		if next == nil {
+			return f
+		}
+		f = next
 	}
+}
+
+// readAhead begins to read the page after another one, at the same time. It returns nil if that is not to be.
+func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
+	stay := false
+	h.do(ctx, func() { stay = h.stays(c, f) })
+	if !stay || !h.reads.more() {
+		return nil
+	}
+	next := &fetch{query: f.query, reading: health.NewLoop(), done: make(chan struct{})}
+	next.query.From, next.query.Documents = f.read.Next, h.pageDocuments(c)
+	h.begin(ctx, next)
+	return next
+}
+
+// stays reports whether the readers of a scan may stand still for the page after one that has been read, and have room for both. They go on where that
+// one was not read at their time, where others wait to join them, and soon after something has happened.
+func (h *Hub) stays(c *scan, f *fetch) bool {
+	bytes := 0
+	for _, doc := range f.read.Documents {
+		bytes += len(doc)
+	}
+	if n := len(f.read.Documents); n > 0 {
+		c.size = bytes/n + 1
+	}
+	longest := longestStand
+	if h.past() != f.query.After {
+		longest = longestLag
+	}
+	if f.read.To != f.query.After || f.read.Next.IsZero() || len(f.query.IDs) > 0 || len(c.joining) > 0 || time.Since(c.stood) >= longest {
+		return false
+	}
+	for _, r := range c.takers {
+		if s := r.Who.session; r.Gone.Load() || s.Ended() || !s.stays(c.holds[s], len(f.read.Documents), bytes) {
+			return false
+		}
+	}
+	return true
 }
 
 // noteFetch notes how to end the reading of a page; nil: it is over.
@@ -190,8 +253,14 @@ func (h *Hub) SnapshotAge() (age time.Duration) {
 	return age
 }
 
+// begin begins to read a page.
+func (h *Hub) begin(ctx context.Context, f *fetch) {
+	h.loops.Go(func() { h.fetch(ctx, f) })
+}
+
 // fetch reads a page.
 func (h *Hub) fetch(ctx context.Context, f *fetch) {
+	defer close(f.done)
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.noteFetch(f, cancel)
@@ -216,7 +285,7 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	}
 }
 
-// next begins the next page of a scan: its readers' sessions leave the live path, and stand still at the time at which it is read. nil: not all readers
+// next begins the next pages of a scan: its readers' sessions leave the live path, and stand still at the time at which they are read. nil: not all readers
 // are ready. over: the scan has none any more.
 func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	if len(c.again) == 0 {
@@ -250,7 +319,8 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	c.takers = slices.Clone(c.Readers())
 	c.identity = h.reads.least(c.takers)
 	c.touched = snapshot.NewTouched(c.namespace)
-	f = &fetch{query: h.query(c), reading: health.NewLoop()}
+	c.holds, c.stood = make(map[*Session]*standstill), time.Now()
+	f = &fetch{query: h.query(c), reading: health.NewLoop(), done: make(chan struct{})}
 	if len(c.again) > 0 {
 		f.query.IDs = c.again
 	} else {
@@ -258,7 +328,7 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	}
 	for _, r := range c.takers {
 		if s := r.Who.session; h.isReady(r) { // otherwise it stands already, for another subscription of it
-			h.standStill(s, f.query.After)
+			c.holds[s] = h.standStill(s, f.query.After)
 		}
 	}
 	return f, false
@@ -266,11 +336,15 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 
 // query returns the query for a page that is read now, without its bounds.
 func (h *Hub) query(c *scan) snapshot.Query {
-	most := h.cfg.SnapshotPage
-	if c.size > 0 {
-		most = min(most, pageBytes/c.size+1)
+	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: h.pageDocuments(c), Bytes: pageBytes}
+}
+
+// pageDocuments returns how many documents a page has at most: what is read beyond its bytes is read in vain.
+func (h *Hub) pageDocuments(c *scan) int {
+	if c.size == 0 {
+		return h.cfg.SnapshotPage
 	}
-	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: most, Bytes: pageBytes}
+	return min(h.cfg.SnapshotPage, pageBytes/c.size+1)
 }
 
 // isPatient reports whether readers that are not ready are still waited for.

@@ -331,8 +331,12 @@ func (s *Session) hasCredit() bool {
 	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && s.hub.budget.has(s, s.mu.held, 1)
 }
 
-func (s *Session) hasRoom() bool {
-	return s.mu.events <= s.cfg.CreditEvents/room && s.mu.bytes <= s.cfg.CreditBytes/room && s.hub.budget.has(s, s.mu.held, room)
+func (s *Session) hasRoom() bool { return s.hasRoomFor(0, 0) }
+
+// hasRoomFor is hasRoom after so many events more. The caller holds the mutex.
+func (s *Session) hasRoomFor(events, bytes int) bool {
+	return s.mu.events+events <= s.cfg.CreditEvents/room && s.mu.bytes+bytes <= s.cfg.CreditBytes/room &&
+		s.hub.budget.has(s, s.mu.held+bytes+events*eventOverhead, room)
 }
 
 // Delivered records that the batches up to seq have been written to the subscriber, which owes an acknowledgement from now on. Transports call

@@ -3,7 +3,7 @@
 // A page is read at a time at which its readers stand still: they have had everything that happened up to there, and nothing that happened later. It
 // enters their streams there, so that nothing older follows anything newer and nothing is left out.
 //
-//	changes   … T ── page, read at T ── changes …
+//	changes   … T ── pages, read at T ── changes …
 //
 // A server that cannot read at a time shows each document as it was at some time between T (After) and the end of the reading (To). [Touched] has the
 // documents that changes have touched in between: they are read again, at a later T.
