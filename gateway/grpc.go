@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/health"
 
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
@@ -80,9 +81,11 @@ type Server struct {
 	input  *input.Messages
 	peers  peers
 	ended  endings
+	health *health.Server
 
 	mu struct {
 		sync.Mutex
+		leaving     bool
 		connections int
 		sessions    map[*delivery.Session]*access.Identity
 	}
@@ -107,6 +110,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 		cfg.Accounts = access.NewAccounts(access.Defaults{})
 	}
 	s := &Server{cfg: cfg, node: node, input: input.NewMessages(cfg.MaxSubscriptions), logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
+	s.health = health.NewServer()
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
 	s.mu.sessions = make(map[*delivery.Session]*access.Identity)
 	return s
@@ -129,8 +133,8 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 		return err
 	}
 	defer account.Close()
-	if !s.enter() {
-		return fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions)
+	if err := s.enter(); err != nil {
+		return err
 	}
 	defer s.exit()
 	defer presetTooLarge(stream, &err)()
@@ -147,14 +151,30 @@ func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 	return err
 }
 
-func (s *Server) enter() bool {
+// enter counts a connection, unless the node leaves or has too many.
+func (s *Server) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mu.leaving {
+		return fault.Newf(fault.NodeStopping, "the node stops")
+	}
 	if s.mu.connections >= s.cfg.MaxSessions {
-		return false
+		return fault.Newf(fault.SessionTooMany, "%d subscribers are connected", s.cfg.MaxSessions)
 	}
 	s.mu.connections++
-	return true
+	return nil
+}
+
+// Leave tells clients that the node is about to stop: the health service says NOT_SERVING, no session
+// begins any more, and those that are open are told to connect to another node. They go on.
+func (s *Server) Leave() {
+	s.health.Shutdown()
+	s.mu.Lock()
+	s.mu.leaving = true
+	s.mu.Unlock()
+	s.Announce(delivery.Notice{
+		Kind: "shutting_down", Text: "The node is about to stop: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
+	})
 }
 
 func (s *Server) exit() {

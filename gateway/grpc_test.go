@@ -383,6 +383,35 @@ func TestSessionGetsThePartitionsThatAreAttached(t *testing.T) {
 	}
 }
 
+// A node that is about to stop says so first: to those who look at its health, and to new sessions. Open ones go on meanwhile.
+func TestNodeThatLeavesTakesNoNewSessions(t *testing.T) {
+	w := newWorld(t, options{})
+	s := w.connect(hello(nil))
+	watch, err := grpc_health_v1.NewHealthClient(w.conn()).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(want grpc_health_v1.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		if answer, err := watch.Recv(); err != nil || answer.GetStatus() != want {
+			t.Fatalf("%v, %v; want %v", answer, err, want)
+		}
+	}
+	says(grpc_health_v1.HealthCheckResponse_SERVING)
+	w.server.Leave()
+	says(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	if n := next(s, (*streampb.ConnectResponse).GetNotice); n.GetKind() != "shutting_down" || n.GetCode() != string(fault.NodeStopping) {
+		t.Errorf("%v", n)
+	}
+	if code, reason, _ := w.open(t.Context(), hello(nil)).ends(); code != codes.Unavailable || reason != string(fault.NodeStopping) {
+		t.Errorf("a new session: %s %s", code, reason)
+	}
+	s.subscribe(&streampb.Subscription{Id: "all"})
+	next(s, (*streampb.ConnectResponse).GetSubscribed)
+	w.source.Append(changetest.Event{ID: 1})
+	s.events(1)
+}
+
 // A node that stops says so, and ends its sessions such that clients connect elsewhere.
 func TestNodeThatStopsTellsItsSessions(t *testing.T) {
 	w := newWorld(t, options{})

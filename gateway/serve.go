@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
@@ -51,8 +50,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 	}
 	server := grpc.NewServer(options...)
 	streampb.RegisterGatewayServer(server, s)
-	status := health.NewServer()
-	grpc_health_v1.RegisterHealthServer(server, status)
+	grpc_health_v1.RegisterHealthServer(server, s.health)
 	reflection.Register(server)
 	if err := s.checkBounds(server.GetServiceInfo()); err != nil {
 		return err
@@ -60,7 +58,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		status.Shutdown()
+		s.health.Shutdown()
 		timer := time.AfterFunc(grace, server.Stop)
 		defer timer.Stop()
 		server.GracefulStop()

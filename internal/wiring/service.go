@@ -395,9 +395,7 @@ func (s *Service) tell(ctx context.Context) (stop func()) {
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
 	s.notifySystemd(daemon.SdNotifyStopping)
-	s.gateway.Announce(delivery.Notice{
-		Kind: "shutting_down", Text: "The node is about to stop: connect to another one.", Code: fault.NodeStopping, At: time.Now(),
-	})
+	s.gateway.Leave()
 	s.endClients()
 }
 
