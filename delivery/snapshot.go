@@ -354,7 +354,7 @@ func (h *Hub) list(sub *Subscription) {
 		return
 	}
 	sub.listing = true
-	f := sub.Program.Filter()
+	f, losses := sub.Program.Filter(), sub.losses
 	h.start(func(ctx context.Context) {
 		collections, at, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
@@ -369,7 +369,7 @@ func (h *Hub) list(sub *Subscription) {
 				}
 				return
 			}
-			h.listings = append(h.listings, listing{sub, collections, at})
+			h.listings = append(h.listings, listing{sub, collections, at, losses})
 			h.placeListings()
 		})
 	})
@@ -380,10 +380,12 @@ type listing struct {
 	sub         *Subscription
 	collections []snapshot.Collection
 	at          change.Timestamp
+	losses      int // that the subscription had been told of when the listing began
 }
 
 // placeListings begins the snapshots whose collections are listed, if the Hub has reached the time of the listing: a collection that was dropped
-// before it is still there for the session.
+// before it is still there for the session. One that has come meanwhile begins with changes, unless a loss says that there were none, or that another
+// one was renamed to its name: then the collections are listed again.
 func (h *Hub) placeListings() {
 	waiting := h.listings
 	h.listings = nil
@@ -393,16 +395,22 @@ func (h *Hub) placeListings() {
 			continue
 		}
 		l.sub.listing = false
+		p := l.sub.progress()
+		if h.subscriptions[l.sub.key] != l.sub || p == nil || p.Listed {
+			continue
+		}
+		if l.losses != l.sub.losses {
+			h.advance(l.sub)
+			continue
+		}
 		if f := l.sub.Program.Filter(); f.Coll != "" && len(l.collections) == 0 {
 			l.sub.session.Notify(Notice{
 				Kind: "snapshot_empty", Subscription: l.sub.ID, At: time.Now(),
 				Text: "There is no such collection to read: it does not exist, is not watched, or is a view or a time series, which have no changes.",
 			})
 		}
-		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
-			h.listed(l.sub, *p, l.collections)
-			h.advance(l.sub)
-		}
+		h.listed(l.sub, *p, l.collections)
+		h.advance(l.sub)
 	}
 }
 
