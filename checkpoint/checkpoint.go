@@ -109,8 +109,8 @@ type Checkpoint struct {
 	Positions map[change.Partition]change.Position
 	// Partitions is N at the time of the positions.
 	Partitions int
-	// Snapshots is the progress of the subscriber's snapshots at these positions. If Position is zero in a Save, it is that of the partitions in
-	// Positions, and changes nothing of what is left in others.
+	// Snapshots is the progress of the subscriber's snapshots at these positions, one for each subscription and set of partitions in which the same
+	// is left. If Position is zero in a Save, it is that of the partitions in Positions, and changes nothing of what is left in others.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
@@ -174,10 +174,7 @@ func (c Checkpoint) Recounted(n int) Checkpoint {
 		return c
 	}
 	c.Position, c.Positions, c.Partitions = c.Earliest(), nil, n
-	c.Snapshots = slices.Clone(c.Snapshots)
-	for i := range c.Snapshots {
-		c.Snapshots[i].Partitions = nil
-	}
+	c.Snapshots = snapshot.Together(c.Snapshots)
 	return c
 }
 
@@ -254,7 +251,7 @@ func trimmed(p change.Position, budget *int) change.Position {
 func equal(p, q change.Position) bool { return p.Time == q.Time && bytes.Equal(p.Token, q.Token) }
 
 // Merge returns the result of saving c over the stored checkpoint (nil if there is none): the later position of each partition, and the
-// snapshots of the later one. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
+// snapshots of the later one, with those that have begun since. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
 // number of partitions has changed, the stored one counts with its earliest position. changed is false if the result equals the stored
 // checkpoint. The error is ErrRewound or ErrFenced.
 func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
@@ -311,7 +308,7 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	switch {
 	case !newer && before.Earliest().After(c.Earliest()):
-		merged.Snapshots = before.Snapshots
+		merged.Snapshots = withOwed(before.Snapshots, c)
 	case c.Position.IsZero():
 		merged.Snapshots = partialSnapshots(before.Snapshots, c)
 	}

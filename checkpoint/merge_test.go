@@ -1,10 +1,12 @@
 package checkpoint_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A subscriber that has moved on in every partition is nowhere where it began: whoever resumes or rewinds it must not go back there.
@@ -42,5 +44,45 @@ func TestPositionOfNobodyFollows(t *testing.T) {
 	merged, changed, err := checkpoint.Merge(&stands, save)
 	if err != nil || !changed || merged.Position.Compare(at(5)) != 0 || merged.In(0).Compare(at(5)) != 0 || merged.In(1).Compare(at(7)) != 0 {
 		t.Errorf("%+v, changed: %t, %v", merged, changed, err)
+	}
+}
+
+// A snapshot that a session begins that is earlier than the checkpoint is in the checkpoint from then on, from its beginning: nobody else knows of it.
+func TestSnapshotOfAnEarlierSessionIsOwed(t *testing.T) {
+	t.Parallel()
+	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
+	orders, users := change.Namespace{DB: "shop", Coll: "orders"}, change.Namespace{DB: "shop", Coll: "users"}
+	whole := func(all ...change.Namespace) (left []snapshot.Left) {
+		for _, ns := range all {
+			left = append(left, snapshot.Left{Namespace: ns})
+		}
+		return left
+	}
+	done := snapshot.Progress{Subscription: "a", Reason: snapshot.Start, Number: 1, Listed: true, Done: true, Read: 7}
+	reading := snapshot.Progress{Subscription: "a", Reason: snapshot.Loss, Number: 1, Some: []change.Namespace{users}, Listed: true, Left: whole(users)}
+	begun := snapshot.Progress{Subscription: "a", Reason: snapshot.Operator, Number: 2}
+	some := snapshot.Progress{Subscription: "a", Reason: snapshot.Operator, Number: 2, Some: []change.Namespace{orders}, Listed: true, Left: whole(orders)}
+	for name, c := range map[string]struct {
+		stored, session, want []snapshot.Progress
+	}{
+		"one that begins":                {[]snapshot.Progress{done}, []snapshot.Progress{begun}, []snapshot.Progress{begun}},
+		"of a new subscription":          {nil, []snapshot.Progress{begun}, []snapshot.Progress{begun}},
+		"complete before the position":   {[]snapshot.Progress{done}, []snapshot.Progress{{Subscription: "a", Reason: snapshot.Operator, Number: 2, Listed: true, Done: true}}, []snapshot.Progress{begun}},
+		"of one collection":              {[]snapshot.Progress{done}, []snapshot.Progress{some}, []snapshot.Progress{some}},
+		"beside one of another":          {[]snapshot.Progress{reading}, []snapshot.Progress{some}, []snapshot.Progress{{Subscription: "a", Reason: snapshot.Operator, Number: 2, Some: []change.Namespace{users, orders}, Listed: true, Left: whole(users, orders)}}},
+		"of all beside one of another":   {[]snapshot.Progress{reading}, []snapshot.Progress{begun}, []snapshot.Progress{begun}},
+		"the same, of which less is had": {[]snapshot.Progress{done}, []snapshot.Progress{{Subscription: "a", Reason: snapshot.Start, Number: 1}}, []snapshot.Progress{done}},
+		"none":                           {[]snapshot.Progress{reading}, nil, []snapshot.Progress{reading}},
+	} {
+		stored := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "s"}, Position: at(5), Partitions: 2, Snapshots: c.stored}
+		session := checkpoint.Checkpoint{Key: stored.Key, Position: at(4), Partitions: 2, Snapshots: c.session}
+		merged, _, err := checkpoint.Merge(&stored, session)
+		if got := fmt.Sprintf("%+v", merged.Snapshots); err != nil || got != fmt.Sprintf("%+v", c.want) {
+			t.Errorf("%s: %s, %v, want %+v", name, got, err, c.want)
+		}
+		session.Position = at(5)
+		if merged, _, err = checkpoint.Merge(&stored, session); err != nil || fmt.Sprintf("%+v", merged.Snapshots) != fmt.Sprintf("%+v", c.session) {
+			t.Errorf("%s, at the position of the checkpoint: %+v, %v", name, merged.Snapshots, err)
+		}
 	}
 }

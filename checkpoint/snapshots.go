@@ -38,6 +38,12 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 		}
 		total += storedSize(p)
 	}
+	if total > maxSnapshots { // the parts of a subscription in one
+		all, total = snapshot.Together(all), 0
+		for _, p := range all {
+			total += storedSize(p)
+		}
+	}
 	for i, p := range all {
 		if total > maxSnapshots && !p.Done {
 			all[i] = snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number}
@@ -57,55 +63,67 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	return all, nil
 }
 
-// partialSnapshots returns the progress of snapshots after a save of some partitions: in these it is that of the save, in the others what is left
-// remains, by whole collections where both have something left.
-func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
+// withOwed returns the progress of snapshots that is stored, with the snapshots that have begun at an earlier position since: a session knows those of its
+// checkpoint, so that one with another number is new. It is owed from its beginning in the partitions of the save, even if it is complete, because its
+// documents are older than the stored position, where the subscriber may come back.
+func withOwed(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
+	saved := slices.Collect(maps.Keys(c.Positions))
+	if !c.Position.IsZero() {
+		saved = saved[:0]
+		for p := range change.Partition(c.Partitions) {
+			saved = append(saved, p)
+		}
+	}
 	all := cloneSnapshots(stored)
 	for _, mine := range c.Snapshots {
-		i := slices.IndexFunc(all, func(p snapshot.Progress) bool { return p.Subscription == mine.Subscription })
-		if i < 0 { // what every subscription begins with is left in all partitions; of losses the others are told themselves
-			i, all = len(all), append(all, snapshot.Progress{
-				Subscription: mine.Subscription, Filter: mine.Filter, Reason: mine.Reason, Done: mine.Reason != snapshot.Start,
-			})
+		its := slices.DeleteFunc(snapshot.In(all, saved), func(p snapshot.Progress) bool { return p.Subscription != mine.Subscription })
+		if slices.ContainsFunc(its, func(p snapshot.Progress) bool { return p.Number == mine.Number }) {
+			continue
 		}
-		all[i] = partialProgress(all[i], mine, c)
+		next := owed(mine, mine.Some)
+		if its = snapshot.Together(its); len(its) > 0 && !its[0].Done {
+			some := slices.Concat(its[0].Some, mine.Some)
+			if len(its[0].Some) == 0 || len(mine.Some) == 0 {
+				some = nil
+			}
+			next = owed(mine, some)
+		}
+		all = snapshot.Moved(all, []snapshot.Progress{next}, saved, c.Partitions)
 	}
+	return fitting(all, c)
+}
+
+// fitting returns progress that fits into a checkpoint: of subscriptions that are not there any more nothing is kept if it is too much.
+func fitting(all []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	if kept, err := trimmedSnapshots(all, c.Partitions); err == nil {
 		return kept
 	}
-	return c.Snapshots // too many of subscriptions that are not there any more
+	return slices.DeleteFunc(all, func(p snapshot.Progress) bool {
+		return !slices.ContainsFunc(c.Snapshots, func(mine snapshot.Progress) bool { return mine.Subscription == p.Subscription })
+	})
 }
 
-// partialProgress returns the progress of a snapshot after a save of some partitions with their own.
-func partialProgress(stored, mine snapshot.Progress, c Checkpoint) snapshot.Progress {
-	var left []change.Partition // in others
-	for p := range change.Partition(c.Partitions) {
-		_, its := c.Positions[p]
-		if !its && !stored.Done && (len(stored.Partitions) == 0 || slices.Contains(stored.Partitions, p)) {
-			left = append(left, p)
+// owed returns the beginning of a snapshot, of some collections or, if there are none, of all.
+func owed(p snapshot.Progress, some []change.Namespace) snapshot.Progress {
+	begun := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number, Paused: p.Paused && !p.Done}
+	for _, ns := range some {
+		if !slices.Contains(begun.Some, ns) {
+			begun.Listed, begun.Some, begun.Left = true, append(begun.Some, ns), append(begun.Left, snapshot.Left{Namespace: ns})
 		}
 	}
-	merged := mine
-	if merged.Partitions = nil; len(left) > 0 {
-		merged = snapshot.Progress{Subscription: mine.Subscription, Filter: mine.Filter, Reason: stored.Reason, Paused: stored.Paused}
-		if stored.Listed && stored.Filter == mine.Filter && (mine.Listed || mine.Done) {
-			merged.Listed = true
-			for _, l := range slices.Concat(stored.Left, mine.Left) {
-				whole := snapshot.Left{Namespace: l.Namespace}
-				if !slices.ContainsFunc(merged.Left, func(other snapshot.Left) bool { return sameLeft(other, whole) }) {
-					merged.Left = append(merged.Left, whole)
-				}
-			}
+	return begun
+}
+
+// partialSnapshots returns the progress of snapshots after a save of some partitions: in these it is that of the save, in the others it stays.
+func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
+	saved := slices.Collect(maps.Keys(c.Positions))
+	for _, mine := range c.Snapshots {
+		known := slices.ContainsFunc(stored, func(p snapshot.Progress) bool { return p.Subscription == mine.Subscription })
+		if !known && mine.Reason == snapshot.Start { // what every subscription begins with is left in the others; of losses they are told themselves
+			stored = append(slices.Clip(stored), snapshot.Progress{Subscription: mine.Subscription, Filter: mine.Filter, Reason: mine.Reason})
 		}
 	}
-	if !mine.Done {
-		left = slices.AppendSeq(left, maps.Keys(c.Positions))
-		slices.Sort(left)
-	}
-	if len(left) < c.Partitions {
-		merged.Partitions = left
-	}
-	return merged
+	return fitting(snapshot.Moved(cloneSnapshots(stored), cloneSnapshots(c.Snapshots), saved, c.Partitions), c)
 }
 
 // storedSize returns an upper bound of the stored size of a progress.
@@ -135,10 +153,5 @@ func escaped(s string) (n int) {
 }
 
 func sameProgress(p, q snapshot.Progress) bool {
-	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Reason == q.Reason && p.Number == q.Number && p.Listed == q.Listed && p.Done == q.Done && p.At == q.At && p.Paused == q.Paused &&
-		p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions) && slices.Equal(p.Some, q.Some) && slices.EqualFunc(p.Left, q.Left, sameLeft)
-}
-
-func sameLeft(l, m snapshot.Left) bool {
-	return l.Namespace == m.Namespace && l.Round == m.Round && l.From.Equal(m.From) && l.Until.Equal(m.Until)
+	return p.Same(q) && p.At == q.At && p.Read == q.Read && p.Estimated == q.Estimated && slices.Equal(p.Partitions, q.Partitions)
 }

@@ -1,6 +1,7 @@
 package checkpoint_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,7 +46,12 @@ func TestSnapshotsOfPartialSavesAreOfTheirPartitions(t *testing.T) {
 	left := func(of []change.Partition, all ...snapshot.Left) []snapshot.Progress {
 		return []snapshot.Progress{{Subscription: "docs", Reason: snapshot.Loss, Partitions: of, Listed: true, Left: all}}
 	}
-	done := []snapshot.Progress{{Subscription: "docs", Reason: snapshot.Loss, Listed: true, Done: true}}
+	done := func(of ...change.Partition) []snapshot.Progress {
+		return []snapshot.Progress{{Subscription: "docs", Reason: snapshot.Loss, Partitions: of, Listed: true, Done: true}}
+	}
+	of := func(all ...change.Partition) []change.Partition { return slices.Sorted(slices.Values(all)) }
+	some, more := snapshot.Left{Namespace: orders, From: from}, snapshot.Left{Namespace: orders, From: change.Value{Type: 0x10, Data: []byte{9, 0, 0, 0}}}
+	both := []snapshot.Left{{Namespace: carts, From: from}, {Namespace: orders, From: from}}
 	part := func(event int, progress []snapshot.Progress, of ...change.Partition) checkpoint.Checkpoint {
 		c := checkpointtest.Exclusive("gw", checkpoint.Claim{Number: 1}, change.Position{})
 		c.Partitions, c.Positions, c.Snapshots = 4, make(map[change.Partition]change.Position), progress
@@ -61,19 +67,17 @@ func TestSnapshotsOfPartialSavesAreOfTheirPartitions(t *testing.T) {
 		save checkpoint.Checkpoint
 		want []snapshot.Progress
 	}{
-		{"one has read some", part(2, left(nil, snapshot.Left{Namespace: orders, From: from}), 0, 1), left([]change.Partition{0, 1}, snapshot.Left{Namespace: orders, From: from})},
-		{"it has read more", part(2, left(nil, snapshot.Left{Namespace: orders}), 0, 1), left([]change.Partition{0, 1}, snapshot.Left{Namespace: orders})},
-		{
-			"the other has read some",
-			part(2, left(nil, snapshot.Left{Namespace: carts, From: from}, snapshot.Left{Namespace: orders, From: from}), 2, 3),
-			left(nil, snapshot.Left{Namespace: orders}, snapshot.Left{Namespace: carts}),
-		},
-		{"one knows of none", part(3, nil, 0, 1), left(nil, snapshot.Left{Namespace: orders}, snapshot.Left{Namespace: carts})},
-		{"one is done", part(3, done, 0, 1), left([]change.Partition{2, 3}, snapshot.Left{Namespace: orders}, snapshot.Left{Namespace: carts})},
-		{"the other is done", part(3, done, 2, 3), done},
-		{"one begins again", part(4, left(nil), 0), left([]change.Partition{0})},
-		{"it has all partitions", part(5, left(nil, snapshot.Left{Namespace: orders, From: from}), 0, 1, 2, 3), left(nil, snapshot.Left{Namespace: orders, From: from})},
-		{"and is done", part(5, done, 0, 1, 2, 3), done},
+		{"one has read some", part(2, left(nil, some), 0, 1), left(of(0, 1), some)},
+		{"it has read more", part(2, left(nil, more), 0, 1), left(of(0, 1), more)},
+		{"the other has read some", part(2, left(nil, both...), 2, 3), slices.Concat(left(of(0, 1), more), left(of(2, 3), both...))},
+		{"one knows of none", part(3, nil, 0, 1), slices.Concat(left(of(0, 1), more), left(of(2, 3), both...))},
+		{"one is done", part(3, done(), 0, 1), slices.Concat(left(of(2, 3), both...), done(0, 1))},
+		{"a partition has moved to it", part(3, left(nil, both...), 0, 1, 2), slices.Concat(left(nil, both...))},
+		{"the other is done", part(4, done(), 2, 3), slices.Concat(left(of(0, 1), both...), done(2, 3))},
+		{"both are", part(4, done(), 0, 1), done()},
+		{"one begins again", part(5, left(nil), 0), slices.Concat(done(1, 2, 3), left(of(0)))},
+		{"it has all partitions", part(6, left(nil, some), 0, 1, 2, 3), left(nil, some)},
+		{"and is done", part(6, done(), 0, 1, 2, 3), done()},
 	} {
 		merged, _, err := checkpoint.Merge(&stored, step.save)
 		if diff := cmp.Diff(step.want, merged.Snapshots); err != nil || diff != "" {

@@ -35,9 +35,14 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
 	s.begins(cfg.Start, cfg.Partitions, cfg.Generation)
-	s.setSnapshots(slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of subscriptions that are not there any more
+	left := slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of subscriptions that are not there any more
 		return !slices.ContainsFunc(subscriptions, func(sub Subscription) bool { return sub.ID == p.Subscription })
-	}))
+	})
+	if cfg.Attached {
+		s.owed = left
+		left = slices.DeleteFunc(slices.Clone(left), func(p snapshot.Progress) bool { return !p.Done })
+	}
+	s.setSnapshots(snapshot.Together(left))
 	if at := s.position(); !at.IsZero() {
 		s.welcome(at)
 	}
@@ -435,6 +440,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
 		if !s.cfg.Owner { // whose progress its subscriber's checkpoints have
+			s.joinSnapshots(list)
 			s.owes(places)
 		}
 		rest := Place{At: at}

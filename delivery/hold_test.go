@@ -46,19 +46,25 @@ func documents(t *testing.T, s *delivery.Session) map[int64]int64 {
 			t.Fatalf("after %v: %v, %+v", slices.Sorted(maps.Keys(got)), err, s.Snapshots())
 		}
 		for _, b := range batches {
-			for i := range b.Events {
-				raw := change.Value{Type: change.TypeDocument, Data: b.Payload(i)}
-				id, _ := raw.Lookup("documentKey").Lookup("_id").Int64()
-				v, _ := raw.Lookup("fullDocument").Lookup("v").Int64()
-				got[id] = max(got[id], v)
-			}
-			if _, err := s.Ack(b.Seq); err != nil {
-				t.Fatal(err)
-			}
+			receive(t, s, b, got)
 			if b.Snapshot != nil && b.Snapshot.State == delivery.SnapshotDone {
 				return got
 			}
 		}
+	}
+}
+
+// receive adds the documents of a batch to those that a session was sent, and acknowledges it.
+func receive(t *testing.T, s *delivery.Session, b *delivery.Batch, got map[int64]int64) {
+	t.Helper()
+	for i := range b.Events {
+		raw := change.Value{Type: change.TypeDocument, Data: b.Payload(i)}
+		id, _ := raw.Lookup("documentKey").Lookup("_id").Int64()
+		v, _ := raw.Lookup("fullDocument").Lookup("v").Int64()
+		got[id] = max(got[id], v)
+	}
+	if _, err := s.Ack(b.Seq); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -235,4 +241,53 @@ func TestAttachedPartitionGetsWhatALossOwes(t *testing.T) {
 		maps.Copy(had, documents(t, s))
 		wantAll(t, had, 40)
 	})
+}
+
+// Partitions that are attached while a snapshot runs get what had been read before they came, whatever it was begun for and how often that happens.
+func TestAttachedPartitionsJoinASnapshot(t *testing.T) {
+	for name, subscriptions := range map[string][]delivery.Subscription{"one collection": orders(t), "all collections": deliverytest.Everything(t)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source, docs := ordersOf(true, 4, 200)
+				docs.write("insert", "other", 1)
+				b := begin(t, source, delivery.Config{Snapshots: docs})
+				defer b.end()
+				subscriptions[0].Snapshot = false
+				s := b.open(delivery.SessionConfig{Attached: true, CreditEvents: 8}, subscriptions)
+				attach := func(first, last change.Partition) {
+					places := make(map[change.Partition]delivery.Place)
+					for p := first; p < last; p++ {
+						places[p] = delivery.Place{At: b.log.End()}
+					}
+					if err := s.Attach(places, nil, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				attach(0, partitions/2)
+				synctest.Wait()
+				if done := s.Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 {
+					t.Fatalf("%d begun", done)
+				}
+				had := make(map[int64]int64)
+				for p := change.Partition(partitions / 2); p < partitions; p++ {
+					for some := 0; some < 6; { // is read before the next partition comes
+						for _, batch := range deliverytest.Receive(t, s, 1) {
+							some += len(batch.Events)
+							receive(t, s, batch, had)
+							if batch.Snapshot != nil && batch.Snapshot.State == delivery.SnapshotDone {
+								t.Fatal("done although partitions come")
+							}
+						}
+						synctest.Wait()
+					}
+					attach(p, p+1)
+					if left := s.State().Snapshots; len(left) != 1 || left[0].Done {
+						t.Errorf("left when a partition has come: %+v", left)
+					}
+				}
+				maps.Copy(had, documents(t, s))
+				wantAll(t, had, 200)
+			})
+		})
+	}
 }

@@ -515,9 +515,6 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
 		return false
 	}
-	for _, sub := range s.byKey {
-		sub.losses++
-	}
 	told := lossOf(loss)
 	told.Namespaces = namespaces
 	if loss.Reason == gap.Renamed {
@@ -545,6 +542,9 @@ const (
 	lossAge   = 10 * time.Minute
 )
 
+// Remember keeps a loss of late that this node has not met itself, for partitions that come from a session with another node.
+func (h *Hub) Remember(loss oplog.Loss) { h.remember(&loss) }
+
 // remember keeps a loss for partitions that come from a session with another node.
 func (h *Hub) remember(loss *oplog.Loss) {
 	h.mu.Lock()
@@ -571,7 +571,7 @@ func (s *Session) owes(places map[change.Partition]Place) {
 			past = past || !loss.To.After(place.From())
 		}
 		if past && time.Since(loss.Found) < lossAge && s.concerned(loss) {
-			s.compensate(loss, s.accept)
+			s.compensate(loss, s.acceptMore)
 		}
 	}
 }

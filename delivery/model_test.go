@@ -25,6 +25,7 @@ import (
 // positions and a log that wraps, against the model that each gets every change that it asked for, or a loss that bounds it, in
 // the order of its partition; and that what comes again after a crash begins where it had acknowledged.
 func TestNothingIsLostWhateverHappens(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{

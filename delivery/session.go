@@ -40,7 +40,6 @@ type Subscription struct {
 	failed  *errorLimit    // reports failed evaluations
 	traced  *trail         // of its snapshot, nil while none is recorded
 	listing bool           // the collections of its snapshot are being listed
-	losses  int            // that it has been told of
 	readers []*reader      // of its snapshot, while the session is live
 	sent    *sentDocuments // with Leaves
 	hit     bool           // it matches the current event
@@ -111,10 +110,11 @@ type Session struct {
 	leaving       []*Subscription // for which a document has stopped to match with the current event
 	leaver        Writer
 	leavers       leavers
-	remembered    int              // bytes that its subscriptions remember of what they were sent
-	documentsFrom change.Timestamp // earlier documents are not for it; see DocumentsFrom
-	paused        bool             // reading has stopped
-	standing      bool             // it stands still at the time of its hold
+	remembered    int                 // bytes that its subscriptions remember of what they were sent
+	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
+	owed          []snapshot.Progress // see Owe
+	paused        bool                // reading has stopped
+	standing      bool                // it stands still at the time of its hold
 	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.

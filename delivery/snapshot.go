@@ -232,6 +232,16 @@ func (s *Session) accept(sub *Subscription, reason snapshot.Reason, some []chang
 	s.beginSnapshot(sub, reason, some)
 }
 
+// acceptMore is accept for partitions that are attached: a snapshot of these collections that they have joined is not begun anew. Called by the owner.
+func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+	p := sub.progress()
+	joined := p != nil && !p.Done && !slices.ContainsFunc(some, func(ns change.Namespace) bool { return len(p.Some) > 0 && !slices.Contains(p.Some, ns) })
+	if joined && (len(some) > 0 || len(p.Some) == 0) {
+		return
+	}
+	s.accept(sub, reason, some)
+}
+
 // DocumentsFrom has the session take no documents that were read at an earlier time. A subscriber that is served by several nodes needs this where
 // it gets partitions: the owner before may have delivered any change up to the time at which its term ended, and a document that is older than
 // such a change must not follow it.
@@ -274,27 +284,6 @@ func Unread(all []snapshot.Progress) (left []snapshot.Progress) {
 		left = append(left, whole)
 	}
 	return left
-}
-
-// Together adds what is left of snapshots to what is left already.
-func Together(all, more []snapshot.Progress) []snapshot.Progress {
-	for _, p := range more {
-		i := slices.IndexFunc(all, func(q snapshot.Progress) bool { return q.Subscription == p.Subscription })
-		if i < 0 {
-			all = append(all, p)
-			continue
-		}
-		if all[i].Listed = all[i].Listed && p.Listed; !all[i].Listed {
-			all[i].Left = nil // of all collections
-			continue
-		}
-		for _, l := range p.Left {
-			if !slices.ContainsFunc(all[i].Left, func(m snapshot.Left) bool { return m.Namespace == l.Namespace }) {
-				all[i].Left = append(all[i].Left, l)
-			}
-		}
-	}
-	return all
 }
 
 // resumeSnapshot resumes or begins the snapshot of a new subscription. Called by the owner.
@@ -354,7 +343,7 @@ func (h *Hub) list(sub *Subscription) {
 		return
 	}
 	sub.listing = true
-	f, losses := sub.Program.Filter(), sub.losses
+	f := sub.Program.Filter()
 	h.start(func(ctx context.Context) {
 		collections, at, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
@@ -369,7 +358,7 @@ func (h *Hub) list(sub *Subscription) {
 				}
 				return
 			}
-			h.listings = append(h.listings, listing{sub, collections, at, losses})
+			h.listings = append(h.listings, listing{sub, collections, at})
 			h.placeListings()
 		})
 	})
@@ -380,12 +369,10 @@ type listing struct {
 	sub         *Subscription
 	collections []snapshot.Collection
 	at          change.Timestamp
-	losses      int // that the subscription had been told of when the listing began
 }
 
 // placeListings begins the snapshots whose collections are listed, if the Hub has reached the time of the listing: a collection that was dropped
-// before it is still there for the session. One that has come meanwhile begins with changes, unless a loss says that there were none, or that another
-// one was renamed to its name: then the collections are listed again.
+// before it is still there for the session.
 func (h *Hub) placeListings() {
 	waiting := h.listings
 	h.listings = nil
@@ -395,29 +382,29 @@ func (h *Hub) placeListings() {
 			continue
 		}
 		l.sub.listing = false
-		p := l.sub.progress()
-		if h.subscriptions[l.sub.key] != l.sub || p == nil || p.Listed {
-			continue
-		}
-		if l.losses != l.sub.losses {
-			h.advance(l.sub)
-			continue
-		}
 		if f := l.sub.Program.Filter(); f.Coll != "" && len(l.collections) == 0 {
 			l.sub.session.Notify(Notice{
 				Kind: "snapshot_empty", Subscription: l.sub.ID, At: time.Now(),
 				Text: "There is no such collection to read: it does not exist, is not watched, or is a view or a time series, which have no changes.",
 			})
 		}
-		h.listed(l.sub, *p, l.collections)
-		h.advance(l.sub)
+		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
+			h.listed(l.sub, *p, l.collections)
+			h.advance(l.sub)
+		}
 	}
 }
 
+// listed begins to read the collections that are listed. Of a snapshot that partitions have joined, what is being read goes on where it is.
 func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
+	before := p.Left
 	p.Listed, p.Left = true, nil
 	for _, c := range collections {
-		p.Left = append(p.Left, snapshot.Left{Namespace: c.Namespace})
+		left := snapshot.Left{Namespace: c.Namespace}
+		if i := slices.IndexFunc(before, func(l snapshot.Left) bool { return l.Namespace == c.Namespace }); i >= 0 {
+			left = before[i]
+		}
+		p.Left = append(p.Left, left)
 		p.Estimated += uint64(max(0, c.Documents))
 	}
 	sub.session.mark(sub, SnapshotBegun, p, p.Some)

@@ -316,7 +316,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err != nil {
 			return err
 		}
-		return session.Attach(places, nil, nil)
+		return c.subscriber.Attach(ctx, places)
 	case *streampb.ConnectRequest_Detach:
 		return session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:

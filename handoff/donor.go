@@ -93,7 +93,7 @@ func (d *Donor) Run(ctx context.Context) {
 		select {
 		case o := <-d.offers:
 			for to, leaving := range d.byTarget(o.terms) {
-				d.handOver(ctx, to, leaving, o.at)
+				d.move(ctx, to, leaving, o.at)
 			}
 		case <-ctx.Done():
 			return
@@ -134,9 +134,9 @@ func target(v cluster.View, node string) (cluster.Member, bool) {
 		(m.Status == cluster.StatusHealthy || m.Status == cluster.StatusDegraded)
 }
 
-// handOver drains terms and transfers their partitions to a node. Afterwards they are not this node's, whether or not the transfer succeeded.
+// move drains terms and transfers their partitions to a node. Afterwards they are not this node's, whether or not the transfer succeeded.
 // The span begins with the offer, and those of the target are below it.
-func (d *Donor) handOver(ctx context.Context, node string, terms []change.Term, offered time.Time) {
+func (d *Donor) move(ctx context.Context, node string, terms []change.Term, offered time.Time) {
 	begun := time.Now()
 	view, _ := d.cfg.View()
 	to, _ := target(view, node)

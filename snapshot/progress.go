@@ -18,7 +18,8 @@ const (
 	Operator Reason = "operator" // requested by an operator
 )
 
-// Progress is the remainder of a subscription's snapshot. It is immutable.
+// Progress is the remainder of a subscription's snapshot. It is immutable. Like a position, it is of partitions: a checkpoint has one for each set of
+// partitions in which the same remains.
 type Progress struct {
 	Subscription string
 	// Filter is a hash of the subscription's filter: with another filter the snapshot starts over.
@@ -28,7 +29,7 @@ type Progress struct {
 	Number uint32
 	// Some are the only collections that it is of; empty means all that the filter selects.
 	Some []change.Namespace
-	// Partitions are the partitions whose documents remain; empty means all.
+	// Partitions are those that the progress is of; empty means all.
 	Partitions []change.Partition
 	// Listed says that Left lists all collections; before, they are unknown.
 	Listed bool

@@ -88,7 +88,8 @@ type Exclusive struct {
 		sync.Mutex
 		claim      checkpoint.Claim
 		generation uint64
-		moving     uint64 // the generation that it moves to
+		moving     uint64                              // the generation that it moves to
+		unread     map[change.Partition]delivery.Place // attached while the checkpoint could not be loaded, which is not saved meanwhile
 	}
 }
 
@@ -530,7 +531,7 @@ func (e *Exclusive) Progress() []checkpoint.Progress {
 	st := e.session.State()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if st.At.IsZero() && len(st.Partitions) == 0 {
+	if len(e.mu.unread) > 0 || st.At.IsZero() && len(st.Partitions) == 0 {
 		return nil
 	}
 	return []checkpoint.Progress{{

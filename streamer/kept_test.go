@@ -101,3 +101,55 @@ func TestCheckpointThatIsNotLoadedStays(t *testing.T) {
 		}
 	})
 }
+
+// A snapshot that an operator has begun for a subscriber that resumes at an earlier position than its checkpoint, as clients of event streams do, comes when
+// it connects again.
+func TestSnapshotAcceptedBeforeTheCheckpointIsOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		w.documents = &collection{log: source, n: 5, page: 5}
+		n := w.start("a", nil)
+		defer n.stop(t)
+		r := streamer.Request{Subscriber: "orders", Process: "p", Started: time.Now(), Start: streamer.StartNow}
+		connect := func() *streamer.Exclusive {
+			e, err := n.Connect(t.Context(), r, deliverytest.Everything(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			return e
+		}
+		e := connect()
+		source.Append(deliverytest.Inserts(3, 0)...)
+		batches := deliverytest.Receive(t, e.Session(), 3)
+		if err := e.Ack(deliverytest.Last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		e.Close(t.Context(), nil)
+		source.Stall(true) // so that the session stays where it is
+		r.Known, r.Stamped, r.At = true, true, delivery.Place{Ref: deliverytest.Last(batches).Events[0].Ref}
+		e = connect()
+		if done, connected := n.OperateSnapshot("orders", delivery.BeginSnapshot, "", change.Namespace{}); done != 1 || !connected {
+			t.Fatalf("%d begun, connected: %t", done, connected)
+		}
+		e.Close(t.Context(), nil)
+		source.Stall(false)
+		e = connect()
+		documents := 0
+		for documents < 5 {
+			for _, b := range deliverytest.Receive(t, e.Session(), 1) {
+				for _, event := range b.Events {
+					if event.Snapshot {
+						documents++
+					}
+				}
+				if err := e.Ack(b.Seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		e.Close(t.Context(), nil)
+	})
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 )
@@ -132,6 +133,20 @@ func (n *Node) Lost(l oplog.Loss) {
 	n.cfg.Board.Post(lostNotice(l))
 }
 
+// rememberLosses tells the hub of the losses in the gap log: partitions that clients attach may come from a node that has met them.
+func (n *Node) rememberLosses(ctx context.Context) {
+	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
+	for attempt := 1; ; attempt++ {
+		gaps, err := n.store.Gaps(ctx)
+		for _, g := range gaps { // with an error those that can be read
+			n.hub.Remember(oplog.Loss{From: g.From, To: g.To, Reason: gap.Reason(g.Reason), Namespaces: g.Namespaces, Found: g.Found})
+		}
+		if err == nil || fault.Of(err) == fault.CheckpointCorrupt || wait.Wait(ctx, attempt) != nil {
+			return
+		}
+	}
+}
+
 // Heard applies the current extent of the oplog: readers about to leave it are prioritized, and idle checkpoints are advanced.
 func (n *Node) Heard(reach gap.Reach, floor change.Timestamp) {
 	n.log.SetReach(reach, floor)
@@ -156,6 +171,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	})
 	wg.Go(func() { n.writer.Run(background) })
+	wg.Go(func() { n.rememberLosses(background) })
 	wg.Go(func() { n.cfg.Range.Run(background) })
 	wg.Go(func() { n.runPulse(background) })
 

@@ -160,8 +160,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	var left []snapshot.Progress
 	for _, c := range claimed {
-		left = delivery.Together(left, delivery.Unread(c.Snapshots))
+		left = append(left, delivery.Unread(c.Snapshots)...)
 	}
+	left = snapshot.Together(left)
 	if err := s.placeDocuments(ctx, left); err != nil {
 		return err
 	}

@@ -127,8 +127,8 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 // Keep saves what is left of the subscriber's snapshots: what was accepted is left from then on, whatever becomes of the session and the node. It returns
 // false if that is not sure, because the store does not answer or the session has ended, which may have been saved before.
 func (e *Exclusive) Keep(ctx context.Context) bool {
-	if e.keeper == nil {
-		return !e.session.Ended()
+	if e.keeper == nil { // without a name there is nothing to come back to; with one, the store has not answered yet
+		return e.name == "" && !e.session.Ended()
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.node.cfg.CheckpointTimeout)
 	defer cancel()

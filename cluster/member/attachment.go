@@ -248,7 +248,7 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 			a.cfg.Log.Info("terms ended: their partitions were taken", "partitions", d.Ended)
 		}
 		if len(d.Return) > 0 && !a.giving {
-			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.giveBack(ctx, d.Return) })
+			a.request(ctx, &a.giving, viewEvery, func(ctx context.Context) func() error { return a.returnKeys(ctx, d.Return) })
 		}
 		if len(d.Offer) > 0 {
 			a.cfg.Log.Info("terms are given up for other nodes", "partitions", len(d.Offer), "plan", view.Plan.Version)
@@ -409,8 +409,8 @@ func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *
 	return first + second, cmp.Or(errFirst, errSecond)
 }
 
-// give gives back the keys of terms that nobody serves any more.
-func (a *attachment) giveBack(ctx context.Context, terms []change.Term) func() error {
+// returnKeys returns the keys of terms that nobody serves any more.
+func (a *attachment) returnKeys(ctx context.Context, terms []change.Term) func() error {
 	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
 	for i, term := range terms {
 		partitions[i], epochs[i] = term.Partition, term.Epoch

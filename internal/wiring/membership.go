@@ -167,9 +167,9 @@ func (m *Membership) planConfig() plan.Config {
 // Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
 func (m *Membership) Run(ctx context.Context) error {
 	if !m.Alone() {
-		return m.givingBack(ctx, func() error { return m.member.Run(ctx, m.serveShare) })
+		return m.returning(ctx, func() error { return m.member.Run(ctx, m.serveShare) })
 	}
-	return m.givingBack(ctx, func() error {
+	return m.returning(ctx, func() error {
 		return m.solo.Run(ctx, func(serving context.Context, terms []change.Term) error {
 			switch err := m.resume(serving, terms); {
 			case err == nil:

@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// giveBackEvery is how soon a term that the node has ended is given back to the cluster.
-const giveBackEvery = 500 * time.Millisecond
+// returnEvery is how soon a term that the node has ended is returned to the cluster.
+const returnEvery = 500 * time.Millisecond
 
 // terms are those that the node serves.
 type terms struct {
@@ -72,20 +72,20 @@ type owner interface{ Return(change.Term) }
 
 var _ owner = (*member.Member)(nil)
 
-// givingBack tells the agent, while run runs, which terms the node has ended.
-func (m *Membership) givingBack(ctx context.Context, run func() error) error {
+// returning tells the member, while run runs, which terms the node has ended.
+func (m *Membership) returning(ctx context.Context, run func() error) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	wg.Go(func() { m.terms.giveBack(ctx, m.cfg.Node, m.member) })
+	wg.Go(func() { m.terms.returnEnded(ctx, m.cfg.Node, m.member) })
 	return run()
 }
 
-// giveBack tells the owner which terms the node has ended, because the store refused a mark, the term's context has ended, or the
+// returnEnded tells the owner which terms the node has ended, because the store refused a mark, the term's context has ended, or the
 // partition goes to another node, until the context ends.
-func (t *terms) giveBack(ctx context.Context, node *streamer.Node, o owner) {
-	tick := time.NewTicker(giveBackEvery)
+func (t *terms) returnEnded(ctx context.Context, node *streamer.Node, o owner) {
+	tick := time.NewTicker(returnEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -33,7 +33,7 @@ func TestTermThatIsOverIsGivenBack(t *testing.T) {
 	}
 	back := make(told, 10)
 	var wg sync.WaitGroup
-	wg.Go(func() { m.terms.giveBack(ctx, node, back) })
+	wg.Go(func() { m.terms.returnEnded(ctx, node, back) })
 	end(change.ErrTermLost)
 	timeout := time.NewTimer(time.Minute)
 	defer timeout.Stop()
@@ -107,7 +107,7 @@ func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 		given := make(takes, 1)
 		running, stop := context.WithCancel(t.Context())
 		defer stop()
-		go m.terms.giveBack(running, node, given)
+		go m.terms.returnEnded(running, node, given)
 		time.Sleep(time.Minute)
 		if len(given) > 0 {
 			t.Fatal("it is given back while it lasts")

@@ -1,0 +1,77 @@
+package delivery
+
+import (
+	"slices"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// Owe sets what is left of the subscriber's snapshots by its checkpoint, by partition: a session with attached partitions gets it with those that are
+// attached from now on, and with those that are named.
+func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) {
+	s.await(func() {
+		if s.owed = left; len(partitions) > 0 {
+			s.joinSnapshots(partitions)
+		}
+	})
+}
+
+// joinSnapshots has partitions that are attached take part in the snapshots of the session, which may have read what they have not had, and in what is
+// left in them by the subscriber's checkpoint. It is left from now on, wherever the subscriber is by its acknowledgements. Called by the owner.
+func (s *Session) joinSnapshots(partitions []change.Partition) {
+	owed := snapshot.Together(snapshot.In(s.owed, partitions))
+	for _, sub := range s.byKey {
+		s.mu.Lock()
+		for i := range s.mu.sent {
+			s.mu.sent[i].snapshots, _ = sub.joined(s.mu.sent[i].snapshots, owed)
+		}
+		all, joined := sub.joined(s.mu.snapshots, owed)
+		if joined {
+			s.setSnapshots(all)
+		}
+		s.mu.Unlock()
+		if !joined {
+			continue
+		}
+		sub.abandon()
+		if s.isLive() {
+			s.hub.advance(sub)
+		}
+	}
+}
+
+// joined returns the progress of all snapshots after partitions have joined that of a subscription, in which owed is left. It returns false if that changes
+// nothing.
+func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progress, bool) {
+	of := func(p snapshot.Progress) bool { return p.Subscription == sub.ID }
+	i, j := slices.IndexFunc(all, of), slices.IndexFunc(owed, of)
+	var next snapshot.Progress
+	switch reads, owes := i >= 0 && !all[i].Done, j >= 0 && !owed[j].Done; {
+	case reads && owes && all[i].Same(owed[j]): // they are where the others are
+		return all, false
+	case reads && owes:
+		next = all[i].Joined(sub.collections(all[i])).And(owed[j])
+	case reads:
+		next = all[i].Joined(sub.collections(all[i]))
+	case owes:
+		next = owed[j]
+		next.Paused = false
+	default:
+		return all, false
+	}
+	return replaced(all, sub.ID, &next), true
+}
+
+// collections returns the collections that a snapshot is of, nil if they must be listed.
+func (sub *Subscription) collections(p snapshot.Progress) []change.Namespace {
+	f := sub.Program.Filter()
+	switch {
+	case len(p.Some) > 0:
+		return p.Some
+	case f.DB != "" && f.Coll != "":
+		return []change.Namespace{{DB: f.DB, Coll: f.Coll}}
+	default:
+		return nil
+	}
+}
