@@ -1,5 +1,21 @@
 package change
 
+// A NamespaceKind says what MongoDB has under the name of a namespace.
+type NamespaceKind uint8
+
+// The kinds.
+const (
+	// NamespaceUnknown: nobody could tell.
+	NamespaceUnknown NamespaceKind = iota
+	// NamespaceCollection is a collection, or a database that has one.
+	NamespaceCollection
+	// NamespaceMissing is nothing yet.
+	NamespaceMissing
+	// NamespaceView and NamespaceTimeSeries have no changes (manual: "Change Streams").
+	NamespaceView
+	NamespaceTimeSeries
+)
+
 // A Namespace is a collection, or a database if Coll is empty.
 type Namespace struct {
 	DB, Coll string

@@ -109,6 +109,8 @@ const (
 
 	// FilterSuspended says that a filter keeps costing too much: the session ends, and the node refuses the filter for a while.
 	FilterSuspended ServiceKind = "filter_suspended"
+	// CollectionMissing says that a subscription names a collection or a database that does not exist yet.
+	CollectionMissing ServiceKind = "collection_missing"
 )
 
 func (Resync) notice()            {}

@@ -46,6 +46,9 @@ type Config struct {
 	// Covers reports whether changes of a namespace are read, of some collection with an empty Coll, of some database with an empty DB. Nobody
 	// subscribes to another one, or reads its documents. nil covers all.
 	Covers func(change.Namespace) bool
+	// Kind returns what there is of a database or a collection. Who subscribes to what has no changes is refused, to what does not exist yet is
+	// told. Optional.
+	Kind func(context.Context, change.Namespace) (change.NamespaceKind, error)
 	// Range is the extent of the oplog. Required for Page.
 	Range *oplog.Range
 	// Recover are collections whose documents every subscription of them gets again after a loss.
@@ -75,6 +78,7 @@ type Hub struct {
 	room     chan struct{} // holds one signal: a session with a running snapshot has room
 	stopped  chan struct{} // closed when Run has returned
 	tenants  *tenants
+	kinds    kinds
 	lastKey  atomic.Uint64 // of subscriptions
 	turns    atomic.Uint64 // of the loop
 	loops    sync.WaitGroup

@@ -1,9 +1,6 @@
 package delivery
 
-import (
-	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/fault"
-)
+import "github.com/mongostream/streamer/change"
 
 // Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that a subscriber may know of, and whether that is
 // anything.
@@ -51,13 +48,4 @@ func (s *Session) hide(e *change.Event, w *Writer) *Writer {
 	w = &Writer{}
 	w.Next(&other)
 	return w
-}
-
-// covered returns the fault SessionUnwatched for a namespace of which the node reads nothing. It is the one place that says so: whoever asks for
-// changes or documents asks for a program or a page.
-func (h *Hub) covered(ns change.Namespace) error {
-	if h.cfg.Covers == nil || h.cfg.Covers(ns) {
-		return nil
-	}
-	return fault.Newf(fault.SessionUnwatched, "the node reads nothing of %.300q", ns.String())
 }

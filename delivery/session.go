@@ -32,6 +32,8 @@ type Subscription struct {
 	Leaves bool
 	// Fresh says that the subscriber has no document of this subscription, so that the sent ones are all that can leave.
 	Fresh bool
+	// Missing says, for people, that there is nothing of that name yet (Hub.Compile). The subscriber is told.
+	Missing string
 
 	session *Session
 	key     match.ID
@@ -479,6 +481,9 @@ func (s *Session) add(subscriptions []Subscription) {
 		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
 		if warning := sub.Program.Warning(); warning != "" {
 			s.Notify(Notice{Kind: "filter_doubtful", Text: warning, Subscription: sub.ID, Code: fault.FilterDoubtful, At: time.Now()})
+		}
+		if sub.Missing != "" {
+			s.Notify(missingNotice(sub.ID, sub.Missing))
 		}
 		if sub.Leaves {
 			s.leavers.add(sub)

@@ -382,12 +382,6 @@ func (h *Hub) placeListings() {
 			continue
 		}
 		l.sub.listing = false
-		if f := l.sub.Program.Filter(); f.Coll != "" && len(l.collections) == 0 {
-			l.sub.session.Notify(Notice{
-				Kind: "snapshot_empty", Subscription: l.sub.ID, At: time.Now(),
-				Text: "There is no such collection to read: it does not exist, is not watched, or is a view or a time series, which have no changes.",
-			})
-		}
 		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
 			h.listed(l.sub, *p, l.collections)
 			h.advance(l.sub)

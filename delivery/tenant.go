@@ -476,13 +476,18 @@ func (h *Hub) suspend(sub *Subscription) {
 	s.Close(cause)
 }
 
-// Compile compiles a filter for an identity, as match.Compile does. Equal filters share a program. An identity compiles one filter at a time, and all
+// Compile compiles a filter for an identity, as match.Compile does, of a namespace that CheckNamespace accepts; missing is what that says. Equal filters share a program. An identity compiles one filter at a time, and all
 // of them together use half of the cores at most, so Compile may block; it returns the context's cause if that ends first. A filter that was suspended for
 // the identity of late is refused with the fault SessionFilterCostly.
-func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (*match.Program, error) {
-	if err := h.covered(change.Namespace{DB: f.DB, Coll: f.Coll}); err != nil {
-		return nil, err
+func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (p *match.Program, missing string, err error) {
+	if missing, err = h.CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}); err != nil {
+		return nil, "", err
 	}
+	p, err = h.compile(ctx, account, f)
+	return p, missing, err
+}
+
+func (h *Hub) compile(ctx context.Context, account string, f match.Filter) (*match.Program, error) {
 	of := h.tenants.enter(account)
 	if of == nil {
 		return h.tenants.compiler.Compile(f)

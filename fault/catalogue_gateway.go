@@ -191,9 +191,9 @@ func gatewayEntries() []Entry {
 		},
 		{
 			Code:    SessionUnwatched,
-			Summary: "the node reads nothing of the namespace",
-			Meaning: "The node reads what mongodb.watch lists, and never admin, config, local, collections of MongoDB's own (system.…), or the database of the checkpoints. Nothing would ever come, so nothing was subscribed or read.",
-			Remedy:  "Correct db and coll, or have the operator add the namespace to mongodb.watch of all nodes.",
+			Summary: "the node reads nothing of what is asked for",
+			Meaning: "The node reads what mongodb.watch and mongodb.operations list, and never admin, config, local, collections of MongoDB's own (system.…), or the database of the checkpoints; views and time series have no changes. Nothing would ever come, so nothing was subscribed or read. A sink that asks for it is refused at the start, or halted if it names a view or a time series.",
+			Remedy:  "Correct db, coll and op; name the collection that a view shows; or have the operator add the namespace to mongodb.watch, or the operation to mongodb.operations, of all nodes.",
 		},
 	}
 }

@@ -76,6 +76,12 @@ func mongodbEntries() []Entry {
 			Remedy:  "Check rs.status() for members that are down or lag. A set of primary, secondary and arbiter has no data majority if one of the first two is down.",
 		},
 		{
+			Code:    MongoMissing,
+			Summary: "there is no collection of that name yet",
+			Meaning: "A subscription, a sink or mongodb.watch names a collection or a database that does not exist. Nothing comes of it until somebody writes there.",
+			Remedy:  "Check the spelling, upper and lower case included. If it is right, nothing needs to be done.",
+		},
+		{
 			Code:    MongoOption,
 			Summary: "an option of the connection string does not do what it says",
 			Meaning: "The node sets it itself, because the reading of the log depends on it, or it leaves out what a cluster needs. The message names the options and what stands for them; nothing else is affected.",

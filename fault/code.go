@@ -72,6 +72,7 @@ const (
 	MongoExposed          Code = "STRM-MONGODB-EXPOSED"
 	MongoImages           Code = "STRM-MONGODB-IMAGES"
 	MongoMajority         Code = "STRM-MONGODB-MAJORITY"
+	MongoMissing          Code = "STRM-MONGODB-MISSING"
 	MongoOption           Code = "STRM-MONGODB-OPTION"
 	MongoRefused          Code = "STRM-MONGODB-REFUSED"
 	MongoReplicaSet       Code = "STRM-MONGODB-REPLICA-SET"

@@ -46,6 +46,8 @@ type pageBody struct {
 	Next string `json:"next,omitempty"`
 	// Position is the id of an event of /v1/events before everything that the pages do not show.
 	Position string `json:"position"`
+	// Missing says, for people, that there is no such collection yet.
+	Missing string `json:"missing,omitempty"`
 }
 
 // ServeHTTP implements http.Handler.
@@ -102,14 +104,15 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 		return nil, err
 	}
 	f.Carries, request.Account = p.cfg.Carries, account.Key()
-	if request.Program, err = p.node.Hub().Compile(r.Context(), account.Key(), f); err != nil {
+	var missing string
+	if request.Program, missing, err = p.node.Hub().Compile(r.Context(), account.Key(), f); err != nil {
 		return nil, err
 	}
 	page, err := p.node.Hub().Page(r.Context(), request)
 	if err != nil {
 		return nil, err
 	}
-	body := &pageBody{Documents: make([]json.RawMessage, len(page.Documents)), Keys: append([]string{}, page.Keys...), Position: string(change.At(page.At).Ref().AppendText(nil, p.cfg.Cluster))}
+	body := &pageBody{Missing: missing, Documents: make([]json.RawMessage, len(page.Documents)), Keys: append([]string{}, page.Keys...), Position: string(change.At(page.At).Ref().AppendText(nil, p.cfg.Cluster))}
 	for i, d := range page.Documents {
 		body.Documents[i] = d
 	}

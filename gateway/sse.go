@@ -102,7 +102,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		return "", fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
 	}
 	request.Account = account.Key()
-	program, err := h.node.Hub().Compile(r.Context(), request.Account, filter)
+	program, missing, err := h.node.Hub().Compile(r.Context(), request.Account, filter)
 	if err == nil {
 		err = account.Keep(program, len(r.URL.RawQuery))
 	}
@@ -110,7 +110,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		return "", cmp.Or(leaving(r.Context()), err)
 	}
 	subscriber, err := h.node.Connect(r.Context(), request, []delivery.Subscription{
-		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves, Fresh: sub.Fresh},
+		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves, Fresh: sub.Fresh, Missing: missing},
 	})
 	if err != nil {
 		return "", cmp.Or(leaving(r.Context()), err)

@@ -70,7 +70,7 @@ func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscript
 		}
 	}
 	texts := c.server.input.Cost(m)
-	if sub.Program, err = c.server.node.Hub().Compile(ctx, c.account.Key(), filter); err == nil {
+	if sub.Program, sub.Missing, err = c.server.node.Hub().Compile(ctx, c.account.Key(), filter); err == nil {
 		err = c.account.Keep(sub.Program, texts)
 	}
 	switch {

@@ -29,7 +29,22 @@ const (
 type Carries struct {
 	Document bool // updates carry the full document
 	Before   bool // changes carry the pre-image, if the server has it
+	Without  Ops  // operations that are not read
 }
+
+// Ops is a set of operations.
+type Ops uint16
+
+// OpsOf returns the set of some operations.
+func OpsOf(ops ...change.Op) (set Ops) {
+	for _, op := range ops {
+		set |= 1 << op
+	}
+	return set
+}
+
+// Has reports whether the set has an operation.
+func (s Ops) Has(op change.Op) bool { return s&(1<<op) != 0 }
 
 // A Filter selects events for a subscription. The zero Filter selects all.
 type Filter struct {
@@ -46,11 +61,16 @@ type Filter struct {
 }
 
 // Compile validates and compiles a filter. Its errors are faults: STRM-FILTER-INVALID (with the position in the expression),
-// STRM-FILTER-TOO-LARGE, STRM-FILTER-NEEDS-DOCUMENT and STRM-FILTER-NEEDS-BEFORE.
+// STRM-FILTER-TOO-LARGE, STRM-FILTER-NEEDS-DOCUMENT, STRM-FILTER-NEEDS-BEFORE, and STRM-SESSION-UNWATCHED where it asks for operations that are not read.
 func Compile(f Filter) (*Program, error) {
 	p := &Program{
 		filter:   f,
 		selector: Selector{DB: f.DB, Coll: f.Coll, Ops: f.Ops},
+	}
+	for _, op := range f.Ops {
+		if f.Carries.Without.Has(op) {
+			return nil, fault.Newf(fault.SessionUnwatched, "the node reads no changes of operation %s", op)
+		}
 	}
 	if f.Deletes == DeletesBefore && !f.Carries.Before {
 		return nil, fault.Newf(fault.FilterNeedsBefore, "deletes: before")
@@ -72,7 +92,14 @@ func Compile(f Filter) (*Program, error) {
 	if p.expression, err = checked.Compile(); err != nil {
 		return nil, err
 	}
-	p.warning = p.doubt(checked)
+	switch could, does := p.comes(checked); {
+	case could && !does:
+		return nil, fault.Newf(fault.SessionUnwatched, "the filter is true only for operations that the node does not read")
+	case !does:
+		p.warning = "The filter is never true: it asks for operations that are not selected, or that do not exist. Nothing will come."
+	default:
+		p.warning = pathWarning(checked)
+	}
 	return p, nil
 }
 
@@ -81,30 +108,33 @@ type operation string
 
 func (o operation) String() string { return string(o) }
 
-// operations are the names of all operations (MongoDB manual, "Change Events").
+// operations are the names of all operations that are delivered (MongoDB manual, "Change Events"). Streams leave out those that concern indexes,
+// options and shards.
 func operations() []operation {
-	return []operation{
-		"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", change.SkippedName, change.SnapshotName, "create", "createIndexes",
-		"dropIndexes", "modify", "shardCollection", "reshardCollection", "refineCollectionShardKey",
-	}
+	return []operation{"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", change.SkippedName, change.SnapshotName}
 }
 
-// doubt returns why the filter is never true, or not when it seems to be; empty where nothing is
-// known against it.
-func (p *Program) doubt(checked *expr.Checked) string {
-	never := true
+// comes reports whether the filter can be true for some operation, and for one that the node reads.
+func (p *Program) comes(checked *expr.Checked) (could, does bool) {
 	for _, name := range operations() {
 		op, _ := change.ParseOp(string(name))
-		never = never && (!p.wants(op) || checked.Never(name))
+		if !p.wants(op) || checked.Never(name) {
+			continue
+		}
+		could = true
+		does = does || !p.filter.Carries.Without.Has(op)
 	}
-	if never {
-		return "The filter is never true: it asks for operations that are not selected, or that do not exist. Nothing will come."
+	return could, does
+}
+
+// pathWarning returns why the filter is not true when it seems to be; empty where nothing is known against it.
+func pathWarning(checked *expr.Checked) string {
+	path := checked.Nested()
+	if path == "" {
+		return ""
 	}
-	if path := checked.Nested(); path != "" {
-		return fmt.Sprintf("The names in update.updatedFields are paths: updatedFields[%q] is what an update of that field has, and changed(%q) tells whether it has changed. "+
-			"The filter reads a field within a field, which is there only if the update sets the whole outer field.", path, path)
-	}
-	return ""
+	return fmt.Sprintf("The names in update.updatedFields are paths: updatedFields[%q] is what an update of that field has, and changed(%q) tells whether it has changed. "+
+		"The filter reads a field within a field, which is there only if the update sets the whole outer field.", path, path)
 }
 
 // checkCarried rejects filters that read what the stream does not carry and so would never match.

@@ -41,6 +41,7 @@ const (
 	KindAuditOmitted           = "audit_omitted"
 	KindSinkStalled            = "sink_stalled"
 	KindSinkRecovered          = "sink_recovered"
+	KindCollectionMissing      = "collection_missing"
 )
 
 // A Rule defines a kind of notice.
@@ -81,6 +82,8 @@ func Table() []Rule {
 			"the node reads again"},
 		{Health, KindSubscriberReplaced, []Severity{Warning}, []string{"subscriber", "identity", "process", "at_node", "started_at"},
 			"another process has taken over the name of a connected subscriber, which is disconnected; `process` is the new one"},
+		{Health, KindCollectionMissing, []Severity{Warning}, []string{"code", "sink"},
+			"a sink names a collection or a database that does not exist yet"},
 		{Health, KindComponentDown, []Severity{Critical}, []string{"code", "slug", "member", "miss_count", "cause", "action"},
 			"a component has made no progress or not answered for several sweeps; `action` says what was done about it"},
 		{Health, KindComponentRecovered, []Severity{Info}, []string{"code", "slug", "member"},

@@ -38,6 +38,8 @@ type Config struct {
 	AckTimeout time.Duration
 	// Renew makes the target and that of dead letters anew, for a restart of the sink. Required for Restart.
 	Renew func() (target, deadLetter Target, err error)
+	// CheckNamespaces says whether anything can come of what the sink names: err halts it, missing says for people what does not exist yet. Optional.
+	CheckNamespaces func(context.Context) (missing []string, err error)
 	// Stall is called before each batch is published, which waits for it. For demonstrations of what becomes of a sink that does not get on; nil
 	// otherwise. It must return when its context ends.
 	Stall func(ctx context.Context)
@@ -129,6 +131,7 @@ func (s *Sink) Run(ctx context.Context) error {
 	defer s.endSpans()
 	defer s.close()
 	defer cancel(nil)
+	s.checkNamespaces(ctx)
 	received := make(chan []*delivery.Batch)
 	wg.Go(func() {
 		for {
@@ -640,6 +643,24 @@ func (s *Sink) hold(change func()) {
 	change()
 	s.shared.Stall(s.mu.paused || s.mu.halted != nil || s.mu.stalled)
 	notify(s.signal)
+}
+
+// checkNamespaces halts a sink of which nothing can come, and tells operators what does not exist yet.
+func (s *Sink) checkNamespaces(ctx context.Context) {
+	if s.cfg.CheckNamespaces == nil {
+		return
+	}
+	missing, err := s.cfg.CheckNamespaces(ctx)
+	if err != nil {
+		s.halt(err)
+	}
+	for _, text := range missing {
+		s.cfg.Logger.Warn("sink names what does not exist", "code", fault.MongoMissing, "text", text)
+		s.cfg.Board.Post(notice.Notice{
+			Channel: notice.Health, Kind: notice.KindCollectionMissing, Level: notice.Warning, Text: fmt.Sprintf("sink %s: %s", s.cfg.Name, text),
+			Fields: map[string]any{"sink": s.cfg.Name, "code": string(fault.MongoMissing)},
+		})
+	}
 }
 
 // halt stops publishing until an operator resumes the sink, and tells operators why.

@@ -126,21 +126,40 @@ func AckTimeout(s config.Sink) time.Duration {
 
 // Carries says what the log's events have beside the changes themselves.
 func Carries(cfg config.Config) match.Carries {
-	return match.Carries{Document: cfg.MongoDB.FullDocument != "default", Before: cfg.MongoDB.FullDocumentBeforeChange != "off"}
+	return match.Carries{
+		Document: cfg.MongoDB.FullDocument != "default", Before: cfg.MongoDB.FullDocumentBeforeChange != "off", Without: match.OpsOf(Watch(cfg).Without()...),
+	}
+}
+
+// CheckCovered refuses a namespace (db.coll, db.*, empty for all) of which the configuration reads nothing.
+func CheckCovered(cfg config.Config, namespace string) error {
+	if ns := Namespace(namespace); !Watch(cfg).Covers(ns) {
+		return fault.Newf(fault.SessionUnwatched, "nothing is read of %q: add it to mongodb.watch", namespace)
+	}
+	return nil
+}
+
+// Namespace returns the namespace that a key of the configuration names. Its Coll is empty for a whole database.
+func Namespace(text string) change.Namespace {
+	db, coll, _ := strings.Cut(text, ".")
+	if coll == "*" {
+		coll = ""
+	}
+	return change.Namespace{DB: db, Coll: coll}
 }
 
 // Subscriptions compiles the subscriptions of a sink. Its errors are faults.
-func Subscriptions(s config.Sink, carries match.Carries) ([]delivery.Subscription, error) {
+func Subscriptions(s config.Sink, cfg config.Config) ([]delivery.Subscription, error) {
 	if len(s.Subscriptions) == 0 {
 		s.Subscriptions = []config.SinkSubscription{{}}
 	}
 	var all []delivery.Subscription
 	for i, sub := range s.Subscriptions {
-		filter := match.Filter{Source: sub.Filter, Carries: carries}
-		filter.DB, filter.Coll, _ = strings.Cut(sub.Namespace, ".")
-		if filter.Coll == "*" {
-			filter.Coll = ""
+		if err := CheckCovered(cfg, sub.Namespace); err != nil {
+			return nil, fmt.Errorf("sink %s, subscription %d: %w", s.Name, i+1, err)
 		}
+		ns := Namespace(sub.Namespace)
+		filter := match.Filter{DB: ns.DB, Coll: ns.Coll, Source: sub.Filter, Carries: Carries(cfg)}
 		for _, name := range sub.Operations {
 			op, _ := change.ParseOp(name) // the configuration was checked
 			filter.Ops = append(filter.Ops, op)

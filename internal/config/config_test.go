@@ -218,6 +218,7 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 		{"headers in plaintext", "tracing: {endpoint: 'http://h:4318', headers: 'A: hush'}", "", "tracing.endpoint is http://h:4318 (c.yaml:1), but tracing.headers is ***"},
 		{"heartbeats rarer than leases end", "cluster: {heartbeat_interval: 3s, lease_ttl: 2s}", "", "cluster.heartbeat_interval is 3s (c.yaml:1), but cluster.lease_ttl is 2s"},
 		{"rounds that are debounced shorter than their floor", "cluster: {round_floor: 2s}", "", "cluster.rebalance_debounce is 1s (by default)"},
+		{"watching the database of checkpoints in etcd", "mongodb: {watch: [shop.orders, streamer.x]}", "", "reliability.checkpoint.database is streamer"},
 		{"watching the marks", "mongodb: {watch: [streamer.*]}\nreliability: {checkpoint: {backend: mongo}}", "", "reliability.checkpoint.database is streamer"},
 	}
 	for _, tt := range tests {
@@ -230,7 +231,7 @@ func TestContradictionsNameBothKeysAndTheirPlaces(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
-	fine := "mongodb: {watch: [streamer.orders]}\netcd: {endpoints: ['https://h:1'], tls: {ca_file: ca.pem}, username: u, password: p}\n" +
+	fine := "mongodb: {watch: [shop.orders]}\netcd: {endpoints: ['https://h:1'], tls: {ca_file: ca.pem}, username: u, password: p}\n" +
 		"grpc: {tls: {cert_file: c, key_file: k, client_ca_file: a, client_optional: true}}\naccess: {jwks_file: j, issuer: i, audiences: [a]}"
 	if _, err := parse("c.yaml", []byte(fine), nil, noFile); err != nil {
 		t.Error(err)

@@ -28,8 +28,8 @@ func (c *Config) findConflicts(t *table) {
 	ours := func(namespace string) bool {
 		return strings.HasPrefix(namespace, c.Reliability.Checkpoint.Database+".")
 	}
-	t.conflict(backend == BackendMongo && slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "reliability.checkpoint.database",
-		"every mark saved would be a change to deliver")
+	t.conflict(slices.ContainsFunc(c.MongoDB.Watch, ours), "mongodb.watch", "reliability.checkpoint.database",
+		"the database of the checkpoints is never read: every checkpoint would be a change")
 	t.conflict((c.Etcd.Username == "") != (c.Etcd.Password == ""), "etcd.username", "etcd.password", "they go together")
 	t.conflict((c.Etcd.TLS.CertFile == "") != (c.Etcd.TLS.KeyFile == ""), "etcd.tls.cert_file", "etcd.tls.key_file",
 		"they go together")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,7 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 		{Name: "version", Needs: mongo, run: s.version, Code: fault.MongoRefused},
 		{Name: checkRead, Needs: mongo, run: s.readLog, Code: fault.MongoRefused},
 		{Name: checkTry, Needs: []string{checkMongo, checkRead}, run: s.streams, Code: fault.MongoRefused},
+		{Name: "namespaces", Needs: mongo, run: s.namespaces, Code: fault.MongoRefused},
 		{Name: "split", Needs: []string{checkMongo, checkTry}, run: s.split},
 		{Name: "images", Needs: mongo, run: s.images, Code: fault.MongoRefused},
 		{Name: checkReach, Needs: mongo, run: s.oplog, Code: fault.MongoRefused},
@@ -132,6 +134,30 @@ func (s *inspector) streams(ctx context.Context) (f finding, err error) {
 
 func (s *inspector) split(context.Context) (finding, error) {
 	return judgeSplit(s.can.Split), nil
+}
+
+// namespaces looks at what the configuration names.
+func (s *inspector) namespaces(ctx context.Context) (finding, error) {
+	cfg, documents := s.conn.Config, mongodb.NewDocuments(s.mongo, nil)
+	named := slices.Concat(cfg.MongoDB.Watch, cfg.Rescan.Collections)
+	for _, sink := range cfg.Sinks {
+		for _, sub := range sink.Subscriptions {
+			named = append(named, sub.Namespace)
+		}
+	}
+	slices.Sort(named)
+	kinds := make(map[change.NamespaceKind][]string)
+	for _, name := range slices.Compact(named) {
+		if name == "" {
+			continue
+		}
+		kind, err := documents.Kind(ctx, backend.Namespace(name))
+		if err != nil {
+			return finding{}, fmt.Errorf("look at %s: %w", name, err)
+		}
+		kinds[kind] = append(kinds[kind], name)
+	}
+	return judgeNamespaces(kinds), nil
 }
 
 func (s *inspector) images(ctx context.Context) (finding, error) {

@@ -50,6 +50,11 @@ func (c closure) checks() []check {
 		{Name: "mongodb_link", run: of(judgeLink(c.cfg.MongoDB.URI.Link(), fault.MongoExposed))},
 		{Name: "etcd_link", run: of(etcd)},
 	}
+	for _, collection := range c.cfg.Rescan.Collections {
+		checks = append(checks, check{Name: "rescan " + collection, run: func(context.Context) (finding, error) {
+			return fine("it is watched"), backend.CheckCovered(c.cfg, collection)
+		}})
+	}
 	for _, sink := range c.cfg.Sinks {
 		checks = append(checks, check{Name: "sink " + sink.Name + " settings", Code: fault.SinkTarget, run: func(context.Context) (finding, error) {
 			return sinkSettings(c.cfg, sink)
@@ -60,7 +65,7 @@ func (c closure) checks() []check {
 
 // sinkSettings makes what a sink needs, without connecting to anything.
 func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
-	subscriptions, err := backend.Subscriptions(sink, backend.Carries(cfg))
+	subscriptions, err := backend.Subscriptions(sink, cfg)
 	if err != nil {
 		return f, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -65,6 +66,31 @@ func judgeSplit(split bool) finding {
 		return warning(fault.MongoSplit, "an event above 16 MiB comes with less in it, or is stepped over and told")
 	}
 	return fine("large events are split")
+}
+
+// judgeNamespaces judges whether anything can come of the namespaces that the configuration names, by what they are.
+func judgeNamespaces(kinds map[change.NamespaceKind][]string) finding {
+	var text []string
+	tell := func(what string, kind change.NamespaceKind) {
+		if names := kinds[kind]; len(names) > 0 {
+			text = append(text, what+": "+few(names))
+		}
+	}
+	tell("views, which have no changes", change.NamespaceView)
+	tell("time series, which have no changes", change.NamespaceTimeSeries)
+	dead := len(text) > 0
+	tell("there is no collection yet of", change.NamespaceMissing)
+	switch {
+	case dead:
+		return failure(fault.SessionUnwatched, "%s", strings.Join(text, "; "))
+	case len(text) > 0:
+		return warning(fault.MongoMissing, "%s", strings.Join(text, "; "))
+	case len(kinds[change.NamespaceUnknown]) > 0:
+		return fine("the user may not list these, so nobody can tell whether they exist: %s", few(kinds[change.NamespaceUnknown]))
+	case len(kinds) == 0:
+		return fine("none is named")
+	}
+	return fine("all that are named exist")
 }
 
 // judgeImages judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.

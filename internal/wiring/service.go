@@ -183,11 +183,13 @@ func (s *Service) buildNode(context.Context) error {
 	if cfg.Cluster.ExpectedNodes > 1 { // otherwise there is nowhere else to go
 		overlap = cfg.Handoff.Overlap
 	}
+	documents := mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers)
 	hub := delivery.New(delivery.Config{
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
 		QueueBytes: int(cfg.Gateway.QueueBytes),
 		Covers:     backend.Watch(cfg).Covers,
-		Snapshots:  mongodb.NewDocuments(s.mongo, backend.Watch(cfg).Covers), SnapshotPage: cfg.Rescan.PageSize,
+		Kind:       documents.Kind,
+		Snapshots:  documents, SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
 		Tracer: s.tracer, Range: s.extent,

@@ -3,8 +3,11 @@ package wiring
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
@@ -18,7 +21,7 @@ import (
 func (s *Service) buildSinks(ctx context.Context) error {
 	metrics, stdout := sink.NewMetrics(s.registry), file.NewOutput(s.opts.Stdout)
 	for _, cfg := range s.opts.Config.Sinks {
-		subscriptions, err := backend.Subscriptions(cfg, s.carries())
+		subscriptions, err := backend.Subscriptions(cfg, s.opts.Config)
 		if err != nil {
 			return err
 		}
@@ -48,12 +51,29 @@ func (s *Service) buildSinks(ctx context.Context) error {
 			Name: cfg.Name, Subscriber: cfg.Subscriber(), Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText,
 			Attempts: cfg.Attempts, DeadLetter: letters,
 			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
-			AckTimeout: backend.AckTimeout(cfg), Renew: open, Stall: s.opts.StallSink, Tracer: s.tracer,
+			AckTimeout: backend.AckTimeout(cfg), Renew: open, CheckNamespaces: s.checkSink(subscriptions), Stall: s.opts.StallSink, Tracer: s.tracer,
 		}, shared, target)
 		s.sinks = append(s.sinks, k)
 		s.components.Add(health.Component{Slug: "sink-" + cfg.Name, Age: k.Age, Restart: func() error { k.Restart(); return nil }})
 	}
 	return nil
+}
+
+// checkSink returns a function that asks whether anything can come of the subscriptions of a sink.
+func (s *Service) checkSink(subscriptions []delivery.Subscription) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) (missing []string, err error) {
+		for i, sub := range subscriptions {
+			f := sub.Program.Filter()
+			text, err := s.node.Hub().CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll})
+			if err != nil {
+				return nil, fmt.Errorf("subscription %d: %w", i+1, err)
+			}
+			if text != "" {
+				missing = append(missing, text)
+			}
+		}
+		return missing, nil
+	}
 }
 
 // isAway reports whether an error of a target says that it is away: one that refuses a change, or has a later owner's, answers.

@@ -66,11 +66,16 @@ func (s *Service) accept(ctx context.Context) error {
 	if err := refuseFuture("start_from", cfg.StartFrom.At, now); err != nil {
 		return err
 	}
+	for _, collection := range cfg.Rescan.Collections {
+		if err := backend.CheckCovered(cfg, collection); err != nil {
+			return fmt.Errorf("rescan.collections: %w", err)
+		}
+	}
 	for _, c := range cfg.Sinks {
 		if err := refuseFuture("start of sink "+c.Name, c.Start.At, now); err != nil {
 			return err
 		}
-		if _, err := backend.Subscriptions(c, s.carries()); err != nil {
+		if _, err := backend.Subscriptions(c, cfg); err != nil {
 			return err
 		}
 		target, letters, err := backend.Targets(c, "", cfg.Cluster.Partitions, file.NewOutput(s.opts.Stdout))

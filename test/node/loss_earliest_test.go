@@ -159,6 +159,7 @@ func TestGatewayStartsWithTheEarliestChange(t *testing.T) {
 // events follows a node's events, after an id if there is one.
 func (r *rig) events(n *live, last string) *sse.Reader {
 	r.Helper()
+	_ = r.client.Database("shop").CreateCollection(r.Context(), "orders") // or its first event says that there is none; it may exist
 	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, "http://"+n.service.Addr()+"/v1/events?db=shop", nil)
 	if err != nil {
 		r.Fatal(err)

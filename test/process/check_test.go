@@ -92,7 +92,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	use(l)
 	const always = "version warn STRM-MONGODB-VERSION, split warn STRM-MONGODB-SPLIT"
 	const young = "compaction warn STRM-ETCD-COMPACTION"
-	const noLog = "version skip, read_log skip, resume skip, split skip, images skip, oplog skip, majority skip, shards skip, clock skip, connections skip"
+	const noLog = "version skip, read_log skip, resume skip, namespaces skip, split skip, images skip, oplog skip, majority skip, shards skip, clock skip, connections skip"
 	denied := func(commands ...string) func() {
 		return func() {
 			failPoint(l, server, "alwaysOn", bson.D{

@@ -129,6 +129,16 @@ func (w Watch) Keeps() func(*change.Event) bool {
 	}
 }
 
+// Without returns the operations that are not read.
+func (w Watch) Without() (ops []change.Op) {
+	for _, name := range documentEvents {
+		if op, _ := change.ParseOp(name); len(w.Operations) > 0 && !slices.Contains(w.Operations, name) {
+			ops = append(ops, op)
+		}
+	}
+	return ops
+}
+
 // Covers reports whether changes of a collection are read: of some collection of the database with an empty Coll, of some database with an empty
 // DB. What MongoDB keeps for itself, and our own checkpoints, are not: change streams leave them out, and nobody else may read them through a node.
 func (w Watch) Covers(ns change.Namespace) bool {
