@@ -1,13 +1,15 @@
 package delivery
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 )
 
 const (
-	// leastHeld is what a session may hold in any case, so that each makes progress; less where the budget is small.
+	// leastHeld is what a session may hold in any case, so that each makes progress; less where the budget is small, or where there are so many
+	// sessions that this would be more than a quarter of it.
 	leastHeld = 64 << 10
 	// eventOverhead and batchOverhead are the bytes of an event and of a batch besides its payload.
 	eventOverhead, batchOverhead = 128, 512
@@ -18,8 +20,9 @@ const (
 // sessions comes first, and the rest equally among them. So a session within its part always has room, whatever the others hold, and together
 // they never hold more than the budget but for leastHeld and one event of each.
 type budget struct {
-	most int          // 0: no bound
-	held atomic.Int64 // changed under the mutex
+	most     int          // 0: no bound
+	held     atomic.Int64 // changed under the mutex
+	sessions atomic.Int64
 
 	mu struct {
 		sync.Mutex
@@ -50,6 +53,7 @@ func (b *budget) enter(identity string) *stake {
 		b.mu.stakes[identity] = k
 	}
 	k.sessions++
+	b.sessions.Add(1)
 	return k
 }
 
@@ -58,6 +62,7 @@ func (b *budget) exit(s *Session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(s.stake.waiting, s)
+	b.sessions.Add(-1)
 	if s.stake.sessions--; s.stake.sessions == 0 {
 		delete(b.mu.stakes, s.stake.identity)
 	}
@@ -96,7 +101,7 @@ func (b *budget) tight(more int) bool {
 // has reports whether a session that holds so many bytes may hold more: with divisor 1 whether it may go on, with room whether it may begin
 // again. A session that may not is woken when something changes. The caller holds the session's mutex.
 func (b *budget) has(s *Session, held, divisor int) bool {
-	if b.most == 0 || held < min(leastHeld, b.most/64) || s.mu.released {
+	if b.most == 0 || held < b.least() || s.mu.released {
 		return true
 	}
 	b.mu.Lock()
@@ -108,6 +113,19 @@ func (b *budget) has(s *Session, held, divisor int) bool {
 	}
 	s.stake.waiting[s] = struct{}{}
 	return false
+}
+
+// least returns what a session may hold in any case.
+func (b *budget) least() int {
+	return min(leastHeld, b.most/64, b.most/4/max(1, int(b.sessions.Load())))
+}
+
+// events returns how many events each of so many readers of a page may get with it: all of them together, an eighth of the budget.
+func (b *budget) events(readers int) int {
+	if b.most == 0 {
+		return math.MaxInt
+	}
+	return max(1, b.most/8/eventOverhead/max(1, readers))
 }
 
 // A lease is memory that several share. It counts against the first of the identities that have it. The budget's mutex guards it.

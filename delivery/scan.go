@@ -339,12 +339,14 @@ func (h *Hub) query(c *scan) snapshot.Query {
 	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: h.pageDocuments(c), Bytes: pageBytes}
 }
 
-// pageDocuments returns how many documents a page has at most: what is read beyond its bytes is read in vain.
+// pageDocuments returns how many documents a page has at most: what is read beyond its bytes is read in vain, and each of its readers needs room for
+// their events.
 func (h *Hub) pageDocuments(c *scan) int {
-	if c.size == 0 {
-		return h.cfg.SnapshotPage
+	most := min(h.cfg.SnapshotPage, h.budget.events(len(c.takers)))
+	if c.size > 0 {
+		most = min(most, pageBytes/c.size+1)
 	}
-	return min(h.cfg.SnapshotPage, pageBytes/c.size+1)
+	return most
 }
 
 // isPatient reports whether readers that are not ready are still waited for.
