@@ -37,27 +37,28 @@ type tenants struct {
 
 func tenancyOf(m *Message) tenancy { return tenancy{m.Partition, m.Epoch, m.Incarnation} }
 
-// Enter notes that a message is under way. It returns an error if its term has ended, or if the gate is shut.
+// Enter notes that a message is under way. It returns an error if the gate is shut, or if the message's term has ended; that is looked at only where
+// nothing else of the term is under way, because the write looks at all terms of which something is.
 func (g *Gate) Enter(m *Message) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.mu.shut != nil:
 		return g.mu.shut
-	case !m.owned():
-		return ErrReplaced
 	case m.Op == OpLoss:
 		return nil
+	}
+	if t := g.mu.open[tenancyOf(m)]; t != nil {
+		t.count++
+		return nil
+	}
+	if !m.owned() {
+		return ErrReplaced
 	}
 	if g.mu.open == nil {
 		g.mu.open = make(map[tenancy]*tenants)
 	}
-	t := g.mu.open[tenancyOf(m)]
-	if t == nil {
-		t = &tenants{one: m}
-		g.mu.open[tenancyOf(m)] = t
-	}
-	t.count++
+	g.mu.open[tenancyOf(m)] = &tenants{count: 1, one: m}
 	return nil
 }
 

@@ -54,3 +54,30 @@ func TestGateShutsWithATerm(t *testing.T) {
 		t.Error("a gate that is shut opens again")
 	}
 }
+
+// Messages of a term that has something under way enter without a look at the term: the write looks at it, once for all of them.
+func TestGateAsksForATermOncePerWrite(t *testing.T) {
+	t.Parallel()
+	near, far := net.Pipe()
+	defer far.Close()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	g := &Gate{Shut: func() {}}
+	c := g.Conn(near)
+	defer c.Close()
+	asked := 0
+	valid := true
+	for range 100 {
+		m := &Message{Partition: 1}
+		Own(m, func() bool { asked++; return valid })
+		if err := g.Enter(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Write([]byte("x")); err != nil || asked != 2 {
+		t.Errorf("the term was asked for %d times, at the entry of the first and at the write it is to be: %v", asked, err)
+	}
+	valid = false
+	if _, err := c.Write([]byte("x")); !errors.Is(err, ErrReplaced) {
+		t.Errorf("written after the end of the term: %v", err)
+	}
+}

@@ -38,7 +38,11 @@ func (t *Target) sequenceOf(m *sink.Message) *sequence {
 // sendFenced publishes messages one after the other, each under the condition that the message before it is the last one of the partition in the
 // stream: nothing of a process that was replaced, and has not noticed, is taken. What is in the stream is known from its last message, and a repetition is
 // skipped up to there.
-func (t *Target) sendFenced(ctx context.Context, c *connection, messages []*sink.Message) (n int, err error) {
+func (t *Target) sendFenced(ctx context.Context, messages []*sink.Message) (n int, err error) {
+	c, err := t.connected(ctx)
+	if err != nil {
+		return 0, err
+	}
 	filter := t.subject.Filter(messages[0].Partition)
 	for _, m := range messages {
 		of := t.sequenceOf(m)

@@ -86,7 +86,7 @@ func New(cfg Config) (*Target, error) {
 	}
 	t := &Target{cfg: cfg, subject: subject}
 	t.mu.last, t.mu.subjects = make(map[change.Partition]*sequence), sink.NewNames(subject)
-	t.Serial = sink.Serial{Send: t.send, Batch: batch, Parallel: parallel}
+	t.Serial = sink.Serial{Send: t.sendFenced, Batch: batch, Parallel: parallel}
 	return t, nil
 }
 
@@ -126,7 +126,7 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	c := &connection{slots: make(chan struct{}, t.cfg.MaxPending), done: make(chan struct{}), pending: make(map[uint64]pending)}
 	c.gate = &sink.Gate{Shut: func() { c.fail(sink.ErrEarlier); c.nc.Close() }}
 	options := []nats.Option{
-		nats.SetCustomDialer(dialer{c.gate}), nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2),
+		nats.SetCustomDialer(dialer{c.gate}), nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2), nats.WriteBufferSize(writeBuffer),
 		nats.ClosedHandler(func(nc *nats.Conn) { c.fail(cmp.Or(nc.LastError(), nats.ErrConnectionClosed)) }),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they close the connection, or come with an acknowledgement
 	}
@@ -165,8 +165,12 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// connectTimeout bounds an attempt to connect.
-const connectTimeout = 5 * time.Second
+const (
+	// connectTimeout bounds an attempt to connect.
+	connectTimeout = 5 * time.Second
+	// writeBuffer is how much the client collects at most for a write, in bytes: each write asks for the terms of all that is under way.
+	writeBuffer = 256 << 10
+)
 
 func withTimeout(ctx context.Context, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, d)
@@ -206,38 +210,19 @@ func (t *Target) connected(ctx context.Context) (*connection, error) {
 	return t.mu.conn, nil
 }
 
-// send publishes messages of a partition.
-func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
+// Publish implements sink.Target. Without a fence messages do not wait for each other: an outcome is known of all that is under way before anything is
+// published again, and later ones are over with it.
+func (t *Target) Publish(ctx context.Context, m *sink.Message) {
+	if t.cfg.Fence && m.Op != sink.OpLoss {
+		t.Serial.Publish(ctx, m)
+		return
+	}
 	c, err := t.connected(ctx)
 	if err != nil {
-		return 0, err
+		m.Done(err)
+		return
 	}
-	if t.cfg.Fence && messages[0].Op != sink.OpLoss {
-		return t.sendFenced(ctx, c, messages)
-	}
-	return t.sendPlain(ctx, c, messages)
-}
-
-// sendPlain publishes messages without waiting for each other. All of them have an outcome when it returns, so that nothing of them can come
-// after what is published next.
-func (t *Target) sendPlain(ctx context.Context, c *connection, messages []*sink.Message) (n int, err error) {
-	outcomes := make([]error, len(messages))
-	var under sync.WaitGroup
-	under.Add(len(messages))
-	for i, m := range messages {
-		t.publish(ctx, c, m, nil, func(_ uint64, err error) {
-			outcomes[i] = err
-			under.Done()
-		})
-	}
-	under.Wait()
-	for n < len(outcomes) && outcomes[n] == nil {
-		n++
-	}
-	if n < len(outcomes) {
-		err = outcomes[n]
-	}
-	return n, err
+	t.publish(ctx, c, m, nil, func(_ uint64, err error) { m.Done(err) })
 }
 
 // publish sends a message with further headers; ended is told its outcome and its sequence in the stream.
