@@ -58,6 +58,7 @@ const (
 	waiting state = iota // it is not published, or its attempt has failed
 	underWay
 	over
+	parked // it waits until an operator resumes the sink
 )
 
 // Done reports the outcome of an attempt to publish the message: nil if the target has acknowledged it. It may be called by any goroutine,

@@ -65,7 +65,7 @@ func (s *Sink) renew(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for _, f := range s.mu.flights {
 		for i, m := range f.messages {
-			if m.state == over {
+			if m.state == over || m.state == parked {
 				continue
 			}
 			again := *m // what the closed target may still report of the other one is of no interest
@@ -85,7 +85,7 @@ func (s *Sink) renew(ctx context.Context) error {
 func (s *Sink) Age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waits := s.mu.restart != nil && !s.mu.paused && s.mu.halted == nil && len(s.mu.flights)+s.mu.backlog > 0
+	waits := s.mu.restart != nil && !s.mu.paused && s.mu.halted == nil && len(s.mu.parked) == 0 && len(s.mu.flights)+s.mu.backlog > 0
 	grace := time.Duration(0)
 	switch {
 	case s.mu.failed:

@@ -84,6 +84,7 @@ type Sink struct {
 		paused   bool
 		resumed  bool // everything that has failed is to be tried again, whatever has become of it
 		halted   error
+		parked   map[string]error // destinations that wait until an operator resumes the sink, and why
 		stalled  bool
 		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
 		acked    bool      // it has acknowledged something since it was stalled
@@ -242,13 +243,7 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 	s.mu.flights = append(s.mu.flights, f)
 	s.finish()
 	s.mu.Unlock()
-	for i, m := range f.messages {
-		if !s.begin(m) {
-			s.abandon(f.messages[i:])
-			break
-		}
-		s.target.Publish(ctx, m)
-	}
+	s.publish(ctx, f.messages)
 	if alone {
 		return s.settle(ctx)
 	}
@@ -274,12 +269,26 @@ func (s *Sink) settle(ctx context.Context) error {
 	}
 }
 
-// begin notes that a message is under way, unless another one has failed: then it waits.
-func (s *Sink) begin(m *Message) bool {
+// publish hands messages to the target, without those that wait.
+func (s *Sink) publish(ctx context.Context, messages []*Message) {
+	for i, m := range messages {
+		switch s.begin(m) {
+		case waiting:
+			s.abandon(messages[i:])
+			return
+		case underWay:
+			s.target.Publish(ctx, m)
+		case parked, over:
+		}
+	}
+}
+
+// begin notes that a message is under way, unless another message has failed, or its destination waits, and returns its state.
+func (s *Sink) begin(m *Message) state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.failed {
-		return false
+	if s.mu.failed || s.parks(m) {
+		return m.state
 	}
 	if s.mu.underWay == 0 {
 		s.mu.moved = time.Now()
@@ -287,7 +296,7 @@ func (s *Sink) begin(m *Message) bool {
 	m.state = underWay
 	s.mu.underWay++
 	s.attempt(m)
-	return true
+	return underWay
 }
 
 // abandon leaves messages to the recovery.
@@ -295,7 +304,9 @@ func (s *Sink) abandon(messages []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range messages {
-		m.err = ErrEarlier
+		if !s.parks(m) {
+			m.err = ErrEarlier
+		}
 	}
 }
 
@@ -489,18 +500,19 @@ func (s *Sink) quiet(ctx context.Context) error {
 }
 
 // again returns the messages to publish again, in order, and the first of them; nil if nothing has failed. Those of partitions that the node
-// does not own any more are dropped, and a message that came after one that failed is published again, if it was acknowledged or not.
+// does not own any more are dropped, and a message that came after one that failed, in its order, is published again, if it was acknowledged or not.
 func (s *Sink) again() (first *Message, again []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropParked()
 	if !s.mu.failed {
 		s.mu.resumed = false
 		return nil, nil
 	}
-	failed := make(map[change.Partition]bool)
+	failed := make(map[order]bool)
 	for _, f := range s.mu.flights {
 		for _, m := range f.messages {
-			if m.state == underWay {
+			if m.state == underWay || m.state == parked {
 				continue
 			}
 			if m.state == waiting && s.mu.resumed {
@@ -512,9 +524,9 @@ func (s *Sink) again() (first *Message, again []*Message) {
 					f.left--
 					continue
 				}
-				failed[m.Partition] = true
+				failed[s.order(m)] = true
 			}
-			if !failed[m.Partition] {
+			if len(failed) == 0 || !failed[s.order(m)] {
 				continue
 			}
 			again = append(again, m)
@@ -547,7 +559,7 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 		return false, nil
 	}
 	if s.cfg.DeadLetter == nil {
-		s.halt(fmt.Errorf("change %s of %s.%s was refused %d times: %w", m.ID, m.DB, m.Coll, m.attempts, cause))
+		s.refuse(m, fmt.Errorf("change %s of %s was refused %d times: %w", m.ID, m.Namespace(), m.attempts, cause))
 		m.attempts = 0
 		return true, nil
 	}
@@ -615,13 +627,7 @@ func (s *Sink) repeat(ctx context.Context, messages []*Message) {
 	s.mu.failed = false
 	s.finish()
 	s.mu.Unlock()
-	for i, m := range messages {
-		if !s.begin(m) {
-			s.abandon(messages[i:])
-			break
-		}
-		s.target.Publish(ctx, m)
-	}
+	s.publish(ctx, messages)
 	s.target.Flush()
 }
 
@@ -632,6 +638,7 @@ func (s *Sink) Pause() { s.hold(func() { s.mu.paused = true }) }
 func (s *Sink) Resume() {
 	s.hold(func() {
 		s.mu.paused, s.mu.halted, s.mu.moved = false, nil, time.Now()
+		s.unpark()
 		s.mu.resumed = true
 	})
 }
@@ -641,7 +648,7 @@ func (s *Sink) hold(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-	s.shared.Stall(s.mu.paused || s.mu.halted != nil || s.mu.stalled)
+	s.shared.Stall(s.mu.paused || s.mu.halted != nil || len(s.mu.parked) > 0 || s.mu.stalled)
 	notify(s.signal)
 }
 
@@ -664,9 +671,12 @@ func (s *Sink) checkNamespaces(ctx context.Context) {
 }
 
 // halt stops publishing until an operator resumes the sink, and tells operators why.
-func (s *Sink) halt(err error) {
+func (s *Sink) halt(err error) { s.tell(err, func() { s.mu.halted = err }) }
+
+// tell changes what the sink publishes, and tells operators why.
+func (s *Sink) tell(err error, change func()) {
 	s.cfg.Logger.Error("sink halted", "error", err)
-	s.hold(func() { s.mu.halted = err })
+	s.hold(change)
 	s.cfg.Board.Post(notice.Notice{
 		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
 		Text:   fmt.Sprintf("sink %s is halted: %v", s.cfg.Name, err),
@@ -756,6 +766,8 @@ func (s *Sink) Status() Status {
 		st.State, err = Halted, s.mu.halted
 	case s.mu.paused:
 		st.State = Paused
+	case len(s.mu.parked) > 0:
+		st.State, err = Halted, s.parkedError()
 	case s.mu.stalled:
 		st.State, err = Stalled, s.mu.last
 	case s.mu.failed:

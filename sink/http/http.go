@@ -190,9 +190,10 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 		}
 		return answered
 	case code == http.StatusRequestEntityTooLarge:
-		return &sink.RefusedError{Err: answered, Final: true}
+		return &sink.RefusedError{Err: fmt.Errorf("a change of %d bytes is too large for %s: raise its limit of requests, or let the sink have a dead_letter: %w",
+			len(body), req.URL.Host, answered), Final: true}
 	default:
-		return &sink.RefusedError{Err: answered}
+		return &sink.RefusedError{Err: fmt.Errorf("%s refuses a change of %s: correct the endpoint, or let the sink have a dead_letter: %w", req.URL.Host, messages[0].Namespace(), answered)}
 	}
 }
 

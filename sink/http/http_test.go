@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -47,5 +48,27 @@ func TestRequestIsNotMadeAfterItsTerm(t *testing.T) {
 	target.Publish(t.Context(), m)
 	if err := <-outcome; !errors.Is(err, sink.ErrReplaced) || bodies.Load() > 0 {
 		t.Errorf("%v, %d requests", err, bodies.Load())
+	}
+}
+
+// A refusal names the endpoint, what was refused, and the remedy, and nothing of the path, which often is a secret.
+func TestRefusalNamesTheEndpointAndTheRemedy(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[int]string{
+		http.StatusRequestEntityTooLarge: "a change of 3 bytes is too large for HOST: raise its limit of requests, or let the sink have a dead_letter: the endpoint answered 413",
+		http.StatusBadRequest:            "HOST refuses a change of shop.orders: correct the endpoint, or let the sink have a dead_letter: the endpoint answered 400",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		t.Cleanup(s.Close)
+		target := New(Config{URL: s.URL + "/secret-path", Secret: "0123456789abcdef", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+		t.Cleanup(target.Close)
+		err := sink.One(t.Context(), target, &sink.Message{ID: "1", Op: "insert", DB: "shop", Coll: "orders", Value: []byte("{}")})
+		refused, is := errors.AsType[*sink.RefusedError](err)
+		if want := strings.ReplaceAll(want, "HOST", s.Listener.Addr().String()); !is || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-path") {
+			t.Errorf("%d: %v, want %q", code, err, want)
+		}
+		if is && refused.Final != (code == http.StatusRequestEntityTooLarge) {
+			t.Errorf("%d: final is %t", code, refused.Final)
+		}
 	}
 }

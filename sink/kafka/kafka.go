@@ -61,6 +61,7 @@ type Config struct {
 type Target struct {
 	cfg     Config
 	topic   *sink.Template
+	names   *sink.Names
 	client  *kgo.Client // nil until the first message, and after the gate was shut
 	gate    *sink.Gate
 	records *recordMaker
@@ -76,7 +77,7 @@ func New(cfg Config) (sink.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{cfg: cfg, topic: topic}
+	t := &Target{cfg: cfg, topic: topic, names: sink.NewNames(topic)}
 	t.topics = &topics{cfg: &t.cfg, of: make(map[string]topicState)}
 	if cfg.Transactional {
 		return newTransactional(t), nil
@@ -188,6 +189,9 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	}
 }
 
+// Destination implements sink.Router.
+func (t *Target) Destination(m *sink.Message) string { return "topic " + t.names.Of(m) }
+
 // connect makes a client, which connects when it is used. When a term ends with records under way, the gate writes none of them any more, and the client
 // is given up with its buffers: nothing of them is sent later.
 func (t *Target) connect() error {
@@ -230,22 +234,19 @@ func (o *outcome) done(r *kgo.Record, err error) {
 // judge tells the refusal of a record for a topic, which may be unknown, from a broker that is
 // away.
 func judge(err error, topic string) error {
-	if topic != "" {
-		topic = " topic " + topic
-	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidTxnState), errors.Is(err, kerr.TransactionAbortable):
 		return fmt.Errorf("%w: %w", sink.ErrReplaced, err)
-	case errors.Is(err, kerr.MessageTooLarge):
-		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka%s: %w: raise its max.message.bytes, or let the sink have a dead_letter", topic, err), Final: true}
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka, topic %s: %w: raise its max.message.bytes, or let the sink have a dead_letter", topic, err), Final: true}
 	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidTimestamp):
-		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka%s: %w", topic, err), Final: true}
+		return &sink.RefusedError{Err: refusal(topic, err), Final: true}
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.PolicyViolation):
-		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka%s: %w", topic, err)}
+		return &sink.RefusedError{Err: refusal(topic, err)}
 	default:
-		return fmt.Errorf("publish to Kafka%s: %w", topic, err)
+		return fmt.Errorf("publish to Kafka, topic %s: %w", topic, err)
 	}
 }
 

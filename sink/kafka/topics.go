@@ -30,8 +30,8 @@ type topics struct {
 }
 
 type topicState struct {
-	limit   int // in bytes; 0: Kafka does not say
-	missing bool
+	limit   int   // in bytes; 0: Kafka does not say
+	refused error // why nothing can be published to it, nil if something can
 	asked   time.Time
 }
 
@@ -57,7 +57,7 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 	t.mu.Lock()
 	known, asked := t.of[name]
 	t.mu.Unlock()
-	bad := known.missing || size > int(before)
+	bad := known.refused != nil || size > int(before)
 	if !asked || bad && time.Since(known.asked) > topicAge {
 		if known, err = t.ask(ctx, client, name); err != nil {
 			return false, err
@@ -68,8 +68,8 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 	}
 	limit := int(t.max(name))
 	switch {
-	case known.missing && !t.cfg.Create:
-		return false, &sink.RefusedError{Err: fmt.Errorf("topic %s does not exist: create it, or set kafka.create_topics", name)}
+	case known.refused != nil:
+		return false, &sink.RefusedError{Err: known.refused}
 	case size <= limit:
 		return asked && limit > int(before), nil
 	case t.cfg.MaxMessageBytes > 0:
@@ -78,6 +78,26 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 		return false, tooLarge(name, size, fmt.Sprintf("its max.message.bytes is %d: raise it, or let sinks name a dead_letter", limit))
 	}
 	return false, tooLarge(name, size, fmt.Sprintf("Kafka does not say what it takes, and the default is %d: allow the user DescribeConfigs, or set kafka.max_message_bytes", limit))
+}
+
+// refusal says why Kafka takes nothing for a topic, and what to do.
+func refusal(name string, err error) error {
+	remedy := "look at the topic and at the rights of the user"
+	switch {
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("topic %s does not exist: create it, or set kafka.create_topics, and auto.create.topics.enable of the brokers: %w", name, err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.ClusterAuthorizationFailed):
+		remedy = "allow the user the operations Describe and Write for it"
+	case errors.Is(err, kerr.InvalidTopicException):
+		remedy = "give kafka.topic a name that the brokers allow"
+	case errors.Is(err, kerr.PolicyViolation):
+		remedy = "make the topic as the brokers' policy wants it"
+	case errors.Is(err, kerr.InvalidRecord):
+		remedy = "look whether it is compacted, or has a schema that records must follow"
+	case errors.Is(err, kerr.InvalidTimestamp):
+		remedy = "raise its message.timestamp.before.max.ms and message.timestamp.after.max.ms"
+	}
+	return fmt.Errorf("topic %s is refused: %s: %w", name, remedy, err)
 }
 
 func tooLarge(name string, size int, why string) error {
@@ -97,10 +117,13 @@ func (t *topics) ask(ctx context.Context, client *kgo.Client, name string) (foun
 		return found, fmt.Errorf("look at topic %s: %w", name, err)
 	}
 	for _, answer := range resp.Topics {
-		found.missing = errors.Is(kerr.ErrorForCode(answer.ErrorCode), kerr.UnknownTopicOrPartition)
-	}
-	if found.missing {
-		return found, nil
+		switch err := kerr.ErrorForCode(answer.ErrorCode); {
+		case errors.Is(err, kerr.UnknownTopicOrPartition) && t.cfg.Create:
+			return found, nil
+		case err != nil && !kerr.IsRetriable(err) || errors.Is(err, kerr.UnknownTopicOrPartition):
+			found.refused = refusal(name, err)
+			return found, nil
+		}
 	}
 	describe, resource := kmsg.NewPtrDescribeConfigsRequest(), kmsg.NewDescribeConfigsRequestResource()
 	resource.ResourceType, resource.ResourceName, resource.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"max.message.bytes"}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,10 +102,27 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 	}
 	if err != nil { // the next attempt begins with a new producer, which finds out how far this one has come
 		t.forget(first.Partition)
-		return 0, judge(err, "")
+		return 0, judge(err, t.topicsOf(messages))
 	}
 	return len(messages), nil
 }
+
+// topicsOf returns the topics of messages of a transaction as text: Kafka does not say which of them it has refused.
+func (t *Transactional) topicsOf(messages []*sink.Message) string {
+	var names []string
+	for _, m := range messages {
+		if name := t.plain.topic.Name(m); len(names) <= maxNamed && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > maxNamed {
+		names[maxNamed] = "…"
+	}
+	return strings.Join(names, ", ")
+}
+
+// maxNamed bounds the topics that an error names.
+const maxNamed = 4
 
 // fitting returns the messages before the first that its topic does not take. The error is that of
 // the first of all. grown says that a topic takes more than the producer knows.

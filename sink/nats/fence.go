@@ -124,7 +124,10 @@ func (c *connection) lastOf(ctx context.Context, cfg Config, filter, subject str
 	}
 	name := cfg.Stream
 	if name == "" {
-		if name, err = js.StreamNameBySubject(ctx, subject); err != nil {
+		switch name, err = js.StreamNameBySubject(ctx, subject); {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return 0, nil, noStream(subject)
+		case err != nil:
 			return 0, nil, fmt.Errorf("find the stream of %s: %w", subject, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/sink"
@@ -55,6 +56,7 @@ type Target struct {
 
 	cfg     Config
 	subject *sink.Template
+	names   *sink.Names // of destinations
 
 	mu struct {
 		sync.Mutex
@@ -84,7 +86,7 @@ func New(cfg Config) (*Target, error) {
 	if cfg.Fence && !subject.Has("partition") {
 		return nil, errors.New("fencing needs {partition} in the subject")
 	}
-	t := &Target{cfg: cfg, subject: subject}
+	t := &Target{cfg: cfg, subject: subject, names: sink.NewNames(subject)}
 	t.mu.last, t.mu.subjects = make(map[change.Partition]*sequence), sink.NewNames(subject)
 	t.Serial = sink.Serial{Send: t.sendFenced, Batch: batch, Parallel: parallel}
 	return t, nil
@@ -116,9 +118,10 @@ type connection struct {
 
 // A pending message is under way.
 type pending struct {
-	m     *sink.Message
-	since time.Time
-	ended func(seq uint64, err error)
+	m       *sink.Message
+	subject string
+	since   time.Time
+	ended   func(seq uint64, err error)
 }
 
 // connect opens a connection.
@@ -176,6 +179,58 @@ func withTimeout(ctx context.Context, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	context.AfterFunc(ctx, cancel)
 	return ctx
+}
+
+// Answers that JetStream is asked about.
+var (
+	errNoStream = errors.New("no stream has this subject, or JetStream is away")
+	errTooLarge = errors.New("the stream takes no message of this size")
+)
+
+// explain ends a message that was refused, with the subject, the limit, and what to do. It asks the server.
+func (c *connection) explain(n uint64, refused error) {
+	c.mu.Lock()
+	p, there := c.pending[n]
+	c.mu.Unlock()
+	if !there {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	name, limit, err := c.streamOf(ctx, p.subject)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		err = noStream(p.subject)
+	case err != nil:
+		err = fmt.Errorf("publish to subject %s: %w", p.subject, refused)
+	case errors.Is(refused, errTooLarge):
+		err = &sink.RefusedError{Err: fmt.Errorf("a change of %d bytes is too large for subject %s: max_msg_size of stream %s is %d, with headers: raise it, or let the sink have a dead_letter: %w",
+			len(p.m.Value), p.subject, name, limit, refused), Final: true}
+	default:
+		err = fmt.Errorf("publish to subject %s: stream %s does not answer: look at its state: %w", p.subject, name, refused)
+	}
+	c.end(n, 0, err)
+}
+
+// noStream refuses a message of a subject that no stream has.
+func noStream(subject string) error {
+	return &sink.RefusedError{Err: fmt.Errorf("no stream has subject %s: create one, or change nats.subject", subject)}
+}
+
+// streamOf returns the stream that has a subject, and how large a message it takes, in bytes.
+func (c *connection) streamOf(ctx context.Context, subject string) (name string, limit int32, err error) {
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		return "", 0, fmt.Errorf("use JetStream: %w", err)
+	}
+	if name, err = js.StreamNameBySubject(ctx, subject); err != nil {
+		return "", 0, fmt.Errorf("find the stream of %s: %w", subject, err)
+	}
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return name, 0, fmt.Errorf("look at stream %s: %w", name, err)
+	}
+	return name, stream.CachedInfo().Config.MaxMsgSize, nil
 }
 
 // A dialer makes connections that write through a gate.
@@ -242,6 +297,14 @@ func (t *Target) publish(ctx context.Context, c *connection, m *sink.Message, mo
 	c.publish(m, msg, ended)
 }
 
+// Destination implements sink.Router. With a fence a partition has one order whatever its subjects.
+func (t *Target) Destination(m *sink.Message) string {
+	if t.cfg.Fence {
+		return ""
+	}
+	return "subject " + t.names.Of(m)
+}
+
 // headers are those of the message that is being published: the client writes them before it returns, so that the next message can have the same
 // memory.
 type headers struct {
@@ -305,7 +368,7 @@ func (c *connection) enter(ctx context.Context, m *sink.Message, ended func(uint
 
 // publish sends a message that has entered, and whose acknowledgement comes later.
 func (c *connection) publish(m *sink.Message, msg *nats.Msg, ended func(uint64, error)) {
-	p := pending{m, time.Now(), ended}
+	p := pending{m, msg.Subject, time.Now(), ended}
 	c.mu.Lock()
 	if err := c.broken; err != nil {
 		c.mu.Unlock()
@@ -427,6 +490,10 @@ func (c *connection) acknowledged(reply *nats.Msg) {
 		return
 	}
 	a, err := parseAnswer(reply)
+	if errors.Is(err, errNoStream) || errors.Is(err, errTooLarge) {
+		go c.explain(n, err) // which waits for answers
+		return
+	}
 	c.end(n, a.Seq, err)
 }
 
@@ -455,7 +522,7 @@ func plainAnswer(b []byte) (a answer, plain bool) {
 // parseAnswer returns the answer, and the error that it tells.
 func parseAnswer(reply *nats.Msg) (a answer, err error) {
 	if len(reply.Data) == 0 && reply.Header.Get("Status") == "503" {
-		return a, errors.New("no stream has this subject, or JetStream is away")
+		return a, errNoStream
 	}
 	if a, plain := plainAnswer(reply.Data); plain {
 		return a, nil
@@ -473,7 +540,9 @@ func parseAnswer(reply *nats.Msg) (a answer, err error) {
 	switch a.Error.ErrCode {
 	case wrongLastSequence, wrongLastSequenceAny:
 		return a, fmt.Errorf("%w: %w", sink.ErrReplaced, err)
-	case messageTooLarge, headersTooLarge, streamNotMatch:
+	case messageTooLarge, headersTooLarge:
+		return a, &sink.RefusedError{Err: fmt.Errorf("%w: %w", errTooLarge, err), Final: true}
+	case streamNotMatch:
 		return a, &sink.RefusedError{Err: err, Final: true}
 	}
 	if a.Error.Code >= 500 {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	natsio "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
@@ -233,5 +235,54 @@ func TestCheckFindsAStreamThatIsMissing(t *testing.T) {
 	}
 	if _, err := nats.New(nats.Config{URL: s.URL(), Subject: "changes.{db}", Fence: true}); err == nil {
 		t.Error("fencing without partitions is fine")
+	}
+}
+
+// A refusal names the subject, the limit that the server or the stream has, and the remedy.
+func TestRefusalNamesSubjectLimitAndRemedy(t *testing.T) {
+	t.Parallel()
+	s, stream := start(t)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxMsgSize = 1000
+	conn, err := natsio.Connect(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, fence := range []bool{false, true} {
+		for subject, c := range map[string]struct {
+			size  int
+			final bool
+			want  []string
+		}{
+			"changes.{partition}.a": {2000, true, []string{"2000 bytes", "subject changes.3.a", "max_msg_size of stream changes is 1000", "raise it, or let the sink have a dead_letter"}},
+			"changes.{partition}.b": {9 << 20, true, []string{"9437184 bytes", "subject changes.3.b", "the server's max_payload is 8388608", "raise it, or let the sink have a dead_letter"}},
+			"other.{partition}":     {10, false, []string{"no stream has subject other.3: create one"}},
+		} {
+			n, err := nats.New(nats.Config{URL: s.URL(), Subject: subject, Losses: "changes.losses", Fence: fence})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(n.Close)
+			m := message(1, 1)
+			m.Value = make([]byte, c.size)
+			err = sink.One(t.Context(), n, m)
+			if refused, is := errors.AsType[*sink.RefusedError](err); !is || refused.Final != c.final {
+				t.Errorf("%s, fence %t: %v", subject, fence, err)
+				continue
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s, fence %t: %v, without %q", subject, fence, err, want)
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,143 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	devbroker "github.com/mongostream/streamer/dev/broker"
+	"github.com/mongostream/streamer/sink"
+)
+
+// A destinations is a target of which one destination is missing.
+type destinations struct {
+	settings string
+	want     []string              // in what operators are told
+	arrived  func(coll string) int // counts messages
+	mend     func()
+}
+
+// Only what goes to a destination that is refused waits; others get their changes, and nothing is acknowledged to the oplog before what waits. It comes, in
+// order, when the destination is there and the sink is resumed, or another node begins.
+func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restarts %t", name, restarts), func(t *testing.T) {
+				t.Parallel()
+				to := begin(t)
+				r := sinkRig(t, to.settings)
+				n := r.beginWith(nil)
+				missing := func(from, to int) {
+					for id := from; id < to; id++ {
+						if _, err := r.coll("missing").InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "n", Value: 1}}); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				missing(0, 20)
+				r.writes(0, 10)
+				n.until("the others arrive", func() bool { return to.arrived("orders") >= 30 })
+				status := func() sink.Status { return n.service.Sinks()[0].Status() }
+				n.until("the sink tells what waits", func() bool { return status().State == sink.Halted })
+				missing(20, 40)
+				r.writes(10, 20)
+				n.until("the others arrive after that", func() bool { return to.arrived("orders") >= 60 })
+				for _, want := range to.want {
+					if text := status().Error; !strings.Contains(text, want) {
+						t.Errorf("operators are told %q, without %q", text, want)
+					}
+				}
+				to.mend()
+				if restarts {
+					n.stopped()
+					n = r.beginWith(nil)
+				} else {
+					n.post("resume")
+				}
+				n.until("what has waited arrives", func() bool { return to.arrived("missing") >= 40 })
+				n.until("the sink publishes", func() bool { return status().State == sink.Publishing && status().UnderWay == 0 })
+				if got := to.arrived("missing"); got != 40 {
+					t.Errorf("%d of 40 have arrived", got)
+				}
+				if got := to.arrived("orders"); !restarts && got != 60 {
+					t.Errorf("%d changes of the other collection have arrived, 60 were made", got)
+				}
+			})
+		}
+	}
+}
+
+// kafkaWithoutATopic begins Kafka without a topic of one collection.
+func kafkaWithoutATopic(t *testing.T) destinations {
+	t.Helper()
+	k, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	topic := func(name string) {
+		if err := k.CreateTopic(name, 2, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	topic("shop.orders")
+	return destinations{
+		settings: "    type: kafka\n    kafka: {brokers: ['" + k.ListenAddrs()[0] + "']}\n",
+		want:     []string{"topic shop.missing", "create it, or set kafka.create_topics"},
+		arrived: func(coll string) (n int) {
+			for p := range int32(2) {
+				if info := k.PartitionInfo("shop."+coll, p); info != nil {
+					n += int(info.HighWatermark)
+				}
+			}
+			return n
+		},
+		mend: func() { topic("shop.missing") },
+	}
+}
+
+// natsWithoutASubject begins JetStream without a stream for one collection.
+func natsWithoutASubject(t *testing.T) destinations {
+	t.Helper()
+	n, err := devbroker.StartNATS(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Stop)
+	streams := make(map[string]jetstream.Stream)
+	stream := func(coll string) {
+		s, conn, err := n.Stream(t.Context(), coll, "changes."+coll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		streams[coll] = s
+	}
+	stream("orders")
+	return destinations{
+		settings: "    type: nats\n    losses: changes.losses\n    nats: {url: '" + n.URL() + "', subject: 'changes.{coll}'}\n",
+		want:     []string{"no stream has subject changes.missing: create one"},
+		arrived: func(coll string) int {
+			if streams[coll] == nil {
+				return 0
+			}
+			info, err := streams[coll].Info(t.Context())
+			if err == nil && info.State.Msgs > 60 {
+				for i := range info.State.Msgs {
+					m, _ := streams[coll].GetMsg(t.Context(), i+1)
+					t.Log(m.Header.Get("Streamer-Partition"), m.Header.Get("Streamer-Id"), m.Header.Get("Streamer-Epoch"), m.Time.UnixMilli(), string(m.Data)[:0])
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(info.State.Msgs)
+		},
+		mend: func() { stream("missing") },
+	}
+}
