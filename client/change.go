@@ -22,10 +22,11 @@ type Change struct {
 	Data []byte
 
 	place place
+	more  bool // of its place: in another form, or for another subscription
 }
 
-// ID returns the identifier of the change. It is the same for every delivery, node and subscription, so a program can use it to
-// deduplicate. It consists of letters, digits, - and _.
+// ID returns the identifier of the change. It is the same for every delivery, node and subscription, so that a program can use it to
+// deduplicate what one subscription gets. It consists of letters, digits, - and _.
 func (c *Change) ID() string { return base64.RawURLEncoding.EncodeToString(c.place[:]) }
 
 // Op returns the event's operationType: insert, update, replace, delete, drop, …; "" if Data cannot be parsed.

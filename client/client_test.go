@@ -668,6 +668,65 @@ func TestPositionOfTheProgramIsWhereItBegins(t *testing.T) {
 	p.end()
 }
 
+// What several subscriptions get of one change is one step of the program's position: one that was saved between them is before the change, which
+// comes again for all of them.
+func TestPositionIsNeverWithinAChange(t *testing.T) {
+	for what, tc := range map[string]struct {
+		partition string
+		two       bool // events, as of a change that one subscription gets and after which the document leaves the other
+	}{
+		"a document leaves": {"0", true}, "of all partitions": {"*", true}, "one form": {"0", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			n, j := newNode(t), newJournal()
+			kept := make(chan client.Position, 1)
+			var p *program
+			handler := func(ctx context.Context, c client.Change) error {
+				j.write(c.Subscription + ":" + string(c.Data))
+				if string(c.Data) == "b1" {
+					kept <- p.Position().After(c)
+					<-ctx.Done() // the process is killed: nothing of it is acknowledged
+					return ctx.Err()
+				}
+				return nil
+			}
+			send := func(v *visit) uint64 {
+				b := batch("b1", tc.partition+":b1")
+				if b.Events[0].Subscriptions = []string{"s", "t"}; tc.two {
+					b = batch("b1", tc.partition+":b1", tc.partition+":b1")
+					b.Events[1].Subscriptions = []string{"t"}
+				}
+				return v.sendBatch(b)
+			}
+			run := func(cfg client.Config, handler client.Handler) {
+				p = start(t, cfg, handler)
+				if err := p.Subscribe(client.Subscription{ID: "t"}, handler); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run(config(j, n.address), handler)
+			send(n.welcomed(t, 1, "a"))
+			position := <-kept
+			p.end()
+
+			again := newJournal()
+			cfg := config(again, n.address)
+			cfg.Position = position
+			run(cfg, func(_ context.Context, c client.Change) error {
+				again.write(c.Subscription + ":" + string(c.Data))
+				return nil
+			})
+			v := n.welcomed(t, 1, "a")
+			if v.says() != "a" {
+				t.Fatalf("it goes on at %q, within the change", v.says())
+			}
+			v.acked(send(v))
+			again.expect(t, "s:b1", "t:b1")
+			p.end()
+		})
+	}
+}
+
 func TestSubscriberBeginsAtItsCheckpoint(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	cfg := config(j, n.address)

@@ -29,9 +29,10 @@ type partitionPoint struct {
 func (p Position) IsZero() bool { return p.partitions == 0 }
 
 // After returns the position after a change has been handled. A handler saves c.Position().After(change) in the transaction that processes
-// the change; see [Client.Position]. A Change that did not come from a client leaves the position unchanged.
+// the change; see [Client.Position]. What several subscriptions get of one change is one step: the position moves with the last of them, so that a
+// program that resumes there misses none. A Change that did not come from a client leaves the position unchanged.
 func (p Position) After(c Change) Position {
-	if p.IsZero() || c.place.isZero() {
+	if p.IsZero() || c.place.isZero() || c.more {
 		return p
 	}
 	elsewhere := make([]partitionPoint, 0, len(p.elsewhere)+1)

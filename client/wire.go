@@ -127,6 +127,10 @@ type batch struct {
 	left int // events not handled yet, plus one until all have been queued
 }
 
+// continues reports whether the next event of a partition belongs to the same place: a change in another form, or the leaving of its document. All
+// events of a place are handled as one.
+func (b *batch) continues(e *event) bool { return e.next > 0 && b.events[e.next].place == e.place }
+
 // An event is one change in one format.
 type event struct {
 	place    place

@@ -59,6 +59,7 @@ type doing struct {
 	sub      uint32 // index of its current subscription
 	attempts int    // attempts of that handler
 	begun    bool   // a handler has been called for the change
+	more     bool   // another event of its place follows
 }
 
 // A feed is the state of a session in a work.
@@ -230,7 +231,7 @@ func (w *work) next(l *lane) bool {
 		case e.first == e.last: // of a subscription that is no longer there
 			w.handled(l)
 		default:
-			l.now.begun = true
+			l.now.begun, l.now.more = true, b.continues(e)
 			return true
 		}
 	}
@@ -241,7 +242,7 @@ func (w *work) next(l *lane) bool {
 func (w *work) handled(l *lane) {
 	b := l.now.batch
 	e := &b.events[l.now.event]
-	if b.feed.era == w.mu.era && (e.next == 0 || b.events[e.next].place != e.place) {
+	if b.feed.era == w.mu.era && !b.continues(e) {
 		w.mu.reach(l.partition, &e.place)
 		b.feed.moved = true
 	}
@@ -255,7 +256,7 @@ func (w *work) done(l *lane) {
 	if e.next == 0 {
 		l.now = doing{}
 	} else {
-		l.now = doing{chunk: chunk{b, e.next}, begun: l.now.begun && b.events[e.next].place == e.place}
+		l.now = doing{chunk: chunk{b, e.next}, begun: l.now.begun && b.continues(e)}
 	}
 	f := b.feed
 	if f.over {
@@ -499,7 +500,7 @@ func (w *work) comes(partition uint32, than *feed) bool {
 func (w *work) together(ctx context.Context, b *batch, first, last uint32) error {
 	defer w.step()()
 	for event := first; event < last; event++ {
-		d := doing{chunk: chunk{b, event}}
+		d := doing{chunk: chunk{b, event}, more: event+1 < last}
 		for {
 			wait, err := w.client.deliver(w.ctx, &d)
 			if err != nil {

@@ -1,9 +1,16 @@
 package delivery_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"pgregory.net/rapid"
+
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
@@ -45,6 +52,132 @@ func TestEntriesOfAPositionAreOneUnit(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever bounds a batch, a queue or the budget, all entries of a position are in one batch, next to each other, and each comes once in a session.
+func TestPositionsAreNeverSplit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+			return step{
+				do: rapid.SampledFrom([]string{"change", "change", "change", "large", "many", "drop", "receive", "receive", "receive", "ack", "ack", "crash"}).Draw(rt, "do"),
+				n:  rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 10).Draw(rt, "m"),
+			}
+		}), 1, 60).Draw(rt, "steps")
+		cfg := delivery.Config{
+			CreditEvents: rapid.SampledFrom([]int{1, 2, 7, 5000}).Draw(rt, "events"), CreditBytes: rapid.SampledFrom([]int{1, 1000, 1 << 20}).Draw(rt, "bytes"),
+			QueueBytes: rapid.SampledFrom([]int{0, 1000, 100_000}).Draw(rt, "budget"),
+		}
+		reply, fresh := rapid.IntRange(1, 3000).Draw(rt, "reply"), rapid.Bool().Draw(rt, "fresh")
+		var failure string
+		synctest.Test(t, func(t *testing.T) { failure = split(t, cfg, reply, fresh, steps) })
+		if failure != "" {
+			rt.Fatal(failure)
+		}
+	})
+}
+
+// split drives one subscriber that gets changes in several forms, and what leaves. It returns what was split.
+func split(t *testing.T, cfg delivery.Config, reply int, fresh bool, steps []step) (failure string) {
+	source := &oplogtest.Log{ReplyEvents: reply}
+	source.Tick(1)
+	b := begin(t, source, cfg)
+	defer b.end()
+	subs := append(lefts(t, fresh), lefts(t, false)[1], lefts(t, false)[0])
+	subs[2].ID, subs[2].Form = "even as JSON", delivery.Form{Format: delivery.JSON}
+	subs[3].ID, subs[3].Form = "one field", delivery.Form{Fields: []string{"v"}}
+	u := &units{t: t}
+	at := b.log.End()
+	open := func() { u.begin(b.open(delivery.SessionConfig{Start: delivery.Place{At: at}, Subscriber: "s"}, subs)) }
+	open()
+	for _, st := range steps {
+		e := changetest.Event{Op: "replace", ID: int64(st.m), Value: int64(1 + st.n%2)}
+		switch st.do {
+		case "change":
+			source.Append(e)
+		case "large":
+			e.Pad = 300 << 10
+			source.Append(e, e)
+		case "many": // as many as nearly fill a batch
+			for range delivery.MaxBatchEvents/3 - st.n/10 {
+				source.Append(e)
+			}
+		case "drop":
+			source.Append(changetest.Event{Op: "drop", Keyless: true})
+		case "receive":
+			u.receive()
+		case "ack":
+			u.ack(st.n)
+		case "crash":
+			at = u.session.State().At
+			u.session.Close(nil)
+			open()
+			subs[1].Fresh = false
+		}
+	}
+	for u.receive() {
+		u.ack(1000)
+	}
+	return u.failure
+}
+
+// A units is a session whose positions are looked at.
+type units struct {
+	t       *testing.T
+	session *delivery.Session
+	seqs    []uint64
+	over    map[change.Ref]bool // positions that have come
+	failure string
+}
+
+func (u *units) begin(s *delivery.Session) {
+	u.session, u.seqs, u.over = s, nil, make(map[change.Ref]bool)
+}
+
+func (u *units) receive() bool {
+	ctx, cancel := context.WithTimeout(u.t.Context(), 3*time.Second)
+	defer cancel()
+	batches, _, err := u.session.Receive(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if err != nil {
+		u.failure = err.Error()
+		return false
+	}
+	for _, b := range batches {
+		u.look(b)
+		u.seqs = append(u.seqs, b.Seq)
+	}
+	return true
+}
+
+// look looks at each position of a batch.
+func (u *units) look(b *delivery.Batch) {
+	for i := 0; i < len(b.Events); {
+		ref, told := b.Events[i].Ref, make(map[string]int)
+		if u.over[ref] {
+			u.failure = fmt.Sprintf("batch %d goes on with a position, or repeats it", b.Seq)
+		}
+		u.over[ref] = true
+		for ; i < len(b.Events) && b.Events[i].Ref == ref; i++ {
+			for _, id := range b.Events[i].Subscriptions {
+				told[id]++
+			}
+		}
+		if told["all"] != 1 || told["one field"] != 1 || told["even"] > 1 || told["even as JSON"] > 1 {
+			u.failure = fmt.Sprintf("batch %d has %v at a position", b.Seq, told)
+		}
+	}
+}
+
+func (u *units) ack(n int) {
+	if n = min(n, len(u.seqs)); n == 0 {
+		return
+	}
+	if _, err := u.session.Ack(u.seqs[n-1]); err != nil {
+		u.failure = err.Error()
+	}
+	u.seqs = u.seqs[n:]
 }
 
 // A document that stops matching is told of as left unless it is known that the subscriber does not have it.
