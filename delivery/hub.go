@@ -519,6 +519,9 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
 		return false
 	}
+	for _, sub := range s.byKey {
+		sub.losses++
+	}
 	told := lossOf(loss)
 	told.Namespaces = namespaces
 	if loss.Reason == gap.Renamed {

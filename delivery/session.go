@@ -42,6 +42,7 @@ type Subscription struct {
 	failed  *errorLimit    // reports failed evaluations
 	traced  *trail         // of its snapshot, nil while none is recorded
 	listing bool           // the collections of its snapshot are being listed
+	losses  int            // that it has been told of
 	readers []*reader      // of its snapshot, while the session is live
 	sent    *sentDocuments // with Leaves
 	hit     bool           // it matches the current event

@@ -343,7 +343,7 @@ func (h *Hub) list(sub *Subscription) {
 		return
 	}
 	sub.listing = true
-	f := sub.Program.Filter()
+	f, losses := sub.Program.Filter(), sub.losses
 	h.start(func(ctx context.Context) {
 		collections, at, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
@@ -358,7 +358,7 @@ func (h *Hub) list(sub *Subscription) {
 				}
 				return
 			}
-			h.listings = append(h.listings, listing{sub, collections, at})
+			h.listings = append(h.listings, listing{sub, collections, at, losses})
 			h.placeListings()
 		})
 	})
@@ -369,10 +369,12 @@ type listing struct {
 	sub         *Subscription
 	collections []snapshot.Collection
 	at          change.Timestamp
+	losses      int // that the subscription had been told of when the listing began
 }
 
 // placeListings begins the snapshots whose collections are listed, if the Hub has reached the time of the listing: a collection that was dropped
-// before it is still there for the session.
+// before it is still there for the session. One that has come meanwhile begins with changes, unless a loss says that there were none, or that another
+// one was renamed to its name: then the collections are listed again.
 func (h *Hub) placeListings() {
 	waiting := h.listings
 	h.listings = nil
@@ -382,10 +384,14 @@ func (h *Hub) placeListings() {
 			continue
 		}
 		l.sub.listing = false
-		if p := l.sub.progress(); h.subscriptions[l.sub.key] == l.sub && p != nil && !p.Listed {
+		p := l.sub.progress()
+		switch {
+		case h.subscriptions[l.sub.key] != l.sub || p == nil || p.Listed:
+			continue
+		case l.losses == l.sub.losses:
 			h.listed(l.sub, *p, l.collections)
-			h.advance(l.sub)
 		}
+		h.advance(l.sub)
 	}
 }
 

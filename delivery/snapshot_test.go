@@ -136,6 +136,7 @@ func (s *store) at(t change.Timestamp) contents {
 	return s.past[i-1].then
 }
 
+// Collections lists them as they are at first, with a time after the command, as a server's operation time is.
 func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.Collection, at change.Timestamp, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,6 +146,10 @@ func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.C
 		}
 	}
 	slices.SortFunc(all, func(a, b snapshot.Collection) int { return len(a.Coll) - len(b.Coll) })
+	wait := time.Duration(s.dice.IntN(3)) * 10 * time.Millisecond
+	s.mu.Unlock()
+	time.Sleep(wait)
+	s.mu.Lock()
 	_, at = s.log.Reach()
 	return all, at, nil
 }
@@ -381,6 +386,48 @@ func (r *replica) ack(n int) {
 	r.saved = r.kept[n-1]
 	r.seqs, r.kept = r.seqs[n:], r.kept[n:]
 	r.renamed = r.renamed && len(r.seqs) > 0
+}
+
+// A collection that gets its name while the collections are listed is read, too, though no change tells of its documents.
+func TestRenameDuringAListingIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		s := &slowLister{store: &store{
+			log: source, exact: true, page: 5, dice: rand.New(rand.NewPCG(1, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool),
+		}, answer: make(chan struct{})}
+		s.write("insert", "other", 7)
+		b := begin(t, source, delivery.Config{Snapshots: s})
+		defer b.end()
+		r := &replica{
+			cfg: delivery.SessionConfig{Subscriber: "s", Start: delivery.Place{At: b.log.End()}}, fresh: true, credit: 100, recover: true,
+			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
+		}
+		r.open(t, b)
+		synctest.Wait() // it is listed
+		s.write("rename", "other", 0)
+		synctest.Wait() // and the rename is delivered
+		close(s.answer)
+		for !r.done && r.failed == "" {
+			r.receive(t, s.store)
+		}
+		if r.failed != "" || len(r.has["orders"]) != 1 {
+			t.Errorf("%s: there is %v", r.failed, r.has)
+		}
+	})
+}
+
+// A slowLister answers what it has listed only when it may.
+type slowLister struct {
+	*store
+
+	answer chan struct{}
+}
+
+func (s *slowLister) Collections(ctx context.Context, db, coll string) ([]snapshot.Collection, change.Timestamp, error) {
+	all, at, err := s.store.Collections(ctx, db, coll)
+	<-s.answer
+	return all, at, err
 }
 
 // A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
