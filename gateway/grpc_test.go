@@ -240,6 +240,16 @@ func TestSessionBeginsWhereTheClientIs(t *testing.T) {
 	}
 }
 
+// A client that does not say when it started, such as a tool on the command line, has just started: it gets the name.
+func TestProcessWithoutATimeHasJustStarted(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.connect(hello(func(h *streampb.Hello) { h.StartedAt = timestamppb.Now() }))
+	w.connect(hello(func(h *streampb.Hello) { h.ProcessId, h.StartedAt = "", nil }))
+	if code, reason, _ := first.ends(); code != codes.AlreadyExists || reason != string(fault.SessionReplaced) {
+		t.Errorf("%s %s", code, reason)
+	}
+}
+
 func TestOlderProcessIsRefused(t *testing.T) {
 	w := newWorld(t, options{})
 	newer := w.connect(hello(func(h *streampb.Hello) { h.ProcessId, h.StartedAt = "new", timestamppb.New(time.Unix(2000, 0)) }))

@@ -15,13 +15,21 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
+// startOf returns when the subscriber's process started. One that does not say so has just started.
+func startOf(m *streampb.Hello) time.Time {
+	if m.GetStartedAt() == nil {
+		return time.Now()
+	}
+	return m.GetStartedAt().AsTime()
+}
+
 // readHello converts a Hello of an identity, which input has checked, to a request.
 func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.Request, err error) {
 	bad := func(format string, args ...any) (streamer.Request, error) {
 		return r, fault.Newf(fault.SessionBadRequest, "hello: "+format, args...)
 	}
 	r = streamer.Request{
-		Subscriber: m.GetSubscriber(), Process: m.GetProcessId(), Started: m.GetStartedAt().AsTime(), Time: m.GetTime().AsTime(),
+		Subscriber: m.GetSubscriber(), Process: m.GetProcessId(), Started: startOf(m), Time: m.GetTime().AsTime(),
 		Generation: m.GetGeneration(), Attached: m.GetPartitions() == streampb.Partitions_PARTITIONS_OWNED, Detachable: m.GetDetachable(),
 		Known: len(m.GetPosition()) > 0 || len(m.GetPositions()) > 0,
 	}
