@@ -394,6 +394,7 @@ func (b *bench) races() []race {
 		}},
 		{name: "snapshot", run: b.raceSnapshots},
 		{name: "live", run: b.raceScans},
+		{name: "busy", run: b.raceBusy},
 		{name: "handoff", run: b.raceHandoffs},
 		{name: "tenants", run: b.raceTenants},
 		{name: "sinks", run: b.raceSinks},

@@ -27,6 +27,7 @@ func contenders() map[string]func() contender {
 		"sse":     func() contender { return &browsers{} },
 		"find":    func() contender { return &finder{} },
 		"scanned": func() contender { return &scanned{} },
+		"busy":    func() contender { return &busy{} },
 		"tenants": func() contender { return &tenants{} },
 		"moved":   func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
 		"windowless": func() contender {

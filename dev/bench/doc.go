@@ -15,6 +15,7 @@
 //	sse         clients of server-sent events, likewise
 //	find        one find over a collection
 //	scanned     the Go client, while another one begins with a snapshot at the default rate
+//	busy        the Go client, which begins with a snapshot, at the default rate, of a collection that changes all the time
 //	moved       two nodes share the partitions; one is told to give up what it has, and hands it over
 //	tenants     clients of ten identities, alone and while ten hostile ones attack the node
 //	restarted   one node has all partitions; it is stopped and started again, and nobody serves meanwhile
