@@ -70,13 +70,15 @@ func (k Key) String() string {
 
 // A Claim is a process's claim on the name of an exclusive subscriber.
 type Claim struct {
-	// Number counts the processes that have claimed the name. A Save with a lower number is fenced.
+	// Number counts the processes, and the lone sessions, that have claimed the name. A Save with a lower number is fenced.
 	Number uint64
 	// Process is the random ID of the process, Started its start time by its own clock, but not later than its first claim.
 	Process string
 	Started time.Time
 	// Node is the claiming node, By the identity of the process.
 	Node, By string
+	// Alone says that the process has no other session with the name, so that saves of its earlier ones are fenced. It is not stored.
+	Alone bool
 }
 
 // String describes the process.
@@ -335,6 +337,8 @@ func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 		c.Started = now
 	}
 	c.Started = c.Started.Round(0).UTC()
+	alone := c.Alone
+	c.Alone = false
 	if stored == nil {
 		c.Number = 1
 		return c, nil
@@ -345,6 +349,9 @@ func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 		return Claim{}, fmt.Errorf("subscriber %q is %s: %w", stored.Subscriber, had, ErrForeign)
 	case had.Process == c.Process:
 		c.Number, c.Started = had.Number, had.Started
+		if alone {
+			c.Number++
+		}
 	case had.Started.After(c.Started):
 		return Claim{}, &TakenError{Subscriber: stored.Subscriber, Claim: had}
 	default:

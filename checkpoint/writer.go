@@ -232,6 +232,18 @@ func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	return a.err // saved in another round
 }
 
+// Refused reports whether the store has refused a checkpoint as that of an earlier owner or generation, so that the source saves nothing any more.
+func (k *Keeper) Refused() bool {
+	k.writer.mu.Lock()
+	defer k.writer.mu.Unlock()
+	for _, s := range k.saved {
+		if s.refused {
+			return true
+		}
+	}
+	return false
+}
+
 // End removes the keeper; its checkpoints are no longer saved.
 func (k *Keeper) End() {
 	k.writer.mu.Lock()

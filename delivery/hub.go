@@ -532,6 +532,7 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		s.hub.remember(loss)
 		return false
 	}
+	s.compensate(loss, s.promise) // before the subscriber hears of it: it may resume after the loss
 	s.loss(told, loss.To)
 	s.recover(loss)
 	return true

@@ -138,10 +138,15 @@ func Stamp(all []snapshot.Progress) (stamp uint32) {
 
 // Progress returns the progress of the snapshots that the stamp is of as text, while any is left; empty if it is too long.
 func (b *Batch) Progress() string {
-	if !slices.ContainsFunc(b.Snapshots, func(p snapshot.Progress) bool { return !p.Done }) {
+	if !b.Owes() {
 		return ""
 	}
 	return snapshot.Text(b.Snapshots)
+}
+
+// Owes reports whether something is left of the session's snapshots after the batch.
+func (b *Batch) Owes() bool {
+	return slices.ContainsFunc(b.Snapshots, func(p snapshot.Progress) bool { return !p.Done })
 }
 
 // ParseProgress reads what Batch.Progress has returned.
@@ -215,21 +220,29 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	}
 }
 
-// accept begins a snapshot that somebody has asked for, wherever the subscriber is by its acknowledgements: what is accepted is left for it from now on,
-// also if it comes back with nothing of this acknowledged. Called by the owner.
+// accept begins a snapshot that somebody has asked for, wherever the subscriber is by its acknowledgements. Called by the owner.
 func (s *Session) accept(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+	s.promise(sub, reason, some)
+	s.beginSnapshot(sub, reason, some)
+}
+
+// promise has a snapshot be left for the subscriber from now on, also if it comes back with nothing acknowledged of what it has been sent. Called by the owner,
+// which begins it afterwards.
+func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.mu.Lock()
-	for i := range s.mu.sent {
-		before := s.mu.sent[i].snapshots
+	defer s.mu.Unlock()
+	owed := func(before []snapshot.Progress) []snapshot.Progress {
 		var of *snapshot.Progress
 		if at := slices.IndexFunc(before, func(p snapshot.Progress) bool { return p.Subscription == sub.ID }); at >= 0 {
 			of = &before[at]
 		}
 		p := sub.begun(of, reason, some)
-		s.mu.sent[i].snapshots = replaced(before, sub.ID, &p)
+		return replaced(before, sub.ID, &p)
 	}
-	s.mu.Unlock()
-	s.beginSnapshot(sub, reason, some)
+	for i := range s.mu.sent {
+		s.mu.sent[i].snapshots = owed(s.mu.sent[i].snapshots)
+	}
+	s.setSnapshots(owed(s.mu.snapshots))
 }
 
 // acceptMore is accept for partitions that are attached: a snapshot of these collections that they have joined is not begun anew. Called by the owner.

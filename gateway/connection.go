@@ -207,6 +207,9 @@ func (c *connection) runSend(ctx context.Context, session *delivery.Session) err
 				return err
 			}
 			session.Prune(b)
+			if b.Loss != nil && b.Owes() { // what compensates for it is in the checkpoint before the client can resume after the loss
+				c.subscriber.Keep(ctx)
+			}
 			if err := c.writer.send(ctx, batchMessage(b)); err != nil {
 				return err
 			}

@@ -24,6 +24,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/snapshot"
+	"github.com/mongostream/streamer/streamer"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -289,6 +291,20 @@ func TestLossesAreBatches(t *testing.T) {
 	b = lost(streampb.Loss_KIND_REWOUND)
 	if l := b.GetLoss(); l.GetGeneration() != 1 || l.GetReason() != "operator" || !bytes.Equal(b.GetTo(), at(800)) {
 		t.Errorf("%v", b)
+	}
+}
+
+// A client may resume after a loss of which it has acknowledged nothing: when it hears of the loss, what compensates for that is in its checkpoint.
+func TestSnapshotOfALossIsKeptBeforeTheLossIsTold(t *testing.T) {
+	w := newWorld(t, options{node: streamer.NodeConfig{Policy: checkpoint.Policy{Interval: time.Hour}}})
+	s := w.connect(hello(func(h *streampb.Hello) { h.Subscriptions[0].OnLoss = streampb.OnLoss_ON_LOSS_SNAPSHOT }))
+	w.source.Append(changetest.Event{ID: 2}, changetest.Event{Op: "rename", Coll: "draft", To: "orders", Keyless: true})
+	next(s, (*streampb.ConnectResponse).GetBatch)
+	for next(s, (*streampb.ConnectResponse).GetBatch).GetLoss() == nil {
+	}
+	stored, err := w.store.Load(t.Context(), "s")
+	if err != nil || len(stored) != 1 || len(stored[0].Snapshots) != 1 || stored[0].Snapshots[0].Done || stored[0].Snapshots[0].Reason != snapshot.Loss {
+		t.Errorf("%+v, %v", stored, err)
 	}
 }
 

@@ -130,14 +130,14 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		return nil, fault.Newf(fault.SessionBadRequest, "stdout and sink/… are the names of sinks: choose another one for the subscriber")
 	}
 	e := &Exclusive{
-		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By},
+		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By, Alone: !r.Attached},
 	}
 	if err := n.hub.Admit(ctx, r.Account); err != nil {
 		return nil, err
 	}
 	var stored *checkpoint.Checkpoint
 	var cfg delivery.SessionConfig
-	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim
+	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim, or another session saves snapshots
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -399,7 +399,8 @@ func (n *Node) openable(at change.Position, fingerprint string) delivery.Place {
 	return delivery.Place{At: at}
 }
 
-// claim claims the subscriber's name and sets its generation. moved says that an operator has rewound the checkpoint since it was loaded.
+// claim claims the subscriber's name and sets its generation. moved says that an operator has rewound the checkpoint since it was loaded, or that its
+// snapshots are others.
 // If the store is unavailable, a subscriber that knows its own position is accepted nevertheless.
 func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
@@ -452,7 +453,8 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		return false, nil
 	}
 	e.claimLater = nil
-	moved = claimed.Generation > e.mu.generation
+	// What another session has saved since the checkpoint was loaded, of which it is the last, may be a snapshot that has begun.
+	moved = claimed.Generation > e.mu.generation || stored != nil && delivery.Stamp(claimed.Snapshots) != delivery.Stamp(stored.Snapshots)
 	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
 	return moved, nil
 }
@@ -559,6 +561,10 @@ func (e *Exclusive) replacedElsewhere() {
 	saved, err := n.store.Load(ctx, e.name)
 	if err != nil || len(saved) != 1 || saved[0].Shared { // deleted, or not to be read now
 		e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process, or its checkpoint was deleted", e.name))
+		return
+	}
+	if saved[0].Claim.Process == e.own.Process { // which may not be told that it has been replaced by itself
+		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "subscriber %q has another session, at node %s: reconnect", e.name, saved[0].Claim.Node))
 		return
 	}
 	e.replaced(saved[0].Claim)

@@ -153,3 +153,42 @@ func TestSnapshotAcceptedBeforeTheCheckpointIsOwed(t *testing.T) {
 		e.Close(t.Context(), nil)
 	})
 }
+
+// What an operator begins while a subscriber of the same process connects again is known to the new session, or was not accepted.
+func TestSnapshotAcceptedWhileTheSubscriberConnectsIsOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		n := w.start("a", nil) // which has no source of snapshots: they stay as they are
+		defer n.stop(t)
+		m := w.start("b", nil)
+		defer m.stop(t)
+		r := streamer.Request{Subscriber: "orders", Process: "p", Started: time.Now(), Start: streamer.StartNow}
+		first, err := n.Connect(t.Context(), r, deliverytest.Everything(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		begun := 0
+		begin := func() {
+			w.store.loaded = nil
+			done, _ := n.OperateSnapshot("orders", delivery.BeginSnapshot, "", change.Namespace{})
+			begun += done
+		}
+		w.store.loaded = begin
+		second, err := m.Connect(t.Context(), r, deliverytest.Everything(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := second.Session().Snapshots(); begun != 1 || len(all) != 1 || all[0].Done || all[0].Reason != snapshot.Operator {
+			t.Errorf("%d begun, the session has %+v", begun, all)
+		}
+		begin() // at the first session, which nobody has closed yet
+		if begun != 1 {
+			t.Errorf("a session that has been replaced has accepted a snapshot")
+		}
+		first.Close(t.Context(), nil)
+		second.Close(t.Context(), nil)
+	})
+}

@@ -125,7 +125,7 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 }
 
 // Keep saves what is left of the subscriber's snapshots: what was accepted is left from then on, whatever becomes of the session and the node. It returns
-// false if that is not sure, because the store does not answer or the session has ended, which may have been saved before.
+// false if that is not sure, because the store does not answer or refuses the session, or that has ended, which may have been saved before.
 func (e *Exclusive) Keep(ctx context.Context) bool {
 	if e.keeper == nil { // without a name there is nothing to come back to; with one, the store has not answered yet
 		return e.name == "" && !e.session.Ended()
@@ -136,7 +136,7 @@ func (e *Exclusive) Keep(ctx context.Context) bool {
 		e.node.logger.Warn("saving what is left of snapshots failed", "subscriber", e.name, "error", err)
 		return false
 	}
-	return !e.session.Ended()
+	return !e.session.Ended() && !e.keeper.Refused()
 }
 
 // notify sends a signal to a channel of capacity 1 unless one is pending.

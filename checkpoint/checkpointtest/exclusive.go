@@ -131,9 +131,16 @@ func testClaimName(h harness) {
 		h.Errorf("claimed again as %+v, %v", again, err)
 	}
 	h.mustSave(Exclusive("gw-1", mine.Claim, Event(21)))
+	// A session that is its only one.
+	elsewhere.Alone = true
+	alone, err := h.Store.ClaimName(h.Context(), elsewhere, first("gw-1"))
+	if err != nil || alone.Claim.Number != 2 || alone.Claim.Alone || alone.Claim.Process != mine.Claim.Process || !alone.Claim.Started.Equal(mine.Claim.Started) {
+		h.Errorf("claimed alone as %+v, %v", alone, err)
+	}
+	h.wantFenced("a save of the session before", h.save(Exclusive("gw-1", mine.Claim, Event(22))))
 	// A later process deposes it.
 	later := h.claim("gw-1", 2)
-	if later.Claim.Number != 2 || later.Position.Compare(Event(21)) != 0 || later.Claim.Process != process(2).Process {
+	if later.Claim.Number != 3 || later.Position.Compare(Event(21)) != 0 || later.Claim.Process != process(2).Process {
 		h.Errorf("claimed as %+v", later)
 	}
 	for name, s := range map[string]Store{"the same": h.Store, "another": h.Reopen()} {
@@ -149,7 +156,7 @@ func testClaimName(h harness) {
 	wrong := process(3)
 	wrong.Started = time.Now().AddDate(10, 0, 0)
 	ahead, err := h.Store.ClaimName(h.Context(), wrong, first("gw-1"))
-	if err != nil || ahead.Claim.Number != 3 || ahead.Claim.Started.After(time.Now().Add(time.Minute)) {
+	if err != nil || ahead.Claim.Number != 4 || ahead.Claim.Started.After(time.Now().Add(time.Minute)) {
 		h.Errorf("claimed as %+v, %v", ahead, err)
 	}
 	h.want(ahead)
