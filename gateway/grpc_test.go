@@ -24,9 +24,9 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/snapshot"
 	"github.com/mongostream/streamer/streamer"
-	"github.com/mongostream/streamer/notice"
 )
 
 // at is a position on the wire: before everything of a time.
