@@ -15,8 +15,9 @@ import (
 // there for every page that it shows, so the address alone proves nothing:
 //
 //   - A Host that is another name than localhost, the host of listen, or the host of one of the origins: a page has had its own name resolved
-//     to this machine (DNS rebinding), and would read the answer. An IP address as Host is good, because a page cannot make one its name, and
-//     so is none, which no browser sends.
+//     to this machine (DNS rebinding), and would read the answer. An IP address as Host is good, because a page cannot make one its name, but for
+//     those that lead here by the way (0.0.0.0, [::], [::ffff:127.0.0.1]), where browsers do not say who has sent the request. No Host is good,
+//     because every browser sends one.
 //   - An Origin that is neither one of the origins nor that of the server itself, and without one a request of which the browser says that
 //     another site has caused it (Sec-Fetch-Site).
 //
@@ -33,32 +34,87 @@ func Local(listen string, origins []string, next http.Handler) http.Handler {
 	}
 	origins = slices.Clone(origins)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if host := hostname(r.Host); host != "" && !slices.Contains(names, host) && !isAddress(host) {
+		if host := hostname(r.Host); host != "" && !slices.Contains(names, host) && !isPlainAddress(host) {
 			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "the request is for host %.100q", r.Host))
 			return
 		}
-		switch asked, site := r.Header.Values("Origin"), r.Header.Get("Sec-Fetch-Site"); {
-		case len(asked) == 0 && (site == "" || site == "none" || site == "same-origin"):
-		case len(asked) == 1 && (slices.Contains(origins, asked[0]) || isOwn(asked[0], r.Host)):
-		case len(asked) == 0:
-			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "a page of another site has sent the request (Sec-Fetch-Site: %.20q)", site))
-			return
-		default:
-			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "a page of origin %.100q has sent the request", asked[0]))
+		if err := checkPage(r, origins); err != nil {
+			Refuse(w, http.StatusForbidden, err)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// checkPage refuses a request that a page of another origin has sent, if the browser says so. known are the origins that are let in.
+func checkPage(r *http.Request, known []string) error {
+	asked, site := r.Header.Values("Origin"), r.Header.Get("Sec-Fetch-Site")
+	switch {
+	case len(asked) == 0 && (site == "" || site == "none" || site == "same-origin"):
+	case len(asked) == 1 && (slices.Contains(known, asked[0]) || isOwn(asked[0], r.Host)):
+	case len(asked) == 0:
+		return fault.Newf(fault.AccessForeign, "a page of another site has sent the request (Sec-Fetch-Site: %.20q)", site)
+	default:
+		return fault.Newf(fault.AccessForeign, "a page of origin %.100q has sent the request", asked[0])
+	}
+	return nil
+}
+
 // SameOrigin refuses requests with which a page of another origin would change something, whatever the page may read and however the browser
-// proves who it is. Programs that are no browsers are let through.
-func SameOrigin(next http.Handler) http.Handler {
+// proves who it is: all but GET, and event streams with a name, which take the name over and move its checkpoint. For these a browser must say
+// which page has sent the request, or the request must have a header that such a page cannot set without leave; the origins are let in. Programs that
+// are no browsers are let through.
+func SameOrigin(origins []string, next http.Handler) http.Handler {
 	p := http.NewCrossOriginProtection()
 	p.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "a page of origin %.100q has sent a request that changes something", r.Header.Get("Origin")))
 	}))
-	return p.Handler(next)
+	origins = slices.Clone(origins)
+	unsafe := p.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if takesName(r) {
+			err := checkPage(r, origins)
+			if err == nil && isBrowser(r) && !provesPage(r) {
+				err = fault.Newf(fault.AccessForeign, "a browser does not say which page asks for an event stream with a name")
+			}
+			if err != nil {
+				Refuse(w, http.StatusForbidden, err)
+				return
+			}
+		}
+		unsafe.ServeHTTP(w, r)
+	})
+}
+
+// takesName reports whether a request asks for an event stream with a name. A query that cannot be read is refused later.
+func takesName(r *http.Request) bool {
+	return r.Method != http.MethodOptions && r.URL.Query().Has("subscriber")
+}
+
+// provesPage reports whether a request tells its page, or cannot be of a page without leave: browsers ask the server first (CORS) before they send
+// these headers for a page of another origin.
+func provesPage(r *http.Request) bool {
+	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Authorization", "Last-Event-ID"} {
+		if r.Header.Get(name) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// isBrowser reports whether a browser may have sent a request. Pages cannot change what it says of itself in requests that they send without leave;
+// players of media say something else than the browser and ask for ranges.
+func isBrowser(r *http.Request) bool {
+	agent := r.UserAgent()
+	if strings.Contains(agent, "Mozilla/") || strings.Contains(agent, "AppleCoreMedia") {
+		return true
+	}
+	for name := range r.Header {
+		if name == "Range" || name == "Referer" || name == "Cookie" || strings.HasPrefix(name, "Sec-") {
+			return true
+		}
+	}
+	return false
 }
 
 // IsLocal reports whether a listen address is a loopback address, or localhost. Other names are not resolved.
@@ -75,10 +131,18 @@ func hostname(host string) string {
 	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
-func isAddress(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err == nil
+// isPlainAddress reports whether a host is an address under which a program may know the server. Those that lead to this machine only by the way, the
+// unspecified ones and IPv4 addresses within IPv6, are what pages use because browsers do not say there who has sent a request (W3C: "Secure
+// Contexts", potentially trustworthy origins).
+func isPlainAddress(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && !addr.IsUnspecified() && !addr.Is4In6() && (!compatible.Contains(addr) || addr.IsLoopback())
 }
+
+// compatible are IPv4 addresses in the old form of IPv6 (RFC 4291, 2.5.5.1).
+//
+//nolint:gochecknoglobals // a constant
+var compatible = netip.MustParsePrefix("::/96")
 
 // isOwn reports whether an origin is that of the server at the host: its scheme is that of a proxy which may stand in front.
 func isOwn(origin, host string) bool {

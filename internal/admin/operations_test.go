@@ -31,7 +31,7 @@ func server(t *testing.T, o admin.Operations) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return access.SameOrigin(open.Handler(mux))
+	return access.SameOrigin(nil, open.Handler(mux))
 }
 
 // answers checks how a server answers a request: with this status, and a text that has these words.

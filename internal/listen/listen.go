@@ -163,7 +163,7 @@ func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 // Protect lets requests through to next whose clients show who they are. Pages of the origins that are listed may read; what changes something is
 // refused to pages of every other origin.
 func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
-	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.Access.Handler(next)))
+	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next)))
 }
 
 // Checks say whether the files as they stand are in force.

@@ -90,17 +90,18 @@ func (s *Service) buildServers() error {
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
 	s.server = s.listeners.Server(clients, mux, s.logger)
+	// Probes and metrics answer whatever the parameters are: a probe that is refused restarts a node.
 	probes := http.NewServeMux()
 	probes.Handle("GET /metrics", s.registry.handler(s.tracer != nil)) // traces have exemplars
 	checks.Handle(probes, self)
 	s.components.Handle(probes)
 	if s.probing != nil { // nothing of this is at the address for clients
-		s.probes = s.listeners.ProbesServer(clients, access.Parameters(probes), s.logger)
+		s.probes = s.listeners.ProbesServer(clients, probes, s.logger)
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 		return nil
 	}
 	for _, path := range []string{"/metrics", "/health", "/livez", "/readyz", "/internal/"} {
-		mux.Handle(path, access.Parameters(probes))
+		mux.Handle(path, probes)
 	}
 	return nil
 }
