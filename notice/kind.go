@@ -62,8 +62,8 @@ func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},
 			"a member has restarted"},
-		{Health, KindDead, []Severity{Critical}, []string{"member", "member_kind", "last_heartbeat", "partitions"},
-			"a member is down; its `partitions` are not served until they are reassigned"},
+		{Health, KindDead, []Severity{Warning, Critical}, []string{"member", "member_kind", "last_heartbeat", "partitions"},
+			"a member is down: critical for a node, whose `partitions` are not served until they are reassigned; a warning for a gateway"},
 		{Health, KindMemberRefused, []Severity{Warning, Critical}, []string{"member", "code"},
 			"a member was refused: its record does not match the cluster, or is unreadable"},
 		{Health, KindMoved, []Severity{Info}, []string{"plan", "moves", "cause"},

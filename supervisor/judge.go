@@ -20,12 +20,11 @@ const (
 	OtherProcess Cause = "other_process" // another process answers at the address
 	Stalled      Cause = "stalled"       // it answers, and makes no progress
 	Gone         Cause = "gone"          // its node has left the cluster without a word
-	Failing      Cause = "failing_checks"
 )
 
 // A Target is a supervised component.
 type Target struct {
-	// Slug is unique in the cluster: NODE/COMPONENT, or gateway/NAME.
+	// Slug is unique in the cluster: NODE/COMPONENT.
 	Slug            string
 	Node, Component string
 	Process         string

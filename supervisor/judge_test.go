@@ -295,15 +295,15 @@ func TestRecoveryIsToldAfterAnAbsence(t *testing.T) {
 	}
 }
 
-func TestGatewaysAndTheDeadAreNotOrdered(t *testing.T) {
+func TestTheDeadAreNotOrdered(t *testing.T) {
 	c := newCourt(t)
 	var v Verdict
 	for range 3 {
-		gone, gateway := missed(of("a", "tail"), Gone), missed(of("gateway/x", ""), Failing)
-		gone.URL, gateway.URL = "", ""
-		v = c.step(gone, gateway, of("b", "tail"))
+		gone := missed(of("a", "tail"), Gone)
+		gone.URL = ""
+		v = c.step(gone, of("b", "tail"))
 	}
-	if len(v.Orders) > 0 || v.Findings[0].Action != ActionImpossible || len(v.Events) != 2 {
+	if len(v.Orders) > 0 || v.Findings[0].Action != ActionImpossible || len(v.Events) != 1 {
 		t.Errorf("%+v", v)
 	}
 }

@@ -70,24 +70,6 @@ func (r *registry) round(now time.Time, view cluster.View) (all round) {
 			})
 		}
 	}
-	gateways, _ := view.Gateways()
-	for _, g := range gateways {
-		if g.Status == cluster.StatusStopping {
-			continue
-		}
-		c := Check{Target: Target{Slug: "gateway/" + g.Node, Node: "gateway/" + g.Node, Process: g.Process}}
-		var failing []string
-		for check, ok := range g.Checks {
-			if !ok {
-				failing = append(failing, check)
-			}
-		}
-		if len(failing) > 0 {
-			slices.Sort(failing)
-			c.Miss, c.Detail = Failing, strings.Join(failing, ", ")
-		}
-		all.seen = append(all.seen, c)
-	}
 	slices.Sort(all.unwatched)
 	return all
 }

@@ -298,9 +298,7 @@ func (s *Supervisor) report(began time.Time, v Verdict, total int, age time.Dura
 func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Report) {
 	m := s.metrics
 	for _, c := range checks {
-		if c.Component != "" {
-			m.restarts.WithLabelValues(c.Slug) // from 0: Prometheus ignores the first value of a series
-		}
+		m.restarts.WithLabelValues(c.Slug) // from 0: Prometheus ignores the first value of a series
 		if c.Miss != "" {
 			m.misses.WithLabelValues(c.Slug).Inc()
 		}

@@ -45,7 +45,8 @@ func (c *health) seatGateways() {
 	slices.SortFunc(c.seats[c.nodes:], func(a, b cluster.Member) int { return strings.Compare(a.Node, b.Node) })
 }
 
-// hearGateway posts what happens to a gateway. Partitions have nothing to do with it.
+// hearGateway posts what happens to a gateway. Partitions have nothing to do with it, and no notice is critical: who connects may call
+// itself anything, and must not be able to page those who run the cluster.
 func (s *Planner) hearGateway(e event) {
 	m := e.Member
 	name := fmt.Sprintf("Gateway %q", m.Node)
@@ -56,7 +57,7 @@ func (s *Planner) hearGateway(e event) {
 		return
 	case eventDied:
 		s.dequeue(m.key)
-		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindDead, notice.Critical, fmt.Sprintf("%s is dead: %s.", name, e.Why)
+		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindDead, notice.Warning, fmt.Sprintf("%s is dead: %s.", name, e.Why)
 		n.Fields["partitions"], n.Fields["last_heartbeat"] = []int{}, ago(e.For)
 	case eventRestarted:
 		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindRestarted, e.Level, name+" has restarted."

@@ -5,7 +5,7 @@ const most = 12;
 
 const causes = {
   timeout: 'no answer in time', unreachable: 'not reachable', bad_status: 'answers with an error', bad_body: 'answers with something else',
-  other_process: 'another process answers', stalled: 'makes no progress', gone: 'has left the cluster', failing_checks: 'its checks fail',
+  other_process: 'another process answers', stalled: 'makes no progress', gone: 'has left the cluster',
 };
 const actions = {
   none: 'nothing yet', restarted: 'restarted', budget_exhausted: 'no restarts left', paused: 'restarts are paused', auto_restart_off: 'restarts are off',
