@@ -187,7 +187,7 @@ func (s *Session) lend(l *lease) {
 func (k *stake) wake() {
 	for s := range k.waiting {
 		notify(s.stirred)
-		notify(s.hub.room)
+		s.hub.rooms.change(s)
 	}
 	clear(k.waiting)
 }

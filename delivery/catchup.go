@@ -118,7 +118,9 @@ func (s *Session) forget(ctx context.Context) {
 	}
 	for _, sub := range s.byKey {
 		sub.leaveTrail()
+		sub.abandon()
 	}
+	h.rooms.change(s)
 	h.tenants.exit(s.tenant)
 	s.release()
 	h.mu.Lock()

@@ -11,7 +11,7 @@ func (h *Hub) Scans() (text string) {
 		for _, c := range h.scans {
 			text += fmt.Sprintf("[%s readers %d page %t again %d takers %d spoiled %t]", c.namespace, len(c.Readers()), c.page != nil, len(c.again), len(c.takers), c.touched.Spoiled())
 		}
-		text += fmt.Sprintf(" waiting %d live %d at %s", len(h.waiting), len(h.live), h.at)
+		text += fmt.Sprintf(" waiting %d live %d at %s", len(h.rooms.waiting), len(h.live), h.at)
 	})
 	return text
 }

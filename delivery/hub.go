@@ -75,7 +75,6 @@ type Hub struct {
 	commands chan func()   // for the loop
 	poked    chan struct{} // holds one signal: a live session has mail
 	acked    chan struct{} // holds one signal: a session has acknowledged everything
-	room     chan struct{} // holds one signal: a session with a running snapshot has room
 	stopped  chan struct{} // closed when Run has returned
 	tenants  *tenants
 	kinds    kinds
@@ -102,9 +101,9 @@ type Hub struct {
 	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
 	scans         []*scan
 	listings      []listing // that wait for the Hub to reach their time
-	waiting       []*reader // waiting for a scan
 	early         bool      // a reader waits because its session is later than the Hub
 	reads         *reads
+	rooms         *rooms
 
 	// What filters cost, also for the loop.
 	now      time.Time // when the current reply came
@@ -140,8 +139,8 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
-		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1), room: make(chan struct{}, 1),
-		stopped: make(chan struct{}), reads: newReads(cfg.SnapshotRate), tenants: newTenants(), turning: health.NewLoop(),
+		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1),
+		stopped: make(chan struct{}), reads: newReads(cfg.SnapshotRate), rooms: newRooms(), tenants: newTenants(), turning: health.NewLoop(),
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]struct{}),
 		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
 	}
@@ -225,7 +224,7 @@ func (h *Hub) run(ctx context.Context) error {
 			h.pass(batch)
 			h.handle()
 			select { // which must not wait until the log pauses
-			case <-h.room:
+			case <-h.rooms.signal:
 				h.roomy()
 			case <-bookmark.C:
 				h.bookmark()
@@ -251,7 +250,7 @@ func (h *Hub) run(ctx context.Context) error {
 			f()
 		case <-h.poked:
 			h.handle()
-		case <-h.room:
+		case <-h.rooms.signal:
 			h.roomy()
 		case <-bookmark.C:
 			h.bookmark()
@@ -713,7 +712,7 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	h.poke(s) // the loop now handles its mail
 	h.metrics.joined.Inc()
 	if reading {
-		h.roomy()
+		h.resume(s)
 	}
 	return true
 }

@@ -163,7 +163,7 @@ func (m *pageMeter) Spent(id match.ID, units int, err error) {
 func (h *Hub) placeAll() {
 	if h.early {
 		h.early = false
-		h.roomy()
+		h.resumeAll()
 	}
 	h.placeListings()
 	for _, c := range h.scans {

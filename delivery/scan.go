@@ -67,7 +67,7 @@ type fetch struct {
 
 // offer finds a scan for a reader, or makes it wait until it may get a page.
 func (h *Hub) offer(r *reader) {
-	if r.Gone.Load() {
+	if r.Gone.Load() || r.Who.session.Ended() {
 		return
 	}
 	for _, c := range h.scans {
@@ -78,7 +78,7 @@ func (h *Hub) offer(r *reader) {
 		}
 	}
 	if !h.isReady(r) {
-		h.waiting = append(h.waiting, r)
+		h.rooms.wait(r)
 		return
 	}
 	c := &scan{
@@ -119,18 +119,6 @@ func pastOf(at change.Position) change.Timestamp {
 		return at.Time.Prev()
 	}
 	return at.Time
-}
-
-// roomy resumes scans: a session has room again, has joined, or a scan has ended.
-func (h *Hub) roomy() {
-	for _, c := range h.scans {
-		notify(c.woken)
-	}
-	waiting := h.waiting
-	h.waiting = nil
-	for _, r := range waiting {
-		h.offer(r)
-	}
 }
 
 // runScan reads pages until no reader is left. It waits for its turn, and for the rate, before any session stands still.
@@ -303,7 +291,7 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 			return nil, false
 		default:
 			c.Leave(r)
-			h.waiting = append(h.waiting, r)
+			h.rooms.wait(r)
 		}
 	}
 	c.patient = time.Time{}
@@ -313,7 +301,7 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 		return h.next(c)
 	case left == 0:
 		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
-		h.roomy()
+		h.resumeAll()
 		return nil, true
 	}
 	c.takers = slices.Clone(c.Readers())

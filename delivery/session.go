@@ -319,7 +319,7 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	case !s.mu.live:
 		notify(s.stirred)
 	case s.mu.reads:
-		notify(s.hub.room)
+		s.hub.rooms.change(s)
 	}
 	if len(s.mu.sent) == 0 {
 		notify(s.hub.acked)

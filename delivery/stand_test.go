@@ -245,6 +245,30 @@ func TestTurnsEndWhereOthersWait(t *testing.T) {
 	})
 }
 
+// Nothing is kept of sessions that end while they wait for room for a page.
+func TestNothingIsKeptOfReadersThatWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		docs := &shelf{collections: []string{"orders"}, documents: 100, page: 10, takes: time.Millisecond}
+		b := onShelf(t, docs, delivery.Config{})
+		defer b.end()
+		var slow []*delivery.Session
+		for range 3 {
+			slow = append(slow, b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}, CreditEvents: 5}, collection(t, "orders")))
+		}
+		time.Sleep(10 * time.Second)
+		if text := b.hub.Scans(); !strings.Contains(text, "waiting 3") {
+			t.Errorf("%s, want 3 that wait", text)
+		}
+		for _, s := range slow {
+			s.Close(nil)
+		}
+		synctest.Wait()
+		if text := b.hub.Scans(); !strings.Contains(text, "waiting 0") {
+			t.Errorf("%s after they have ended", text)
+		}
+	})
+}
+
 // A page that comes too late for a session, which has gone elsewhere and stands still for another collection since, takes nothing from it.
 func TestLatePageTakesNothingFromAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
