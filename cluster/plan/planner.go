@@ -70,14 +70,14 @@ func (s *Planner) publish(plan cluster.Plan, moved int) {
 
 // cause says what a plan is made for.
 func (s *Planner) cause() (Replan, string) {
+	order := Replans()
+	optional := func(c cause) bool { return slices.Index(order, c.replan) >= slices.Index(order, ReplanJoin) }
 	switch {
-	case len(s.causes) > 0:
-	case s.must:
-		return ReplanFailure, "partitions that nobody serves"
-	default:
+	case s.must && !slices.ContainsFunc(s.causes, func(c cause) bool { return !optional(c) }): // a join bounds what is moved, this does not
+		s.because(ReplanFailure, "", "partitions that nobody serves")
+	case len(s.causes) == 0:
 		return ReplanRebalance, "balance"
 	}
-	order := Replans()
 	slices.SortStableFunc(s.causes, func(a, b cause) int {
 		return cmp.Compare(slices.Index(order, a.replan), slices.Index(order, b.replan))
 	})

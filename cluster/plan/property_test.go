@@ -161,6 +161,25 @@ func (w *world) sound(d plan.Decision, before cluster.Plan) {
 	}
 }
 
+// What a member does not serve goes to one that joins, all of it: that is a failure's doing, and no join, which would move few.
+func TestWhatAJoinFindsUnservedIsAFailure(t *testing.T) {
+	w := newWorld(t, plan.Config{Partitions: 8})
+	var moved []string
+	w.published = func(d plan.Decision, before cluster.Plan) {
+		w.sound(d, before)
+		moved = append(moved, fmt.Sprintf("%s %d", d.Replan, d.Moved))
+	}
+	w.join("node-1")
+	w.run(20 * time.Second)
+	w.actors["node-1"].stuck = true
+	w.run(time.Minute)
+	w.join("node-0")
+	w.run(time.Minute)
+	if len(moved) < 3 || !slices.Equal(moved[:3], []string{"cold_start 0", "failure 4", "failure 4"}) {
+		t.Errorf("%q", moved)
+	}
+}
+
 // Ten nodes restart at once: what they have is looked at within the rate, nothing moves, and everybody's resync is told as complete.
 func TestRestartStormIsResyncedWithinTheRate(t *testing.T) {
 	w := newWorld(t, plan.Config{Partitions: 240, Expected: 12})
