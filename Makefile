@@ -182,9 +182,11 @@ browser-clients:
 	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 	cd examples/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
-# The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img.
+# The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img. Before that,
+# pages of another origin in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.
 browser:
 	$(GO) build -o bin/demo ./dev/demo
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	@mkdir -p docs/img
+	node test/browser/foreign.mjs
 	node test/browser/status.mjs docs/img

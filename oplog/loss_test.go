@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/gap"
@@ -216,12 +218,16 @@ func TestSuspectJumpIsReadAgain(t *testing.T) {
 		source := &oplogtest.Log{}
 		source.Tick(1)
 		var losses []oplog.Loss
-		l, end := beginLog(t, oplog.Config{Lost: told(&losses)}, source, change.Position{})
+		registry := prometheus.NewRegistry()
+		l, end := beginLog(t, oplog.Config{Lost: told(&losses), Registerer: registry}, source, change.Position{})
 		defer end()
 		synctest.Wait()
 		c := l.Cursor(oplog.Start{Live: true})
 		first := source.Append(inserts(2, 0)...)
 		read(t, c, 2)
+		if n := rescanned(t, registry); n != 0 {
+			t.Errorf("%v events of stretches that were read again, before one was", n)
+		}
 		source.Hide(true) // what is appended now the stream does not show, but a new one does
 		hidden := source.Append(inserts(2, 2)...)
 		source.Hide(false)
@@ -230,6 +236,9 @@ func TestSuspectJumpIsReadAgain(t *testing.T) {
 		last := source.Append(inserts(2, 4)...)
 		if err := same(read(t, c, 4), positions(append(hidden, last...))); err != nil {
 			t.Errorf("%v after %v", err, first)
+		}
+		if n := rescanned(t, registry); n != float64(len(hidden)+1) { // and the one at which the jump was seen
+			t.Errorf("%v events of the stretch that was read again, want %d", n, len(hidden)+1)
 		}
 		source.Tick(3600)
 		source.Suspect() // quiet, and shown again: accepted
@@ -241,6 +250,22 @@ func TestSuspectJumpIsReadAgain(t *testing.T) {
 			t.Errorf("%d streams opened, told of %v", opened, losses)
 		}
 	})
+}
+
+// rescanned returns how many events of stretches that were read again are counted.
+func rescanned(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "streamer_rescan_events_total" {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("there is no streamer_rescan_events_total")
+	return 0
 }
 
 // A quiet hour is no jump, and neither is one after a proven reopening.

@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type metrics struct {
 	streams, window                   prometheus.Gauge
 	events, repeated, duplicates      prometheus.Counter
+	rescanned                         prometheus.Counter
 	detached, joins, catchups, pauses prometheus.Counter
 	jumps, reread, gaps               prometheus.Counter
 	losses                            *prometheus.CounterVec
@@ -31,6 +32,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		events:     counter("events_total", "Change events read from MongoDB, by all readers."),
 		repeated:   counter("events_repeated_total", "Change events that a reopened stream repeated, dropped by position."),
 		duplicates: design("duplicate_events_total", "Change events dropped because their changes came before under another form of resume token."),
+		rescanned:  design("rescan_events_total", "Change events of stretches that were read again because cluster time had jumped over them without proof of continuity, up to the one at which that was seen."),
 		detached:   counter("cursors_detached_total", "Cursors whose place in the tail's ring was overwritten."),
 		joins:      counter("cursors_joined_total", "Cursors that moved from a catch-up to the tail."),
 		catchups:   counter("catchups_total", "Catch-up streams opened."),
@@ -43,7 +45,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(
-			m.streams, m.window, m.events, m.repeated, m.duplicates, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.gaps, m.losses, collector{stats},
+			m.streams, m.window, m.events, m.repeated, m.duplicates, m.rescanned, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.gaps, m.losses, collector{stats},
 		)
 	}
 	return m

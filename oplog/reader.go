@@ -171,6 +171,7 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 			m.events.Add(float64(len(reply.Events)))
 			m.repeated.Add(float64(r.splitter.repeated))
 			m.duplicates.Add(float64(r.splitter.duplicates))
+			m.rescanned.Add(float64(r.splitter.rescanned))
 			if w := r.splitter.window; w != nil && r.tail {
 				m.window.Set(float64(w.Len()))
 			}

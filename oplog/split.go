@@ -19,7 +19,9 @@ type splitter struct {
 	end         change.Position // up to which the reader has read
 	held        *slot           // events after end that have no position after it, because their tokens are of another version
 
-	repeated, duplicates, jumps int // of the last reply
+	landing change.Timestamp // where cluster time had jumped to when a stretch was last read again
+
+	repeated, duplicates, jumps, rescanned int // of the last reply
 }
 
 // eventOverhead estimates the memory of an event in addition to its bytes in the reply.
@@ -28,7 +30,7 @@ const eventOverhead = 96
 // split parses the events of a reply. again means that cluster time jumped without a proof of continuity: the reply is discarded, and the
 // log must be read again from the current end. An error wraps change.ErrEvent.
 func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
-	s.repeated, s.duplicates, s.jumps = 0, 0, 0
+	s.repeated, s.duplicates, s.jumps, s.rescanned = 0, 0, 0, 0
 	cut := &cutter{reply: r, slot: newSlot(len(r.Events)), from: s.end}
 	if s.held != nil {
 		cut.slot = s.held
@@ -45,7 +47,11 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 			continue
 		}
 		if !looked && s.jumped(p, r.Unproven) {
+			s.landing = p.Time
 			return nil, true, nil
+		}
+		if p.Time.Compare(s.landing) <= 0 {
+			s.rescanned++
 		}
 		looked = true
 		before := end
@@ -75,6 +81,7 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 		cut.slot.partitions = append(cut.slot.partitions, s.partition(&cut.slot.events[len(cut.slot.events)-1]))
 	}
 	if !looked && s.jumped(r.End, r.Unproven) {
+		s.landing = r.End.Time
 		return nil, true, nil
 	}
 	end = change.Later(end, r.End)

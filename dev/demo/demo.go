@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -253,13 +254,15 @@ func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) 
 	})
 }
 
-// free returns the address, or one with a free port when it is in use.
+// free returns the address, or one with a free port when it is in use. One that is none is refused later by whoever listens there.
 func free(address string) string {
 	l, err := net.Listen("tcp", address) //nolint:noctx // answers at once
-	if err != nil {
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return "127.0.0.1:0"
 	}
-	_ = l.Close()
+	if err == nil {
+		_ = l.Close()
+	}
 	return address
 }
 

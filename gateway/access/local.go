@@ -109,8 +109,8 @@ func isBrowser(r *http.Request) bool {
 	if strings.Contains(agent, "Mozilla/") || strings.Contains(agent, "AppleCoreMedia") {
 		return true
 	}
-	for name := range r.Header {
-		if name == "Range" || name == "Referer" || name == "Cookie" || strings.HasPrefix(name, "Sec-") {
+	for _, name := range []string{"Range", "Referer", "Cookie"} { // not Sec-Fetch-Mode, which Node.js sends, too
+		if r.Header.Get(name) != "" {
 			return true
 		}
 	}

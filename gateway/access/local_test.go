@@ -90,6 +90,7 @@ func TestPagesOfOtherOriginsTakeNoName(t *testing.T) {
 		{named, []string{"User-Agent", "curl/8.14.1", "Accept", "*/*"}, 200},
 		{named, []string{"User-Agent", "Go-http-client/1.1"}, 200},
 		{named, []string{"User-Agent", "python-requests/2.32", "Accept", "text/event-stream"}, 200},
+		{named, []string{"User-Agent", "node", "Accept", "*/*", "Accept-Language", "*", "Sec-Fetch-Mode", "cors"}, 200}, // fetch of Node.js
 		{named, nil, 200},
 		{named, []string{"User-Agent", chrome}, 403}, // to 10.0.0.1, 0.0.0.0, [::ffff:7f00:1]: neither Origin nor Sec-Fetch-Site
 		{named, []string{"User-Agent", chrome, "Accept", "text/event-stream", "Cache-Control", "no-cache"}, 403},

@@ -95,7 +95,7 @@ func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
 	})
 	for name, kind := range map[string]string{
 		"checkpoints_saved_total": "counter", "checkpoint_errors_total": "counter", "checkpoint_latency_seconds": "histogram",
-		"duplicate_events_total": "counter", "dedup_cache_size": "gauge",
+		"duplicate_events_total": "counter", "dedup_cache_size": "gauge", "rescan_events_total": "counter",
 		"partition_restarts_total": "counter", "gaps_detected_total": "counter", "partition_lag_seconds": "gauge", "partition_health": "gauge",
 	} {
 		if !strings.Contains(all, "# TYPE streamer_"+name+" "+kind+"\n") || !strings.Contains(all, "# HELP streamer_"+name+" ") {
@@ -104,7 +104,7 @@ func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"streamer_partition_restarts_total": 0, "streamer_dedup_cache_size": 1, "streamer_partitions_owned": partitions,
-		"streamer_duplicate_events_total": 0, "streamer_checkpoint_errors_total": 0,
+		"streamer_duplicate_events_total": 0, "streamer_rescan_events_total": 0, "streamer_checkpoint_errors_total": 0,
 	} {
 		if got := metric(t, address, name); got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
