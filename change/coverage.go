@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// A Coverage says which changes a stream reads. A position of the stream says nothing of other changes.
+// A Coverage says which changes a stream reads. A position of the stream says nothing of other
+// changes.
 type Coverage struct {
 	// Namespaces are `db.coll` or `db.*`; empty means all.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -24,8 +25,9 @@ func (c Coverage) beyond(d Coverage) []string {
 	return slices.DeleteFunc(slices.Clone(d.namespaces()), c.coversNamespace)
 }
 
-// Dropped returns the namespaces in which all of these are true: before read changes, c reads them again, and between did not read them. Some is
-// false where there are none. No namespaces are all of them.
+// Dropped returns the namespaces in which all of these are true: before read changes, c reads them
+// again, and between did not read them. Some is false where there are none. No namespaces are all
+// of them.
 func (c Coverage) Dropped(before, between Coverage) (namespaces []string, some bool) {
 	both := c.common(before)
 	missing := between.beyond(both)

@@ -123,6 +123,10 @@ type Checkpoint struct {
 	Epoch change.Epoch
 	// Fingerprint identifies the stream's pipeline; tokens are valid only with the same pipeline. Empty if unknown.
 	Fingerprint string
+	// Coverage is what the stream that moved the position read; nil if unknown. The position says nothing of other changes. Lapse is what
+	// earlier streams read beyond that, nil if nothing; in a Save, it is the lapse of which the subscriber was told.
+	Coverage *change.Coverage
+	Lapse    *Lapse
 	// At is the time of the save by the saver's clock, for information. By is the node or the operator, Note an operator's comment.
 	At     time.Time
 	By     string
@@ -274,6 +278,7 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 		c.Began = stored.Began
 	}
 	newer := c.Generation > stored.Generation
+	advanced := false
 	changed = newer || c.Began != stored.Began || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
 	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
@@ -291,11 +296,11 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	merged = c
 	merged.Position, merged.Positions = change.Later(before.Position, c.Position), nil
-	changed = changed || merged.Position.After(before.Position)
+	advanced = merged.Position.After(before.Position)
 	for _, from := range []map[change.Partition]change.Position{before.Positions, c.Positions} {
 		for p := range from {
 			at := in(p)
-			changed = changed || at.After(before.In(p))
+			advanced = advanced || at.After(before.In(p))
 			if equal(at, merged.Position) {
 				continue
 			}
@@ -305,8 +310,12 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 			merged.Positions[p] = at
 		}
 	}
-	if merged.settle(); merged.Position.After(before.Position) {
-		changed = true
+	merged.settle()
+	advanced = advanced || merged.Position.After(before.Position)
+	changed = changed || advanced
+	merged.Coverage, merged.Lapse = before.Coverage, before.Lapse
+	if advanced {
+		merged.cover(before, c)
 	}
 	switch {
 	case !newer && before.Earliest().After(c.Earliest()):
@@ -392,6 +401,9 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 			}
 			c.Positions[p] = at
 		}
+	}
+	if c.Lapse != nil && to.Time.Compare(c.Lapse.At) <= 0 { // it is read again
+		c.Coverage, c.Lapse = &c.Lapse.Coverage, nil
 	}
 	c.Generation++
 	c.Epoch = change.Epoch{Incarnation: incarnation}

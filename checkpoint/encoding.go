@@ -24,6 +24,8 @@ type stored struct {
 	Epoch       string                        `json:"epoch,omitempty"` // of a shared one
 	Began       *beginning                    `json:"began,omitempty"` // likewise
 	Fingerprint string                        `json:"fingerprint"`
+	Coverage    *change.Coverage              `json:"coverage,omitempty"`
+	Lapse       *lapse                        `json:"lapse,omitempty"`
 	At          time.Time                     `json:"at"`
 	By          string                        `json:"by"`
 	Reason      Reason                        `json:"reason"`
@@ -44,6 +46,12 @@ type claim struct {
 type beginning struct {
 	At position `json:"at"`
 	ID string   `json:"id"`
+}
+
+// A lapse is a Lapse as it is stored.
+type lapse struct {
+	Coverage change.Coverage `json:"coverage"`
+	At       position        `json:"at"`
 }
 
 // A progress is a snapshot.Progress as it is stored.
@@ -111,6 +119,10 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 		Reason:      c.Reason,
 		Note:        c.Note,
 	}
+	s.Coverage = c.Coverage
+	if c.Lapse != nil {
+		s.Lapse = &lapse{Coverage: c.Lapse.Coverage, At: positionOf(change.At(c.Lapse.At))}
+	}
 	if c.Shared {
 		s.Partition, s.Epoch = &c.Partition, c.Epoch.String()
 		if c.Began != (Beginning{}) {
@@ -177,7 +189,14 @@ func decodeCheckpoint(name string, partitions int, text []byte, is func(Key) boo
 func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 	c = Checkpoint{
 		Key: Key{Subscriber: s.Subscriber}, Partitions: s.Partitions, Generation: s.Generation, Fingerprint: s.Fingerprint, At: s.At, By: s.By,
-		Reason: s.Reason, Note: s.Note,
+		Reason: s.Reason, Note: s.Note, Coverage: s.Coverage,
+	}
+	if s.Lapse != nil {
+		at, err := s.Lapse.At.bound()
+		if err != nil {
+			return c, t, fmt.Errorf("lapse: %w", err)
+		}
+		c.Lapse = &Lapse{Coverage: s.Lapse.Coverage, At: at.Time}
 	}
 	switch {
 	case s.Partition != nil:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/health"
 )
 
@@ -24,6 +25,8 @@ type WriterConfig struct {
 	// Fingerprint and By are stored in every checkpoint; Partitions is N.
 	Fingerprint, By string
 	Partitions      int
+	// Coverage is what the node's streams read, for every checkpoint.
+	Coverage change.Coverage
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 	// Registerer registers the metrics. Optional.
@@ -49,14 +52,15 @@ type Source interface {
 
 // A Writer saves the checkpoints of a node's subscribers in rounds, in the background.
 type Writer struct {
-	cfg     WriterConfig
-	policy  Policy
-	store   Store
-	gaps    GapKeeper
-	logger  *slog.Logger
-	metrics metrics
-	saving  *health.Loop
-	hurry   chan struct{} // holds one signal: a subscriber has reached its number of events
+	cfg      WriterConfig
+	policy   Policy
+	coverage *change.Coverage // as checkpoints keep it
+	store    Store
+	gaps     GapKeeper
+	logger   *slog.Logger
+	metrics  metrics
+	saving   *health.Loop
+	hurry    chan struct{} // holds one signal: a subscriber has reached its number of events
 
 	round chan struct{} // held during a save
 	mu    struct {
@@ -74,7 +78,7 @@ type Writer struct {
 func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 	cfg.SaveTimeout = cmp.Or(cfg.SaveTimeout, 5*time.Second)
 	w := &Writer{
-		cfg: cfg, policy: cfg.Policy.withDefaults(), store: store, gaps: gaps,
+		cfg: cfg, policy: cfg.Policy.withDefaults(), coverage: BoundedCoverage(cfg.Coverage), store: store, gaps: gaps,
 		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		metrics: newMetrics(cfg.Registerer),
 		saving:  health.NewLoop(),
@@ -522,6 +526,7 @@ func (w *Writer) collect(now time.Time, keepers []*Keeper, choose func(*Keeper, 
 			}
 			c := p.Checkpoint
 			c.Partitions, c.Fingerprint, c.At, c.By, c.Reason = w.cfg.Partitions, w.cfg.Fingerprint, now, w.cfg.By, reason
+			c.Coverage = w.coverage
 			round = append(round, candidate{keeper: k, checkpoint: c, events: p.Events})
 			taken[k] = events
 		}

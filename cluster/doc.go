@@ -13,7 +13,8 @@
 // partitions. A node that reads less would move the checkpoints of sinks past changes that it does not read, and one that lacks a sink would not
 // move that sink's at all. If the nodes' settings do not cover each other, those of most nodes count, and then those of the node that
 // joined first. So a rolling change moves every partition once from nodes with the settings of before to those with the new ones, and no sink stands
-// still. A node that reads less owns partitions only when no wider one is left.
+// still. A node that reads less owns partitions only when no wider one is left. Its checkpoints say so, and whoever reads everything again tells
+// their subscribers of the loss.
 //
 // A node without a cluster claims all partitions through a [Registry], which keeps other processes out. Package member is what a node does
 // to own partitions, package leader what the elected node does, and package plan decides, without doing anything, who should own what.

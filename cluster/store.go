@@ -13,6 +13,8 @@ var (
 	ErrLeft = errors.New("the membership has ended")
 	// ErrAbsent says that a process is no member.
 	ErrAbsent = errors.New("no member")
+	// ErrGone says that the cluster's origin is gone: nothing can be owned, and nobody may found another cluster while a member is left.
+	ErrGone = errors.New("the origin is gone")
 	// ErrDeposed says that a leadership is over: somebody else leads, or may.
 	ErrDeposed = errors.New("deposed")
 )

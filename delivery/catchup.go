@@ -47,6 +47,9 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		s.welcome(at)
 	}
 	s.add(subscriptions)
+	if s.lapsed = cfg.Lapsed; !s.position().IsZero() {
+		s.tellLapse()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.closing != nil {
@@ -57,6 +60,17 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	s.tenant = h.tenants.enter(cfg.Account)
 	h.loops.Go(func() { s.run(ctx) })
 	return s, nil
+}
+
+// Lapsed has a loss of the subscriber alone come before anything of the partitions that are attached next.
+func (s *Session) Lapsed(loss oplog.Loss) { s.await(func() { s.lapsed = &loss }) }
+
+// tellLapse queues the loss of the subscriber alone, if there is one. Called by the owner.
+func (s *Session) tellLapse() {
+	if s.lapsed != nil {
+		s.tellAt(s.lapsed, s.position())
+		s.lapsed = nil
+	}
 }
 
 // welcome queues an empty batch, which tells the subscriber where the session begins.
@@ -460,6 +474,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			s.attached.Store(&attached)
 			s.open = &Batch{Attached: list}
 			s.queue(s.position())
+			s.tellLapse()
 			if loss != nil {
 				s.loss(loss, s.position())
 			}

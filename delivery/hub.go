@@ -506,7 +506,10 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 
 // tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt. It returns false if nothing was queued.
 // Called by the owner.
-func (s *Session) tell(loss *oplog.Loss) bool {
+func (s *Session) tell(loss *oplog.Loss) bool { return s.tellAt(loss, loss.To) }
+
+// tellAt is tell, with the place of the session after the loss.
+func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 	namespaces, some := s.readable(loss.Namespaces)
 	switch {
 	case !some, !s.concerned(loss):
@@ -515,7 +518,7 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		return false // it asked for what the log has
 	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
 		s.Close(fault.Newf(fault.LogHistoryLost, "changes from %s to %s may have been lost (%s)", loss.From, loss.To, loss.Reason))
-		s.loss(lossOf(loss), loss.To) // never received, so no checkpoint passes it
+		s.loss(lossOf(loss), to) // never received, so no checkpoint passes it
 		return false
 	}
 	for _, sub := range s.byKey {
@@ -532,7 +535,11 @@ func (s *Session) tell(loss *oplog.Loss) bool {
 		return false
 	}
 	s.compensate(loss, s.promise) // before the subscriber hears of it: it may resume after the loss
-	s.loss(told, loss.To)
+	s.loss(told, to)
+	if loss.Reason == gap.Unread {
+		s.compensate(loss, s.beginSnapshot) // it is nobody else's
+		return true
+	}
 	s.recover(loss)
 	return true
 }
@@ -616,14 +623,19 @@ func (s *Session) compensate(loss *oplog.Loss, begin func(*Subscription, snapsho
 
 // concerned reports whether a loss may concern one of the session's subscriptions. Called by the owner.
 func (s *Session) concerned(loss *oplog.Loss) bool {
-	if loss.Reason != gap.Renamed {
+	switch {
+	case loss.Reason != gap.Renamed && loss.Reason != gap.Unread, len(loss.Namespaces) == 0:
+		return true
+	case loss.Reason == gap.Unread && len(s.byKey) == 0: // they come later
 		return true
 	}
-	db, coll, _ := strings.Cut(loss.Namespaces[0], ".")
-	for _, sub := range s.byKey {
-		f := sub.Program.Filter()
-		if (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll) {
-			return true
+	for _, ns := range loss.Namespaces {
+		db, coll, _ := strings.Cut(ns, ".")
+		for _, sub := range s.byKey {
+			f := sub.Program.Filter()
+			if (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll || coll == "*") {
+				return true
+			}
 		}
 	}
 	return false

@@ -84,6 +84,8 @@ type SessionConfig struct {
 	Owner bool
 	// Detachable says that the subscriber handles Batch.Detached.
 	Detachable bool
+	// Lapsed is a loss of the subscriber alone, up to where it is, nil if there is none. It comes first.
+	Lapsed *oplog.Loss
 	// Readable is that of the Request.
 	Readable Readable
 	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
@@ -106,6 +108,7 @@ type Session struct {
 	seen          *seen           // nil if everything that follows is new
 	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
 	open          *Batch          // being filled
+	lapsed        *oplog.Loss     // to be told before anything that is attached next; nil if nothing
 	usual         usual           // typical size of a batch
 	matched       []*Subscription // subscriptions that match the current event
 	groups        map[string]*group

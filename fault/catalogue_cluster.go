@@ -40,6 +40,12 @@ func clusterEntries() []Entry {
 			Remedy:  "Check etcd.endpoints, etcd.prefix, reliability.checkpoint.database and cluster.id. If they are right, because etcd was restored or replaced, stop all nodes and run `streamer cluster adopt`, which raises the incarnation in both and adopts the new etcd.",
 		},
 		{
+			Code:    ClusterReplaced,
+			Summary: "the cluster's origin is gone, or is that of another cluster",
+			Meaning: "The key of the origin in etcd was deleted or replaced under running nodes, or a node starts where the origin is gone and other nodes still run. Running nodes give up their partitions and save no checkpoint: they do not join another cluster, and none is founded beside them. Gateways are served on from the log; sinks wait.",
+			Remedy:  "Restore the origin, or all of etcd, from a backup: the nodes join again by themselves. If the cluster is to begin anew, stop all nodes first, and start them again when their leases have ended (cluster.lease_ttl).",
+		},
+		{
 			Code:    ClusterUnknown,
 			Summary: "there are no checkpoints of this cluster",
 			Meaning: "No node has ever started with this cluster.id at this store, or the configuration leads to another store or database. Nothing was written.",
@@ -134,6 +140,12 @@ func clusterEntries() []Entry {
 			Summary: "the node is cut off from its cluster",
 			Meaning: "It could not renew its lease in time, because etcd did not answer or the machine was suspended, and other nodes may have taken over its partitions. It delivers nothing of them until it is a member again; nothing is lost.",
 			Remedy:  "Reconnect to another node of the cluster with the last positions. If all nodes report this, check etcd.",
+		},
+		{
+			Code:    NodeLog,
+			Summary: "nobody reads the log",
+			Meaning: "Standard error is a pipe or terminal whose reader does not read. Up to 1 MiB of lines waits; further lines are dropped, and counted in streamer_log_dropped_lines_total. The node itself goes on.",
+			Remedy:  "Start or restart what reads the node's standard error (the container runtime, journald, a pipe). A line in the log then says how many were dropped.",
 		},
 		{
 			Code:    NodeRunning,

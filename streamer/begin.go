@@ -26,7 +26,7 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 		if claimed[i].Position.IsZero() {
 			first = append(first, checkpoint.Checkpoint{
 				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: t.Partition}, Partitions: n.cfg.Origin.Partitions, Epoch: t.Epoch,
-				Fingerprint: n.cfg.Fingerprint, At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin, Generation: claimed[i].Generation,
+				Fingerprint: n.cfg.Fingerprint, Coverage: checkpoint.BoundedCoverage(n.cfg.Coverage), At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin, Generation: claimed[i].Generation,
 			})
 			places = append(places, i)
 		}
@@ -84,6 +84,7 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 	if len(entries) > 0 && entries[0].Partitions == c.Partitions {
 		last := entries[0]
 		c.Position, c.Fingerprint, c.Generation, c.Began = last.Position, last.Fingerprint, last.Generation, last.Began
+		c.Coverage, c.Lapse = last.Coverage, last.Lapse
 		n.logger.Warn("checkpoint was lost, the partition begins at the last one of its history",
 			"subscriber", s.name, "partition", c.Partition, "position", last.Position.String())
 	} else {

@@ -81,6 +81,7 @@ type Exclusive struct {
 	anew    bool               // its checkpoint is that of another process
 	missed  *delivery.Loss     // the rewind that it did not know of when it connected
 	keeper  *checkpoint.Keeper // nil without a claim
+	lapse   *checkpoint.Lapse  // of which it is told
 
 	claimLater func(context.Context) error // claims the name, where the store was away; nil otherwise
 
@@ -156,6 +157,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	}
 	if ctx.Err() != nil { // nobody would read it
 		return nil, context.Cause(ctx)
+	}
+	if stored != nil {
+		e.lapse, cfg.Lapsed = stored.Lapse, n.unread([]checkpoint.Checkpoint{*stored}, []change.Position{cfg.Start.From()})
 	}
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process
@@ -414,6 +418,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	}
 	first := checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: r.Subscriber}, Position: cfg.Start.From(), Partitions: n.cfg.Origin.Partitions, Fingerprint: n.cfg.Fingerprint,
+		Coverage:   checkpoint.BoundedCoverage(n.cfg.Coverage),
 		Snapshots:  cfg.Snapshots,
 		Generation: e.mu.generation, At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin,
 	}
@@ -538,7 +543,7 @@ func (e *Exclusive) Progress() []checkpoint.Progress {
 	}
 	return []checkpoint.Progress{{
 		Checkpoint: checkpoint.Checkpoint{
-			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: st.Generation, Claim: e.mu.claim,
+			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: st.Generation, Claim: e.mu.claim, Lapse: e.lapse,
 		},
 		Events: st.Acked,
 	}}

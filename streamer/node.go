@@ -32,6 +32,8 @@ type NodeConfig struct {
 	Origin checkpoint.Origin
 	// Fingerprint identifies the pipeline of the change streams.
 	Fingerprint string
+	// Coverage is what the change streams read.
+	Coverage change.Coverage
 	// By is the name of this node in its checkpoints.
 	By string
 	// Namespaces are the watched namespaces, for rewind notices; empty means all.
@@ -108,7 +110,8 @@ func NewNode(cfg NodeConfig, hub *delivery.Hub, log *oplog.Log, store Checkpoint
 		told: rate.NewLimiter(1, 20),
 		writer: checkpoint.NewWriter(checkpoint.WriterConfig{
 			Policy: cfg.Policy, SaveTimeout: cfg.CheckpointTimeout, Fingerprint: cfg.Fingerprint, By: cfg.By, Partitions: cfg.Origin.Partitions,
-			Logger: cfg.Logger, Registerer: cfg.Registerer,
+			Coverage: cfg.Coverage,
+			Logger:   cfg.Logger, Registerer: cfg.Registerer,
 		}, store, store),
 	}
 	n.restarts = newRestarts()

@@ -39,6 +39,7 @@ type Shared struct {
 		terms       map[change.Partition]change.Term
 		generations map[change.Partition]uint64
 		begun       map[change.Partition]checkpoint.Beginning
+		lapses      map[change.Partition]*checkpoint.Lapse // told
 		received    []receivedBatch
 		acked       map[change.Partition]uint64 // events
 
@@ -61,7 +62,7 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	s.mu.acked, s.mu.begun = make(map[change.Partition]uint64), make(map[change.Partition]checkpoint.Beginning)
-	s.mu.incarnations = make(map[change.Partition]string)
+	s.mu.incarnations, s.mu.lapses = make(map[change.Partition]string), make(map[change.Partition]*checkpoint.Lapse)
 	for _, sub := range subscriptions {
 		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: delivery.FilterHash(sub.Program), Reason: snapshot.Start})
 	}
@@ -171,6 +172,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 		s.mu.incarnations[c.Partition] = c.Incarnation(n.cfg.Origin.Incarnation)
 	}
 	s.mu.Unlock()
+	s.tellUnread(claimed)
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
@@ -189,6 +191,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
 	for i, t := range terms {
 		s.mu.terms[t.Partition], s.mu.generations[t.Partition], s.mu.begun[t.Partition] = t, claimed[i].Generation, claimed[i].Began
+		s.mu.lapses[t.Partition] = claimed[i].Lapse
 	}
 	s.mu.Unlock()
 	s.keeper.Placed()
@@ -243,6 +246,7 @@ func (s *Shared) drain(ctx context.Context) (left int) {
 func (s *Shared) Progress() []checkpoint.Progress {
 	s.mu.Lock()
 	terms, generations, acked, begun := maps.Clone(s.mu.terms), maps.Clone(s.mu.generations), maps.Clone(s.mu.acked), maps.Clone(s.mu.begun)
+	lapses := maps.Clone(s.mu.lapses)
 	s.mu.Unlock()
 	st := s.session.State() // after the generations, which are raised when the session has moved
 	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), delivery.Unread(st.Snapshots)
@@ -258,7 +262,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
 				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch, Snapshots: left,
-				Began: begun[p],
+				Began: begun[p], Lapse: lapses[p],
 			},
 			Events: acked[p],
 		})
@@ -320,6 +324,7 @@ func (s *Shared) goBack() error {
 	if len(places) == 0 {
 		return nil
 	}
+	s.tellUnread(moved)
 	_ = s.session.Attach(places, held, rewindOf(moved)) // partitions are attached to it
 	if s.session.Ended() {
 		return nil
@@ -331,6 +336,7 @@ func (s *Shared) goBack() error {
 		if p := c.Partition; s.mu.terms[p].Epoch == held[p].Epoch {
 			s.mu.generations[p], s.mu.begun[p] = c.Generation, c.Began
 			s.mu.incarnations[p] = c.Incarnation(n.cfg.Origin.Incarnation)
+			s.mu.lapses[p] = c.Lapse
 		}
 	}
 	return nil

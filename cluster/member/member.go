@@ -64,9 +64,7 @@ const (
 
 	releaseTimeout = 3 * time.Second
 
-	claimRetry = 200 * time.Millisecond // between two attempts to get what another process holds
-	claimGrace = 2 * time.Second        // how much longer than the other's claim can live it is waited for
-
+	claimRetry    = 200 * time.Millisecond // between two attempts to get what another process holds
 	defaultBeat   = 2 * time.Second
 	changesEvery  = 250 * time.Millisecond // between heartbeats that tell of changes
 	viewEvery     = 2 * time.Second        // for what no hint was heard of
@@ -94,6 +92,7 @@ type Member struct {
 	viewed  atomic.Int64               // that of the last view, 0 before the first
 	turning *health.Loop
 	blind   atomic.Pointer[error] // why views have failed since, nil where they have not
+	apart   atomic.Pointer[error] // why the node cannot come back, nil where it can or need not
 }
 
 // New makes a Member.
@@ -264,6 +263,14 @@ func (s *Member) Sees() error {
 	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)
 }
 
+// Apart returns why a node that is detached cannot join again although the store answers, nil where that is not so.
+func (s *Member) Apart() error {
+	if why := s.apart.Load(); why != nil && s.held.Load() == nil {
+		return *why
+	}
+	return nil
+}
+
 // viewAge is how long ago the cluster was read last, 0 before it was.
 func (s *Member) viewAge() time.Duration {
 	viewed := time.Duration(s.viewed.Load())
@@ -286,40 +293,6 @@ func (s *Member) rely(t leaseDeadline) { s.lease.Store(int64(t.Sent + t.TTL)) }
 func (s *Member) Trusted() bool {
 	held := s.held.Load()
 	return held != nil && held.terms.Trusted()
-}
-
-// join joins the cluster as soon as no other process has the node's name, or everything. It tries for as long as the other's lease can live
-// unless it is renewed; then it is the fault NodeRunning. An attempt takes no longer than its lease could be relied on.
-func (s *Member) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
-	var waitUntil time.Duration // 0 before the first refusal
-	for {
-		sent := s.cfg.Clock()
-		m, err := within(ctx, trustedFor(s.cfg.TTL), s.tryJoin)
-		held, isHeld := errors.AsType[*cluster.HeldError](err)
-		switch {
-		case err == nil:
-			return m, granted(sent, s.cfg.TTL), nil
-		case !isHeld:
-			if s.cfg.Alone {
-				return nil, leaseDeadline{}, fmt.Errorf("claim partitions: %w", err)
-			}
-			return nil, leaseDeadline{}, fmt.Errorf("join the cluster: %w", err)
-		case waitUntil == 0:
-			life := max(s.cfg.TTL, held.TTL) + claimGrace
-			waitUntil = s.cfg.Clock() + life
-			log := s.cfg.Log.With("node", held.Node, "process", held.Process, "at_most", life)
-			if s.cfg.Alone {
-				log.Info("another process holds the partitions: waiting for its claim to run out")
-			} else {
-				log.Info("another process has this node's name: waiting for its lease to run out")
-			}
-		case s.cfg.Clock() >= waitUntil:
-			return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
-		}
-		if err := retry.Sleep(ctx, claimRetry); err != nil {
-			return nil, leaseDeadline{}, err
-		}
-	}
 }
 
 // within calls f with a timeout.
@@ -411,10 +384,13 @@ func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-ch
 			switch {
 			case err == nil:
 				s.cfg.Log.Info("attached to the cluster again")
+				s.apart.Store(nil)
 				return m, t, nil
 			case isHeld && held.Node == s.cfg.Member.Node:
 				return nil, t, err
-			case !said && ctx.Err() == nil:
+			}
+			s.apart.Store(&err)
+			if !said && ctx.Err() == nil {
 				s.cfg.Log.Warn("the store answers again, but the node cannot come back yet", "error", err)
 				said = true
 			}
@@ -431,7 +407,7 @@ func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	if s.blind.Load() != nil {
-		if _, err := s.store.View(ctx); unanswered(err) {
+		if _, err := s.store.View(ctx); unanswered(err) && fault.Of(err) != fault.ClusterReplaced {
 			s.metrics.unseen.Inc()
 			return false
 		}
@@ -445,6 +421,9 @@ func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 func (s *Member) rejoin(ctx context.Context, old cluster.Membership) (cluster.Membership, leaseDeadline, error) {
 	leaving, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
+	if _, err := s.store.View(leaving); errors.Is(err, cluster.ErrGone) { // a member that is left keeps others from founding a cluster
+		return nil, leaseDeadline{}, err
+	}
 	if err := old.Leave(leaving); err != nil {
 		return nil, leaseDeadline{}, fmt.Errorf("end the old lease: %w", err)
 	}

@@ -49,7 +49,8 @@ func (w *world) ownersOf(t *testing.T) (nodes []string) {
 	return slices.Compact(nodes)
 }
 
-// Members own partitions only if they read what all others read and serve the sinks that all others serve.
+// Members own partitions only if they read what all others read and serve the sinks that all others
+// serve.
 func TestOnlyMembersThatCoverAllOthersOwnPartitions(t *testing.T) {
 	all, first, second, third := "node-0,node-1,node-2", "node-0", "node-1", "node-2"
 	for name, tt := range map[string]struct {
@@ -94,7 +95,8 @@ func TestOnlyMembersThatCoverAllOthersOwnPartitions(t *testing.T) {
 	}
 }
 
-// A member that reads less takes over when no other is left, because a partition with a doubtful owner is better off than one without.
+// A member that reads less takes over when no other is left, because a partition with a doubtful
+// owner is better off than one without.
 func TestMemberThatReadsLessTakesOverFromTheLast(t *testing.T) {
 	w := newWorld(t, plan.Config{Partitions: 12, Expected: 2})
 	w.configure(settings{"", "s"}, "node-1")

@@ -19,7 +19,8 @@ type cover struct {
 	joined   int64 // of the member that joined first
 }
 
-// covers reports whether a member with the settings of c can take over any partition from one with those of d.
+// covers reports whether a member with the settings of c can take over any partition from one with
+// those of d.
 func (c *cover) covers(d *cover) bool {
 	return c.coverage.Covers(d.coverage) && len(missing(d.sinks, c.sinks)) == 0
 }
@@ -37,10 +38,11 @@ func coverOf(seat *cluster.Member) *cover {
 	return &cover{coverage: *seat.Coverage, sinks: seat.Sinks, node: seat.Node, members: 1, joined: seat.Joined}
 }
 
-// widest returns the cover of the members that own partitions: one that no other cover exceeds, because a narrower member would move shared
-// checkpoints past changes that it does not read. If several do not cover each other, it is that of most members, and then that of the
-// member that joined first, so that a change of the settings moves every partition once. It is nil if no member says what it covers.
-// Members that are about to lose their partitions do not count.
+// widest returns the cover of the members that own partitions: one that no other cover exceeds,
+// because a narrower member would move shared checkpoints past changes that it does not read. If
+// several do not cover each other, it is that of most members, and then that of the member that
+// joined first, so that a change of the settings moves every partition once. It is nil if no member
+// says what it covers. Members that are about to lose their partitions do not count.
 func (c *health) widest() (widest *cover) {
 	var covers []*cover
 	for i, m := range c.present[:c.nodes] {

@@ -23,7 +23,7 @@ func main() {
 	// The first signal stops softly; from then on a second one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {
-		complain(err)
+		bounded(lastLines, func() { complain(err) })
 		os.Exit(1) //nolint:gocritic // stop has nothing left to undo
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -67,9 +68,15 @@ func run(ctx context.Context, cfg config.Config, uriFile string, takeOver bool, 
 	if slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Type == config.SinkStdout }) {
 		signal.Ignore(syscall.SIGPIPE) // a closed pipe is an error of the sink
 	}
+	queue := newLogQueue(os.Stderr, func(lines uint64) []byte {
+		var line bytes.Buffer
+		cfg.Log.Logger(&line, slog.LevelDebug).Warn("dropped log lines: nobody read standard error", "lines", lines)
+		return line.Bytes()
+	})
+	defer queue.Close(lastLines)
 	service, err := wiring.Assemble(ctx, wiring.Options{
 		Config: cfg, URIFile: uriFile, Version: versionText(), Process: rand.Text(), TakeOver: takeOver, Stdout: stdout,
-		Logger: cfg.Log.Logger(os.Stderr, slog.LevelDebug),
+		Logger: cfg.Log.Logger(queue, slog.LevelDebug), LogState: queue.State,
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil // stopped before it started

@@ -141,7 +141,10 @@ func (c *Conn) EnsureOrigin(
 		err = c.checkBackend(o.Backend)
 	}
 	if two, are := c.Store.(sharedStore); err == nil && are {
-		return two.agree(ctx, o, c.Describe())
+		o, err = two.agree(ctx, o, c.Describe())
+	}
+	if err == nil && c.etcd != nil {
+		c.etcd.Belong(o.Cluster)
 	}
 	return o, err
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -21,6 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -68,6 +70,26 @@ type Client struct {
 	keys      keys
 
 	id, prefix string
+
+	cluster atomic.Pointer[string] // the id that the origin must have; nil while any will do
+}
+
+// Belong has everything that is read or written under the origin fail from now on unless the origin is that of the cluster with the id: a process must
+// not go on in another cluster if the origin is deleted or replaced under it. The error is the fault ClusterReplaced.
+func (c *Client) Belong(id string) { c.cluster.Store(&id) }
+
+// belongs returns the fault of an origin that is not that of the process's cluster. Err says how the origin was read.
+func (c *Client) belongs(o checkpoint.Origin, err error) error {
+	switch id := c.cluster.Load(); {
+	case id == nil:
+		return err
+	case errors.Is(err, checkpoint.ErrNoOrigin):
+		return fault.Newf(fault.ClusterReplaced, "this process belongs to cluster %s, %w: %s: %w", *id, cluster.ErrGone, c.keys.origin(), err)
+	case err == nil && o.Cluster != *id:
+		return fault.Newf(fault.ClusterReplaced, "this process belongs to cluster %s, and %s is the origin of cluster %s", *id, c.keys.origin(), o.Cluster)
+	default:
+		return err
+	}
 }
 
 // Dial connects and reads the origin's key once, to see that etcd answers and lets us. Errors are the faults

@@ -65,6 +65,7 @@ func (s *ClusterStore) View(ctx context.Context) (cluster.View, error) {
 func (s *ClusterStore) viewOf(resp *clientv3.TxnResponse) (view cluster.View, err error) {
 	kvs := func(i int) []*mvccpb.KeyValue { return resp.Responses[i].GetResponseRange().Kvs }
 	stands, err := originStateOf(kvs(0), s.cfg.Partitions)
+	err = s.client.belongs(stands.Origin, err)
 	if err != nil {
 		return view, err
 	}

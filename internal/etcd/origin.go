@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 // An originState is the origin as it stood at a revision.
@@ -47,6 +49,7 @@ func (c *Client) standing(kvs []*mvccpb.KeyValue, partitions int) (originState, 
 		return slices.DeleteFunc(slices.Clone(kvs), func(kv *mvccpb.KeyValue) bool { return string(kv.Key) != key })
 	}
 	stands, err := originStateOf(at(c.keys.origin()), partitions)
+	err = c.belongs(stands.Origin, err)
 	if kvs := at(c.keys.backend()); err == nil && len(kvs) > 0 {
 		stands.backend = kvs[0].ModRevision
 		stands.Backend, err = checkpoint.DecodeBackend(string(kvs[0].Key), kvs[0].Value)
@@ -94,8 +97,9 @@ func (c *Client) create(ctx context.Context, o checkpoint.Origin) (originState, 
 	var resp *clientv3.TxnResponse
 	err = retryUncertain(ctx, func() error {
 		resp, err = c.etcd.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0), nobody(c.keys.members()), nobody(c.keys.owners())).
 			Then(append(puts, clientv3.OpPut(key, string(value)))...).
+			Else(clientv3.OpGet(c.keys.members(), clientv3.WithPrefix()), clientv3.OpGet(c.keys.owners(), clientv3.WithPrefix())).
 			Commit()
 		return err
 	})
@@ -105,7 +109,17 @@ func (c *Client) create(ctx context.Context, o checkpoint.Origin) (originState, 
 	if resp.Succeeded {
 		return originState{Origin: o, Revision: resp.Header.Revision, backend: resp.Header.Revision}, nil
 	}
-	return c.origin(ctx, o.Partitions)
+	stands, err := c.origin(ctx, o.Partitions)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		there := append(resp.Responses[0].GetResponseRange().Kvs, resp.Responses[1].GetResponseRange().Kvs...)
+		err = fault.Newf(fault.ClusterReplaced, "%s is gone, and %q still runs: no other cluster is founded beside it", key, holdersOf(there)[0].Node)
+	}
+	return stands, err
+}
+
+// nobody is the condition that there is no key with a prefix.
+func nobody(prefix string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()
 }
 
 // putBackend returns the operation that writes a backend, none where nothing is known of it.

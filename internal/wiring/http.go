@@ -268,6 +268,9 @@ func (s *Service) health() *health.Registry {
 		Name: "cluster_read", Severity: health.Warning, Text: "The node can read what the nodes share: who is there, who owns what, and the plan.",
 		Test: s.member.Sees,
 	})
+	r.Register(health.Check{
+		Name: "log_written", Severity: health.Warning, Text: "What the node logs is read; if it is not, lines are dropped and counted.", Test: s.logWritten,
+	})
 	for _, check := range s.listeners.Checks() {
 		r.Register(check)
 	}

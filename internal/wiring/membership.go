@@ -294,6 +294,8 @@ func (m *Membership) Served() error {
 	}
 	view, known := m.View()
 	switch {
+	case m.member.Apart() != nil:
+		return m.member.Apart()
 	case !m.member.Trusted():
 		return errors.New("the node is not a member of its cluster now")
 	case !known || view.Plan.Version == 0:

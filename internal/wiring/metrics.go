@@ -5,10 +5,13 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/mongostream/streamer/fault"
 )
 
 // newMetricsRegistry returns a registry with what every process exports, and what it was built from.
@@ -23,6 +26,28 @@ func newMetricsRegistry(version string, logger *slog.Logger) *metricsRegistry {
 	build.Set(1)
 	r.MustRegister(build, r.failed, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
+}
+
+// registerLog exports how many lines of the log were dropped: none where nobody says.
+func (s *Service) registerLog() {
+	if s.opts.LogState == nil {
+		s.opts.LogState = func() (uint64, time.Duration) { return 0, 0 }
+	}
+	s.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "streamer_log_dropped_lines_total", Help: "Lines of the log that were dropped because standard error is a pipe that nobody reads.",
+	}, func() float64 {
+		dropped, _ := s.opts.LogState()
+		return float64(dropped)
+	}))
+}
+
+// logWritten returns the fault of a log that nobody reads.
+func (s *Service) logWritten() error {
+	const patience = 10 * time.Second
+	if dropped, stuck := s.opts.LogState(); stuck > patience {
+		return fault.Newf(fault.NodeLog, "a line has waited to be written for %s, %d lines were dropped", stuck.Truncate(time.Second), dropped)
+	}
+	return nil
 }
 
 // A metricsRegistry always answers: a collector that fails costs its own series.

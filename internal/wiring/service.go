@@ -60,6 +60,8 @@ type Options struct {
 	// Stdout takes the lines of a sink of type stdout, which needs it. A write may block.
 	Stdout io.Writer
 	Logger *slog.Logger
+	// LogState returns how many lines of the log have been dropped, and for how long one has waited for somebody to read it. Optional.
+	LogState func() (dropped uint64, stuck time.Duration)
 }
 
 // A Service is a node with all that surrounds it.
@@ -107,6 +109,7 @@ type Service struct {
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
 	s.registry = newMetricsRegistry(opts.Version, s.logger)
+	s.registerLog()
 	s.board = s.newBoard()
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
@@ -195,7 +198,7 @@ func (s *Service) buildNode(context.Context) error {
 		Tracer: s.tracer, Range: s.extent,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
-		Origin: s.origin, Fingerprint: s.source.Fingerprint(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
+		Origin: s.origin, Fingerprint: s.source.Fingerprint(), Coverage: backend.Watch(cfg).Coverage(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount,
 			MinInterval: cfg.Reliability.Checkpoint.MinInterval, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,

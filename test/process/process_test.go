@@ -87,6 +87,8 @@ type launch struct {
 	line func(string)
 	// stdout is where standard output goes instead.
 	stdout *os.File
+	// stderr is where standard error goes instead of the process's notes.
+	stderr *os.File
 }
 
 // A process is the program under test, running or ended.
@@ -117,7 +119,10 @@ func start(t testing.TB, l launch) *process {
 		})
 		return w
 	}
-	stdout, stderr := l.stdout, pipe(p.notes.read)
+	stdout, stderr := l.stdout, l.stderr
+	if stderr == nil {
+		stderr = pipe(p.notes.read)
+	}
 	switch {
 	case l.line != nil:
 		stdout = pipe(func(r io.Reader) { eachLine(r, l.line) })
@@ -126,7 +131,9 @@ func start(t testing.TB, l launch) *process {
 	}
 	p.cmd.Stdout, p.cmd.Stderr = stdout, stderr
 	err := p.cmd.Start()
-	_ = stderr.Close()
+	if stderr != l.stderr {
+		_ = stderr.Close()
+	}
 	if stdout != l.stdout {
 		_ = stdout.Close()
 	}
