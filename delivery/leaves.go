@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/zeebo/xxh3"
-
 	"github.com/mongostream/streamer/change"
 )
 
@@ -63,9 +61,9 @@ func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
 // sentDocuments is what a subscription with Leaves was sent: the documents that match its filter, as far as its subscriber knows. It belongs to the owner
 // of the session.
 type sentDocuments struct {
-	whole bool // it has all of them
-	of    map[uint64]sentDocument
-	id    []byte
+	whole bool                    // it has all of them
+	of    map[string]sentDocument // by key
+	buf   []byte
 }
 
 // A sentDocument is one of them.
@@ -75,27 +73,31 @@ type sentDocument struct {
 	stale bool // it was not sent since its snapshot has begun
 }
 
-// size returns an estimate of the memory that it takes.
-func (d sentDocument) size() int { return 128 + len(d.id.Data) }
+// size returns an estimate of the memory that it takes under its key.
+func (d sentDocument) size(key string) int { return 128 + len(key) + len(d.id.Data) }
 
-// hash identifies a document.
-func (d *sentDocuments) hash(ns change.Namespace, id change.Value) uint64 {
-	d.id = change.AppendCanonical(append(append(d.id[:0], ns.DB...), 0), id)
-	d.id = append(append(d.id, 0), ns.Coll...)
-	return xxh3.Hash(d.id)
+// key identifies a document. It is no hash of it: documents of one hash, which a tenant can look for, would be taken for each other. It is
+// valid until the next call.
+func (d *sentDocuments) key(ns change.Namespace, id change.Value) []byte {
+	d.buf = append(append(append(d.buf[:0], ns.DB...), 0), ns.Coll...)
+	d.buf = change.AppendCanonical(append(d.buf, 0), id)
+	return d.buf
 }
 
 // sends remembers that the subscriber has been sent a document. id is copied.
 func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 	d := sub.sent
-	key := d.hash(ns, id)
-	if before, ok := d.of[key]; ok {
-		before.stale = false
-		d.of[key] = before
+	key := d.key(ns, id)
+	if before, ok := d.of[string(key)]; ok {
+		if before.stale {
+			before.stale = false
+			d.of[string(key)] = before
+		}
 		return
 	}
 	doc := sentDocument{ns: ns, id: change.Value{Type: id.Type, Data: slices.Clone(id.Data)}}
-	if !sub.session.remembers(doc.size()) {
+	name := string(key)
+	if !sub.session.remembers(doc.size(name)) {
 		if d.whole {
 			d.whole = false
 			sub.session.Notify(Notice{
@@ -105,7 +107,7 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 		}
 		return
 	}
-	d.of[key] = doc
+	d.of[name] = doc
 }
 
 // rememberedStep is in what steps the memory of sent documents counts against the budget.
@@ -139,9 +141,9 @@ func (d *sentDocuments) reread(some []change.Namespace) {
 
 // forget removes a document that the subscriber has been told is gone.
 func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
-	key := sub.sent.hash(ns, id)
+	key := string(sub.sent.key(ns, id))
 	if doc, ok := sub.sent.of[key]; ok {
-		sub.session.remembers(-doc.size())
+		sub.session.remembers(-doc.size(key))
 		delete(sub.sent.of, key)
 	}
 }
@@ -175,7 +177,7 @@ func (sub *Subscription) left(e *change.Event) (left bool, units int) {
 			return err != nil || failed != nil || matched, imageUnits
 		}
 	}
-	_, sent := sub.sent.of[sub.sent.hash(e.Namespace(), e.ID())]
+	_, sent := sub.sent.of[string(sub.sent.key(e.Namespace(), e.ID()))]
 	return sent || !sub.sent.whole, sentUnits
 }
 
@@ -216,7 +218,7 @@ func (h *Hub) gone(sub *Subscription) {
 		if payload, err := s.leaver.Append(nil, sub.Form); err == nil && s.has(p, true) {
 			s.document(place, place.Ref(), p, sub, payload, nil)
 		}
-		s.remembers(-doc.size())
+		s.remembers(-doc.size(key))
 		delete(sub.sent.of, key)
 	}
 	s.queue(place)

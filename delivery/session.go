@@ -491,7 +491,7 @@ func (s *Session) add(subscriptions []Subscription) {
 		}
 		if sub.Leaves {
 			s.leavers.add(sub)
-			sub.sent = &sentDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[uint64]sentDocument)}
+			sub.sent = &sentDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[string]sentDocument)}
 		}
 		if s.isLive() {
 			s.hub.include(sub)
@@ -510,8 +510,8 @@ func (s *Session) remove(id string) {
 	delete(s.byKey, sub.key)
 	if sub.sent != nil {
 		s.leavers.remove(sub)
-		for _, doc := range sub.sent.of {
-			s.remembers(-doc.size())
+		for key, doc := range sub.sent.of {
+			s.remembers(-doc.size(key))
 		}
 	}
 	if sub.group.size--; sub.group.size == 0 {
