@@ -122,7 +122,7 @@ func (s *Session) takeDocuments(place change.Position, t taking) {
 	s.hub.tracePage(sub, t.page)
 	for _, hit := range t.page.of[t.reader] {
 		d := &t.page.documents[hit.document]
-		if !s.has(d.partition, true) || t.page.skips(d, sub) {
+		if !s.has(d.partition, true) || t.page.skips(d, sub) || sub.isAhead(t.page.namespace, d.id) {
 			continue
 		}
 		if sub.sent != nil {
@@ -208,4 +208,5 @@ func (sub *Subscription) abandon() {
 		r.Gone.Store(true)
 	}
 	sub.readers = nil
+	sub.forgetAhead()
 }

@@ -523,6 +523,7 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 	}
 	for _, sub := range s.byKey {
 		sub.losses++
+		sub.forgetAhead()
 	}
 	told := lossOf(loss)
 	told.Namespaces = namespaces

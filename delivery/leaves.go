@@ -79,9 +79,13 @@ func (d sentDocument) size(key string) int { return 128 + len(key) + len(d.id.Da
 // key identifies a document. It is no hash of it: documents of one hash, which a tenant can look for, would be taken for each other. It is
 // valid until the next call.
 func (d *sentDocuments) key(ns change.Namespace, id change.Value) []byte {
-	d.buf = append(append(append(d.buf[:0], ns.DB...), 0), ns.Coll...)
-	d.buf = change.AppendCanonical(append(d.buf, 0), id)
+	d.buf = appendKey(d.buf[:0], ns, id)
 	return d.buf
+}
+
+func appendKey(b []byte, ns change.Namespace, id change.Value) []byte {
+	b = append(append(append(b, ns.DB...), 0), ns.Coll...)
+	return change.AppendCanonical(append(b, 0), id)
 }
 
 // sends remembers that the subscriber has been sent a document. id is copied.
@@ -193,6 +197,7 @@ func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, sub
 	s.leaver.Next(&left)
 	s.leaver.cost, s.leaver.copied = 0, 0
 	s.event(&left, ref, p, true, subscriptions, &s.leaver)
+	s.noteWhole(e, subscriptions)
 	of.cost, of.copied = of.cost+s.leaver.cost, of.copied+s.leaver.copied
 }
 

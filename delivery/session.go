@@ -37,12 +37,13 @@ type Subscription struct {
 
 	session *Session
 	key     match.ID
-	ids     []string       // ID alone
-	group   *group         // of the subscriptions with an equal form
-	failed  *errorLimit    // reports failed evaluations
-	traced  *trail         // of its snapshot, nil while none is recorded
-	listing bool           // the collections of its snapshot are being listed
-	losses  int            // that it has been told of
+	ids     []string    // ID alone
+	group   *group      // of the subscriptions with an equal form
+	failed  *errorLimit // reports failed evaluations
+	traced  *trail      // of its snapshot, nil while none is recorded
+	listing bool        // the collections of its snapshot are being listed
+	losses  int         // that it has been told of
+	ahead   aheads
 	readers []*reader      // of its snapshot, while the session is live
 	sent    *sentDocuments // with Leaves
 	hit     bool           // it matches the current event
@@ -115,6 +116,7 @@ type Session struct {
 	matching      []*group        // that match the current event
 	leaving       []*Subscription // for which a document has stopped to match with the current event
 	leaver        Writer
+	buf           []byte // for keys
 	leavers       leavers
 	remembered    int                 // bytes that its subscriptions remember of what they were sent
 	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
@@ -126,6 +128,7 @@ type Session struct {
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]
 	limited  atomic.Bool // some have a window
+	reads    atomic.Bool // a snapshot is not complete
 
 	mu struct {
 		sync.Mutex
@@ -148,7 +151,6 @@ type Session struct {
 		hold          *standstill
 		reading       *reading            // the state of the subscriber where reading began
 		snapshots     []snapshot.Progress // replaced, never modified
-		reads         bool                // a snapshot is not complete
 		stamp         uint32              // of snapshots
 		joined        map[change.Partition]attachment
 		cuts          map[change.Partition]cut // of partitions that leave
@@ -321,7 +323,7 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	case !s.hasRoom():
 	case !s.mu.live:
 		notify(s.stirred)
-	case s.mu.reads:
+	case s.reads.Load():
 		s.hub.rooms.change(s)
 	}
 	if len(s.mu.sent) == 0 {
@@ -606,6 +608,7 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 			sub.sendsEvent(e)
 		}
 	}
+	s.noteWhole(e, subscriptions)
 	s.gather(subscriptions)
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one

@@ -155,7 +155,7 @@ func ParseProgress(text string) ([]snapshot.Progress, error) { return snapshot.P
 // setSnapshots sets the progress of all snapshots. The caller holds the mutex.
 func (s *Session) setSnapshots(all []snapshot.Progress) {
 	s.mu.snapshots, s.mu.stamp = all, Stamp(all)
-	s.mu.reads = slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done })
+	s.reads.Store(slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done }))
 }
 
 // progress returns the progress of a subscription's snapshot, nil if there is none.
@@ -339,6 +339,7 @@ func (h *Hub) advance(sub *Subscription) {
 // mark queues a snapshot mark, which concerns some collections or, if there are none, all of the subscription, and then updates the progress.
 func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress, some []change.Namespace) {
 	s.queue(s.position())
+	sub.forgetAhead()
 	m := &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated}
 	for _, ns := range some {
 		m.Namespaces = append(m.Namespaces, ns.String())

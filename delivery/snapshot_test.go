@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -428,6 +429,81 @@ func (s *slowLister) Collections(ctx context.Context, db, coll string) ([]snapsh
 	all, at, err := s.store.Collections(ctx, db, coll)
 	<-s.answer
 	return all, at, err
+}
+
+// A document that an update has brought may be newer than a page that follows, because MongoDB looks it up when the change is read. The page does not
+// take it back, unless the subscription was not told of a change in between.
+func TestPagesTakeNoDocumentBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		ops    string
+		filter string // of documents
+		then   func(*store)
+		comes  bool // with the page
+	}{
+		"an update brought it":                {},
+		"an update took it away":              {filter: "doc.v < 1000"},
+		"a change in between may be hidden":   {ops: "update", comes: true},
+		"a replacement was sent since":        {then: func(s *store) { s.write("insert", "orders", 3) }, comes: true},
+		"another collection has got its name": {then: func(s *store) { s.write("rename", "other", 0) }, comes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				source.Tick(1)
+				s := &store{
+					log: source, exact: true, page: 5, dice: rand.New(rand.NewPCG(2, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool),
+				}
+				s.write("insert", "orders", 3)
+				s.write("insert", "other", 3)
+				b := begin(t, source, delivery.Config{Snapshots: s})
+				defer b.end()
+				filter := match.Filter{Source: c.filter}
+				if c.ops != "" {
+					ops, err := match.ParseOps([]string{c.ops})
+					if err != nil {
+						t.Fatal(err)
+					}
+					filter.Ops = ops
+				}
+				session := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}, CreditEvents: 1}, []delivery.Subscription{
+					{ID: "docs", Program: deliverytest.Compile(t, filter), Snapshot: true, Leaves: true},
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				comes := false
+				for done := false; !done; {
+					batches, _, err := session.Receive(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, batch := range batches {
+						for i := range batch.Events {
+							comes = comes || batch.Events[i].Snapshot && bytes.Contains(batch.Payload(i), []byte("orders"))
+						}
+						if m := batch.Snapshot; m != nil && m.State == delivery.SnapshotBegun { // the session has no credit
+							source.Append(changetest.Event{Op: "update", Coll: "orders", ID: 3, Whole: true, Value: 1000, Base: 1})
+							if c.then != nil {
+								c.then(s)
+							}
+							synctest.Wait()
+						}
+						done = batch.Snapshot != nil && batch.Snapshot.State == delivery.SnapshotDone
+						if _, err := session.Ack(batch.Seq); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if comes != c.comes {
+					t.Errorf("the page has the document: %t", comes)
+				}
+				session.Close(nil)
+				synctest.Wait()
+				if held := b.hub.Load().Held; held != 0 {
+					t.Errorf("%d bytes are held by nobody", held)
+				}
+			})
+		})
+	}
 }
 
 // A subscription with Leaves has the documents that match its filter, and no others, whatever happens.

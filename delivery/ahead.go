@@ -1,0 +1,63 @@
+package delivery
+
+import "github.com/mongostream/streamer/change"
+
+// aheads are the documents that updates have brought whole since a snapshot began. MongoDB looks such a document up when the change is read, so that
+// it may be newer than the time of a page that follows, and the page must not bring an older one. Whenever that was, it is no older than the page:
+// nothing has changed the document between its last change and the page, or that would be its last change. It belongs to the owner of the session.
+type aheads map[string]struct{}
+
+// noteWhole notes what subscriptions whose documents are being read know by an event: they were sent the document, or that it has left. Called by
+// the owner.
+func (s *Session) noteWhole(e *change.Event, subscriptions []*Subscription) {
+	if !s.reads.Load() || e.Key() == nil {
+		return
+	}
+	whole := e.Op() == change.OpUpdate && e.Lookup("fullDocument").Document() != nil
+	for _, sub := range subscriptions {
+		s.buf = appendKey(s.buf[:0], e.Namespace(), e.ID())
+		_, is := sub.ahead[string(s.buf)]
+		switch {
+		case whole && !is && sub.seesAll() && s.remembers(aheadSize(s.buf)):
+			if sub.ahead == nil {
+				sub.ahead = make(aheads)
+			}
+			sub.ahead[string(s.buf)] = struct{}{}
+		case is && !whole:
+			s.remembers(-aheadSize(s.buf))
+			delete(sub.ahead, string(s.buf))
+		}
+	}
+}
+
+// aheadSize returns an estimate of the memory that a document takes.
+func aheadSize[K []byte | string](key K) int { return 64 + len(key) }
+
+// seesAll reports whether the operations of a subscription hide no change of a document.
+func (sub *Subscription) seesAll() bool {
+	for _, op := range []change.Op{change.OpInsert, change.OpUpdate, change.OpReplace, change.OpDelete} {
+		if !sub.Program.Admits(op) {
+			return false
+		}
+	}
+	return true
+}
+
+// isAhead reports whether a subscription was sent a document that is no older than one of a page.
+func (sub *Subscription) isAhead(ns change.Namespace, id change.Value) bool {
+	if len(sub.ahead) == 0 {
+		return false
+	}
+	s := sub.session
+	s.buf = appendKey(s.buf[:0], ns, id)
+	_, is := sub.ahead[string(s.buf)]
+	return is
+}
+
+// forgetAhead forgets what was sent: at the beginning of a snapshot, which brings everything again, at its end, and where something may be missing.
+func (sub *Subscription) forgetAhead() {
+	for key := range sub.ahead {
+		sub.session.remembers(-aheadSize(key))
+	}
+	sub.ahead = nil
+}
