@@ -99,7 +99,7 @@ type Target interface {
 	// too much is under way. The target publishes the messages of a partition in the order of the calls. After one has failed, it need not
 	// publish later ones that are under way, but reports an outcome of each within a bounded time.
 	Publish(ctx context.Context, m *Message)
-	// Flush begins to publish what Publish has buffered. It does not wait.
+	// Flush begins to publish what Publish has buffered, and says that all failures so far are known. It does not wait.
 	Flush()
 	// Check reaches the target and reports whether it takes messages, and what was found beyond that it answers. Both are for people.
 	Check(ctx context.Context) (found string, err error)
@@ -130,6 +130,7 @@ var (
 func One(ctx context.Context, t Target, m *Message) error {
 	single, outcome := *m, make(chan error, 1)
 	Report(&single, func(err error) { outcome <- err })
+	t.Flush() // whatever has failed before
 	t.Publish(ctx, &single)
 	t.Flush()
 	select {

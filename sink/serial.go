@@ -23,6 +23,7 @@ type Serial struct {
 	mu struct {
 		sync.Mutex
 		queues map[change.Partition][]*Message // of partitions with a goroutine
+		failed map[change.Partition]bool       // something has failed since the last Flush
 		closed bool
 	}
 	begin  sync.Once
@@ -39,23 +40,38 @@ func (s *Serial) Publish(_ context.Context, m *Message) {
 	if s.Together {
 		p = 0
 	}
+	if !s.enqueue(p, m) {
+		m.Done(ErrEarlier)
+	}
+}
+
+// enqueue queues a message, unless an earlier one has failed, which who publishes may not have noticed.
+func (s *Serial) enqueue(p change.Partition, m *Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mu.failed[p] {
+		return false
+	}
 	queue, runs := s.mu.queues[p]
 	s.mu.queues[p] = append(queue, m)
 	if !runs {
 		s.wg.Go(func() { s.run(p) })
 	}
+	return true
 }
 
 func (s *Serial) open() {
-	s.mu.queues = make(map[change.Partition][]*Message)
+	s.mu.queues, s.mu.failed = make(map[change.Partition][]*Message), make(map[change.Partition]bool)
 	s.slots = make(chan struct{}, s.Parallel)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 }
 
-// Flush implements Target.
-func (s *Serial) Flush() {}
+// Flush implements Target. What is published from now on may follow a failure.
+func (s *Serial) Flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.mu.failed)
+}
 
 // Close ends the calls of Send and waits for them.
 func (s *Serial) Close() {
@@ -93,17 +109,31 @@ func (s *Serial) run(p change.Partition) {
 			}
 			continue
 		}
-		s.mu.Lock() // the sink publishes nothing more before it knows what has become of all
-		later := s.mu.queues[p]
-		delete(s.mu.queues, p)
-		s.mu.Unlock()
-		for i, m := range append(batch[sent:], later...) {
-			if i > 0 && !errors.Is(err, context.Canceled) {
-				err = ErrEarlier
-			}
-			m.Done(err)
-		}
+		s.fail(p, batch[sent:], err)
 		return
+	}
+}
+
+// fail tells the first message of a partition that it has failed, and then all that were published after it, also meanwhile, that they were not sent.
+func (s *Serial) fail(p change.Partition, batch []*Message, err error) {
+	s.mu.Lock()
+	all := append(batch, s.mu.queues[p]...) // all of the batch may be sent
+	s.mu.queues[p] = nil
+	s.mu.Unlock()
+	if len(all) > 0 {
+		all[0].Done(err) // before the failure counts, which ends with the next Flush
+		all = all[1:]
+	}
+	s.mu.Lock()
+	later := s.mu.queues[p]
+	delete(s.mu.queues, p)
+	s.mu.failed[p] = true
+	s.mu.Unlock()
+	if !errors.Is(err, context.Canceled) {
+		err = ErrEarlier
+	}
+	for _, m := range append(all, later...) {
+		m.Done(err)
 	}
 }
 

@@ -491,6 +491,7 @@ func (s *Sink) quiet(ctx context.Context) error {
 		busy := s.mu.underWay > 0
 		s.mu.Unlock()
 		if !busy {
+			s.target.Flush()
 			return nil
 		}
 		if err := s.await(ctx); err != nil {
