@@ -42,15 +42,15 @@ const (
 	// MaxName bounds the name of a subscriber, with its identity's part, and the ID of its process, in bytes.
 	MaxName = 512
 	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40 bytes for each, 14 more with a token, and
-	// at most 128 KiB for snapshots. etcd accepts 1.5 MiB in a request.
-	MaxBytes = 1280 << 10
+	// at most 256 KiB for snapshots. etcd accepts 1.5 MiB in a request.
+	MaxBytes = 1408 << 10
 
 	// maxToken bounds a stored resume token; a larger one is replaced by its time, so that a little more is replayed. maxTokens bounds the
 	// tokens of one checkpoint together.
 	maxToken, maxTokens = 16 << 10, 256 << 10
 
 	// maxSnapshots bounds the stored snapshots of one checkpoint, in bytes.
-	maxSnapshots = 128 << 10
+	maxSnapshots = 256 << 10
 )
 
 // A Key identifies a checkpoint: a subscriber and, if it is shared, the partition.
@@ -195,8 +195,16 @@ func (c Checkpoint) Clone() Checkpoint {
 }
 
 // Trimmed validates the checkpoint and returns its stored form, which aliases nothing. A token that is too large, unreadable, or one too
-// many is replaced by its time. A snapshot with too much progress is restarted.
+// many is replaced by its time. A snapshot with too much progress is restarted. The error wraps ErrUnsavable.
 func (c Checkpoint) Trimmed() (Checkpoint, error) {
+	trimmed, err := c.trim()
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: %w", ErrUnsavable, err)
+	}
+	return trimmed, nil
+}
+
+func (c Checkpoint) trim() (Checkpoint, error) {
 	switch {
 	case c.Subscriber == "" || len(c.Subscriber) > MaxName || !utf8.ValidString(c.Subscriber):
 		return Checkpoint{}, fmt.Errorf("a subscriber named %q: it must have 1 to %d bytes of UTF-8", c.Subscriber[:min(len(c.Subscriber), MaxName)], MaxName)

@@ -144,13 +144,16 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 		s.History = &trail{Entries: t.Entries, Last: t.Last.UTC()}
 	}
 	if _, _, err := s.parse(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrUnsavable, err)
 	}
 	text, err := json.Marshal(s)
 	if err == nil && len(text) > MaxBytes {
 		err = fmt.Errorf("it has %d bytes, at most %d are kept", len(text), MaxBytes)
 	}
-	return text, err
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsavable, err)
+	}
+	return text, nil
 }
 
 // Decode reads the checkpoint that is stored under name, which must be the one that nameOf gives its key, and its trail. A shared one

@@ -26,6 +26,9 @@ type Policy struct {
 // retryAfter is the pause after a round that the store failed.
 const retryAfter = 2 * time.Second
 
+// rowRest is the pause before a checkpoint that could not be saved, whatever the store does, is tried again.
+const rowRest = 30 * time.Second
+
 func (p Policy) withDefaults() Policy {
 	p.Interval = cmp.Or(p.Interval, 5*time.Second)
 	p.EventCount = cmp.Or(p.EventCount, 1000)

@@ -30,7 +30,9 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	}
 	all = cloneSnapshots(all)
 	total := 0
-	for _, p := range all {
+	for i, p := range all {
+		p.Subscription = snapshot.Key(p.Subscription)
+		all[i].Subscription = p.Subscription
 		for _, of := range p.Partitions {
 			if int(of) >= partitions {
 				return nil, fmt.Errorf("the snapshot of subscription %q is of partition %d of %d", p.Subscription, of, partitions)
@@ -61,6 +63,18 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 		return nil, errors.New("too many snapshots are in progress")
 	}
 	return all, nil
+}
+
+// SnapshotsFit returns an error that wraps ErrUnsavable if a checkpoint cannot keep a snapshot, of which nothing is read, of each of the subscriptions.
+func SnapshotsFit(ids []string) error {
+	total := 0
+	for _, id := range ids {
+		total += storedSize(snapshot.Progress{Subscription: snapshot.Key(id), Reason: snapshot.Operator})
+	}
+	if total > maxSnapshots {
+		return fmt.Errorf("%w: what is left of snapshots of %d subscriptions takes %d bytes in it, at most %d are kept", ErrUnsavable, len(ids), total, maxSnapshots)
+	}
+	return nil
 }
 
 // withOwed returns the progress of snapshots that is stored, with the snapshots that have begun at an earlier position since: a session knows those of its

@@ -17,6 +17,8 @@ var (
 	ErrForeign = errors.New("another identity has this checkpoint")
 	// ErrNames says that an identity has too many subscribers.
 	ErrNames = errors.New("the identity has too many subscribers with checkpoints")
+	// ErrUnsavable says that a checkpoint cannot be encoded, is too large, or is none of this store.
+	ErrUnsavable = errors.New("this checkpoint cannot be saved")
 	// ErrNone says that a subscriber has no checkpoint.
 	ErrNone = errors.New("no checkpoint")
 	// ErrNoOrigin says that there is no origin yet.
@@ -32,7 +34,7 @@ var (
 type Store interface {
 	// Save saves checkpoints with different keys, trimmed and independently: it returns one result for each, in order. nil says that the
 	// stored checkpoint is the result of Merge, perhaps by an earlier Save whose answer was lost. ErrFenced, ErrRewound, or a fault of the
-	// stored checkpoint (CheckpointNewer, CheckpointPartitions, CheckpointCorrupt) says that it is unchanged. After any other error the
+	// stored checkpoint (CheckpointNewer, CheckpointPartitions, CheckpointCorrupt) says that it is unchanged. ErrUnsavable says the same. After any other error the
 	// outcome is unknown. Repeating a Save is always safe.
 	Save(ctx context.Context, checkpoints []Checkpoint) []error
 

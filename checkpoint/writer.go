@@ -45,8 +45,9 @@ type Progress struct {
 type Source interface {
 	// Progress returns the current progress, one for each key. It must not block.
 	Progress() []Progress
-	// Refused reports that the store has rejected a checkpoint permanently: ErrFenced, or ErrRewound with the outdated generation. It must
-	// not block. The key is not saved again until Progress returns another generation, claim or epoch.
+	// Refused reports that the store has rejected a checkpoint: permanently with ErrFenced, or ErrRewound with the outdated generation. The key is
+	// not saved again until Progress returns another generation, claim or epoch. Any other error is of the kind RowsOwn: this checkpoint cannot be
+	// saved, and is tried again by and by. It must not block.
 	Refused(c Checkpoint, err error)
 }
 
@@ -138,7 +139,8 @@ type saved struct {
 	shown      time.Time // when the store last received the key
 	begun      bool      // something was saved since the key appeared
 	refused    bool
-	failed     bool // the last save failed
+	failed     bool      // the store failed the last save
+	rests      time.Time // until then a checkpoint that cannot be saved is not tried again
 }
 
 // Keep saves the source's checkpoints from now on; begins are the stored ones.
@@ -202,7 +204,7 @@ type asked struct {
 }
 
 // Save saves what has moved now, in one round with all others that ask for it: of thousands that leave together none waits for the rounds of
-// the others. Its error joins those of the round.
+// the others. Its error is that of the keeper's own checkpoints, and of the gap log.
 func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	w := k.writer
 	a := &asked{reason: reason, saved: make(chan struct{})}
@@ -225,15 +227,12 @@ func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	all := w.mu.asked
 	w.mu.asked = make(map[*Keeper]*asked)
 	w.mu.Unlock()
-	err := w.saveRound(ctx, time.Now(), slices.Collect(maps.Keys(all)), func(of *Keeper, _ Progress, _ *saved) (Reason, bool) { return all[of].reason, true })
-	for _, of := range all {
-		of.err = err
-		close(of.saved)
+	errs, err := w.saveRound(ctx, time.Now(), slices.Collect(maps.Keys(all)), func(of *Keeper, _ Progress, _ *saved) (Reason, bool) { return all[of].reason, true })
+	for of, asks := range all {
+		asks.err = errors.Join(errs[of], err)
+		close(asks.saved)
 	}
-	if _, mine := all[k]; mine {
-		return err
-	}
-	return a.err // saved in another round
+	return a.err // perhaps of another round
 }
 
 // Refused reports whether the store has refused a checkpoint as that of an earlier owner or generation, so that the source saves nothing any more.
@@ -265,6 +264,7 @@ func (w *Writer) Run(ctx context.Context) {
 		w.saving.RestFor(d)
 	}
 	defer w.saving.Rest()
+	var again time.Time // after a round that the store failed
 	for {
 		select {
 		case <-timer.C:
@@ -278,12 +278,17 @@ func (w *Writer) Run(ctx context.Context) {
 			wait(left)
 			continue
 		}
+		if left := again.Sub(now); left > 0 { // whoever is in a hurry: the store has just failed
+			wait(left)
+			continue
+		}
 		if next := w.nextDue(now); next.After(now) {
 			wait(next.Sub(now))
 			continue
 		}
 		w.saving.RestFor(w.cfg.SaveTimeout)
 		if w.saveDue(ctx, now) != nil { // which has logged it
+			again = time.Now().Add(max(w.policy.MinInterval, retryAfter))
 			wait(max(w.policy.MinInterval, retryAfter))
 			continue
 		}
@@ -297,14 +302,14 @@ func (w *Writer) saveDue(ctx context.Context, now time.Time) error {
 	return w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
 		events := p.Events - min(p.Events, s.events)
 		due := !w.policy.due(s.at, events, idle).After(now) || now.Sub(s.shown) >= idle
-		return w.policy.reason(events), due || w.policy.joins(s.at, now, events)
+		return w.policy.reason(events), !s.rests.After(now) && (due || w.policy.joins(s.at, now, events))
 	})
 }
 
 // Age returns for how long Run has had something to do and has not got on. A store that does not answer is waited for so long at most as a save may take.
 func (w *Writer) Age() time.Duration { return w.saving.Age() }
 
-// Flush saves everything that has advanced. Its error joins all failures.
+// Flush saves everything that has advanced. Its error joins the failures of the store: a checkpoint that cannot be saved holds up no others.
 func (w *Writer) Flush(ctx context.Context, reason Reason) error {
 	return w.save(ctx, time.Now(), func(*Keeper, Progress, *saved) (Reason, bool) { return reason, true })
 }
@@ -337,6 +342,13 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 			s := k.of(p, now)
 			if s.refused {
 				unsaved = true
+				continue
+			}
+			if s.rests.After(now) {
+				unsaved = true
+				if s.rests.Before(next) {
+					next = s.rests
+				}
 				continue
 			}
 			if !moved(s.checkpoint, p.Checkpoint) {
@@ -402,15 +414,24 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 	keepers := slices.Collect(maps.Keys(w.mu.keepers))
 	w.mu.last = now
 	w.mu.Unlock()
-	return w.saveRound(ctx, now, keepers, choose)
+	errs, err := w.saveRound(ctx, now, keepers, choose)
+	for _, of := range errs {
+		if KindOf(of) != RowsOwn {
+			err = errors.Join(err, of)
+		}
+	}
+	return err
 }
 
-// saveRound saves the selected checkpoints of keepers in one call of the store.
-func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
+// saveRound saves the selected checkpoints of keepers in one call of the store. It returns the first failure of each keeper, those of the store before
+// others, and that of the gap log.
+func (w *Writer) saveRound(
+	ctx context.Context, now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool),
+) (errs map[*Keeper]error, unrecorded error) {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SaveTimeout)
 	defer cancel()
 	round, taken := w.collect(now, keepers, choose)
-	unrecorded := w.record(ctx) // not before: nothing that was collected is later than what had been found by now
+	unrecorded = w.record(ctx) // not before: nothing that was collected is later than what had been found by now
 	if unrecorded != nil {
 		gaps := w.unrecorded()
 		round = slices.DeleteFunc(round, func(c candidate) bool {
@@ -426,7 +447,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 		if unrecorded != nil {
 			w.report([]error{unrecorded})
 		}
-		return unrecorded
+		return nil, unrecorded
 	}
 	checkpoints := make([]Checkpoint, len(round))
 	for i := range round {
@@ -435,6 +456,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 	results := w.store.Save(ctx, checkpoints)
 	w.metrics.latency.Observe(time.Since(now).Seconds())
 	var failed []error
+	errs = make(map[*Keeper]error)
 	for i, c := range round {
 		switch err := results[i]; {
 		case err == nil:
@@ -444,10 +466,21 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 			w.logger.Warn("checkpoint rejected", "checkpoint", c.checkpoint.Key.String(), "error", err)
 			w.note(c, now, true)
 			c.keeper.source.Refused(c.checkpoint, err)
+		case KindOf(err) == RowsOwn:
+			w.metrics.errors.Inc()
+			w.logger.Warn("checkpoint cannot be saved, its subscriber would get more again", "checkpoint", c.checkpoint.Key.String(), "error", err)
+			w.rest(c, now.Add(rowRest))
+			delete(taken, c.keeper)
+			errs[c.keeper] = cmp.Or(errs[c.keeper], err)
+			c.keeper.source.Refused(c.checkpoint, err)
+		case KindOf(err) == CallersOwn: // the round was cancelled
+			delete(taken, c.keeper)
+			errs[c.keeper] = err
 		default:
 			w.metrics.errors.Inc()
 			w.fail(c)
 			delete(taken, c.keeper)
+			errs[c.keeper] = err
 			failed = append(failed, err)
 		}
 	}
@@ -458,7 +491,7 @@ func (w *Writer) saveRound(ctx context.Context, now time.Time, keepers []*Keeper
 		failed = append(failed, unrecorded)
 	}
 	w.report(failed)
-	return errors.Join(failed...)
+	return errs, unrecorded
 }
 
 // record writes the gaps that are not in the gap log yet.
@@ -550,6 +583,15 @@ func (w *Writer) fail(c candidate) {
 	defer w.mu.Unlock()
 	if s := c.keeper.saved[c.checkpoint.Key]; s != nil {
 		s.failed = true
+	}
+}
+
+// rest notes that a candidate cannot be saved, and until when it is not tried again.
+func (w *Writer) rest(c candidate, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s := c.keeper.saved[c.checkpoint.Key]; s != nil {
+		s.rests, s.failed = until, false
 	}
 }
 

@@ -44,9 +44,15 @@ func (s *Session) joinSnapshots(partitions []change.Partition) {
 // joined returns the progress of all snapshots after partitions have joined that of a subscription, in which owed is left. It returns false if that changes
 // nothing.
 func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progress, bool) {
-	of := func(p snapshot.Progress) bool { return p.Subscription == sub.ID }
+	of := func(p snapshot.Progress) bool {
+		return p.Subscription == sub.ID || p.Subscription == snapshot.Key(sub.ID)
+	}
 	i, j := slices.IndexFunc(all, of), slices.IndexFunc(owed, of)
 	var next snapshot.Progress
+	if j >= 0 {
+		owed = slices.Clone(owed)
+		owed[j].Subscription = sub.ID
+	}
 	switch reads, owes := i >= 0 && !all[i].Done, j >= 0 && !owed[j].Done; {
 	case reads && owes && all[i].Same(owed[j]): // they are where the others are
 		return all, false
@@ -74,4 +80,12 @@ func (sub *Subscription) collections(p snapshot.Progress) []change.Namespace {
 	default:
 		return nil
 	}
+}
+
+// HasSnapshots reports whether a subscription may have a snapshot that nobody asks for separately: at its start or after a loss.
+func (h *Hub) HasSnapshots(sub Subscription) bool {
+	f := sub.Program.Filter()
+	return sub.Snapshot || sub.Recover || slices.ContainsFunc(h.cfg.Recover, func(ns change.Namespace) bool {
+		return (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll)
+	})
 }

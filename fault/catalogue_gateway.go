@@ -174,8 +174,8 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionTooWide,
 			Summary: "a session has too many subscriptions",
-			Meaning: "gateway.max_subscriptions limits the subscriptions of one session. The session was closed; other sessions are not affected.",
-			Remedy:  "Combine several filters into one, spread subscriptions over several gateways, or raise gateway.max_subscriptions.",
+			Meaning: "gateway.max_subscriptions limits the subscriptions of one session, and the checkpoint of a subscriber what is kept of its snapshots: of some 1,700 subscriptions. The session was closed; other sessions are not affected.",
+			Remedy:  "Combine several filters into one, spread subscriptions over several gateways with names of their own, ask for fewer snapshots, or raise gateway.max_subscriptions.",
 		},
 		{
 			Code:    SessionUnacknowledged,

@@ -293,7 +293,11 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err != nil {
 			return err
 		}
-		from := session.Subscribe(subscriptions).Ref().Append(nil)
+		at, err := c.subscriber.Subscribe(subscriptions)
+		if err != nil {
+			return err
+		}
+		from := at.Ref().Append(nil)
 		if again && c.unkept == nil { // its checkpoint may say that one under the same id has had its snapshot
 			c.subscriber.Keep(ctx)
 		}
@@ -308,7 +312,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if err := c.slowDown(ctx, len(ids)); err != nil {
 			return err
 		}
-		session.Unsubscribe(ids)
+		c.subscriber.Unsubscribe(ids)
 		c.giveBack(ids)
 		c.again = true
 	case *streampb.ConnectRequest_Attach:

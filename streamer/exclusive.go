@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -83,6 +84,9 @@ type Exclusive struct {
 	keeper  *checkpoint.Keeper // nil without a claim
 	lapse   *checkpoint.Lapse  // of which it is told
 
+	snapshots bool                // every subscription begins with one
+	kept      map[string]struct{} // the subscriptions that may have snapshots, which its checkpoint keeps
+
 	claimLater func(context.Context) error // claims the name, where the store was away; nil otherwise
 
 	mu struct {
@@ -133,6 +137,10 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	e := &Exclusive{
 		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By, Alone: !r.Attached},
 	}
+	e.snapshots = r.Start == StartSnapshot
+	if err := e.fits(subscriptions); err != nil {
+		return nil, err
+	}
 	if err := n.hub.Admit(ctx, r.Account); err != nil {
 		return nil, err
 	}
@@ -146,6 +154,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		unknown := false
 		if stored, unknown, err = n.savedCheckpoint(ctx, r); err != nil {
 			return nil, err
+		}
+		if stored != nil {
+			stored.Snapshots = snapshot.Named(stored.Snapshots, idsOf(subscriptions))
 		}
 		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
 			return nil, err
@@ -201,6 +212,50 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	return e, nil
 }
 
+// fits refuses subscriptions whose snapshots the subscriber's checkpoint cannot keep, whatever is left of them.
+func (e *Exclusive) fits(subscriptions []delivery.Subscription) error {
+	kept := make(map[string]struct{}, len(e.kept)+len(subscriptions))
+	maps.Copy(kept, e.kept)
+	for _, sub := range subscriptions {
+		if e.snapshots || e.node.hub.HasSnapshots(sub) {
+			kept[sub.ID] = struct{}{}
+		}
+	}
+	if e.name == "" {
+		return nil
+	}
+	if err := checkpoint.SnapshotsFit(slices.Collect(maps.Keys(kept))); err != nil {
+		return unsavable(e.name, err)
+	}
+	e.kept = kept
+	return nil
+}
+
+func idsOf(subscriptions []delivery.Subscription) []string {
+	ids := make([]string, len(subscriptions))
+	for i, sub := range subscriptions {
+		ids[i] = sub.ID
+	}
+	return ids
+}
+
+// Subscribe adds subscriptions as Session.Subscribe does. Those whose snapshots the checkpoint could not keep are refused with the fault SessionTooWide.
+// It must not be called concurrently.
+func (e *Exclusive) Subscribe(subscriptions []delivery.Subscription) (change.Position, error) {
+	if err := e.fits(subscriptions); err != nil {
+		return change.Position{}, err
+	}
+	return e.session.Subscribe(subscriptions), nil
+}
+
+// Unsubscribe removes subscriptions as Session.Unsubscribe does. It must not be called concurrently.
+func (e *Exclusive) Unsubscribe(ids []string) {
+	for _, id := range ids {
+		delete(e.kept, id)
+	}
+	e.session.Unsubscribe(ids)
+}
+
 // savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none. unknown says that loading has failed, and that the subscriber
 // knows its own position.
 func (n *Node) savedCheckpoint(ctx context.Context, r Request) (stored *checkpoint.Checkpoint, unknown bool, err error) {
@@ -209,6 +264,8 @@ func (n *Node) savedCheckpoint(ctx context.Context, r Request) (stored *checkpoi
 	}
 	saved, err := n.store.Load(ctx, r.Subscriber)
 	switch {
+	case checkpoint.KindOf(err) == checkpoint.RowsOwn && !r.Known:
+		return nil, false, unsavable(r.Subscriber, err)
 	case err != nil && !r.Known:
 		return nil, false, fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", r.Subscriber, err)
 	case err != nil: // it continues at its own position, without saving
@@ -447,6 +504,8 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		return false, fault.New(fault.AccessLimit, err)
 	case isTaken:
 		return false, fault.New(fault.SessionReplaced, taken)
+	case errors.Is(err, checkpoint.ErrUnsavable), checkpoint.KindOf(err) == checkpoint.RowsOwn && !r.Known:
+		return false, unsavable(r.Subscriber, err)
 	case err != nil && !r.Known:
 		return false, fault.Newf(fault.CheckpointUnreadable, "claim name of subscriber %q: %w", r.Subscriber, err)
 	case err != nil:
@@ -551,11 +610,22 @@ func (e *Exclusive) Progress() []checkpoint.Progress {
 
 // Refused implements checkpoint.Source.
 func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
-	if errors.Is(err, checkpoint.ErrRewound) {
+	switch {
+	case errors.Is(err, checkpoint.ErrRewound):
 		go e.rewound()
-		return
+	case checkpoint.KindOf(err) == checkpoint.RowsOwn:
+		e.session.Close(unsavable(e.name, err))
+	default:
+		go e.replacedElsewhere()
 	}
-	go e.replacedElsewhere()
+}
+
+// unsavable returns the fault of a subscriber whose checkpoint cannot be read or saved, whatever the store does.
+func unsavable(subscriber string, err error) error {
+	if fault.Of(err) != "" { // of the stored one
+		return fmt.Errorf("checkpoint of subscriber %q: %w", subscriber, err)
+	}
+	return fault.Newf(fault.SessionTooWide, "the checkpoint of subscriber %q cannot be saved: %w", subscriber, err)
 }
 
 // replacedElsewhere ends the session because another node has saved a claim of another process.

@@ -46,7 +46,8 @@ type flaky struct {
 	*checkpointtest.Memory
 
 	away, unread atomic.Bool
-	loaded       func() // called after a Load; nil for nothing
+	corrupt      atomic.Value // the subscriber whose checkpoint is corrupt
+	loaded       func()       // called after a Load; nil for nothing
 }
 
 var errAway = errors.New("the store is away")
@@ -59,7 +60,13 @@ func (f *flaky) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
 		}
 		return results
 	}
-	return f.Memory.Save(ctx, all)
+	results := f.Memory.Save(ctx, all)
+	for i, c := range all {
+		if c.Subscriber == f.corrupt.Load() {
+			results[i] = fault.Newf(fault.CheckpointCorrupt, "checkpoints/%s: garbage", c.Subscriber)
+		}
+	}
+	return results
 }
 
 func (f *flaky) Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error) {

@@ -272,11 +272,13 @@ func (s *Shared) Progress() []checkpoint.Progress {
 
 // Refused implements checkpoint.Source.
 func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
-	if errors.Is(err, checkpoint.ErrRewound) {
+	switch {
+	case errors.Is(err, checkpoint.ErrRewound):
 		go s.rewound()
-		return
+	case checkpoint.KindOf(err) == checkpoint.RowsOwn: // which is tried again
+	default:
+		s.node.fenced(c.Partition, c.Epoch, err)
 	}
-	s.node.fenced(c.Partition, c.Epoch, err)
 }
 
 // rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/mongostream/streamer/checkpoint"
@@ -38,7 +39,7 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 		case err != nil:
 			results[i] = err
 		case c.Shared && c.Partitions != s.partitions:
-			results[i] = fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, s.partitions)
+			results[i] = fmt.Errorf("%s of %d partitions, there are %d: %w", c.Key, c.Partitions, s.partitions, checkpoint.ErrUnsavable)
 		default:
 			queue = append(queue, &write{checkpoint: c, result: &results[i]})
 		}
@@ -49,7 +50,15 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 			batch, rest, err = s.commit(ctx, queue)
 			return err
 		})
-		if err != nil {
+		switch {
+		case errors.Is(err, rpctypes.ErrRequestTooLarge) && len(batch) > 1: // for an etcd with a lower limit: each by itself
+			for _, w := range batch {
+				results := s.Save(ctx, []checkpoint.Checkpoint{w.checkpoint})
+				*w.result = results[0]
+			}
+		case errors.Is(err, rpctypes.ErrRequestTooLarge):
+			*batch[0].result = fmt.Errorf("save checkpoint of %s: %w: %w", batch[0].checkpoint.Key, checkpoint.ErrUnsavable, err)
+		case err != nil:
 			for _, w := range batch {
 				*w.result = fmt.Errorf("save checkpoint of %s: %w", w.checkpoint.Key, withCode(err))
 			}

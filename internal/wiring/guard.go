@@ -39,13 +39,13 @@ type guardedStore struct {
 // guardStore puts a breaker before what is written to the store while the node runs.
 func (s *Service) guardStore() guardedStore {
 	b := s.breakers.Breaker("checkpoints_"+s.opts.Config.Reliability.Checkpoint.Backend, func(err error) bool {
-		return !errors.Is(err, context.Canceled) && !errors.Is(err, checkpoint.ErrFenced) && !errors.Is(err, checkpoint.ErrRewound)
+		return checkpoint.KindOf(err) == checkpoint.StoresOwn
 	})
 	return guardedStore{Store: s.store, breaker: b}
 }
 
-// Save implements checkpoint.Store. A round counts as one failure when no checkpoint of it could be saved or refused. The last checkpoints of sessions and terms
-// are always tried: there is no later.
+// Save implements checkpoint.Store. A round counts as one failure when the store failed for some of its checkpoints and answered for none: of one that
+// cannot be encoded it has not heard. The last checkpoints of sessions and terms are always tried: there is no later.
 func (g guardedStore) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) (results []error) {
 	if slices.ContainsFunc(checkpoints, func(c checkpoint.Checkpoint) bool {
 		return c.Reason == checkpoint.ReasonFinal || c.Reason == checkpoint.ReasonHandoff
@@ -56,10 +56,13 @@ func (g guardedStore) Save(ctx context.Context, checkpoints []checkpoint.Checkpo
 		results = g.Store.Save(ctx, checkpoints)
 		var failure error
 		for _, err := range results {
-			if err == nil || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrRewound) {
+			switch checkpoint.KindOf(err) {
+			case checkpoint.NoFailure, checkpoint.CallersOwn:
 				return nil
+			case checkpoint.RowsOwn:
+			case checkpoint.StoresOwn:
+				failure = err
 			}
-			failure = err
 		}
 		return failure
 	})

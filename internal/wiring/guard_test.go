@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/notice"
@@ -61,6 +62,32 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 			t.Errorf("notices %v, want %v", kinds, want)
 		}
 	})
+}
+
+// Only failures of the store open its breaker: neither what is wrong with one checkpoint, nor what a caller has done, in a round or by itself.
+func TestOnlyTheStoresFailuresOpenItsBreaker(t *testing.T) {
+	corrupt := fault.New(fault.CheckpointCorrupt, errors.New("checkpoints/x"))
+	for name, c := range map[string]struct {
+		results []error
+		opens   bool
+	}{
+		"a checkpoint that cannot be encoded": {[]error{checkpoint.ErrUnsavable}, false},
+		"a corrupt one":                       {[]error{corrupt, corrupt}, false},
+		"callers that are fenced":             {[]error{checkpoint.ErrFenced, context.Canceled}, false},
+		"the store":                           {[]error{errors.New("away")}, true},
+		"the store beside a corrupt one":      {[]error{corrupt, errors.New("away")}, true},
+		"the store for some":                  {[]error{nil, errors.New("away")}, false},
+	} {
+		store := &failing{results: c.results}
+		s := &Service{breakers: breaker.NewPanel(breaker.Config{}), store: store}
+		guarded := s.guardStore()
+		for range 10 {
+			guarded.Save(t.Context(), make([]checkpoint.Checkpoint, len(c.results)))
+		}
+		if opened := store.calls < 10; opened != c.opens {
+			t.Errorf("%s: %d of 10 saves reached it", name, store.calls)
+		}
+	}
 }
 
 // A node that stops while its store is left alone saves its last checkpoints all the same, where the store has come back.

@@ -443,7 +443,7 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 	for i, c := range checkpoints {
 		c, err := c.Trimmed()
 		if err == nil && c.Shared && c.Partitions != s.partitions {
-			err = fmt.Errorf("%s: a checkpoint of %d partitions among those of %d", c.Key, c.Partitions, s.partitions)
+			err = fmt.Errorf("%s: a checkpoint of %d partitions among those of %d: %w", c.Key, c.Partitions, s.partitions, checkpoint.ErrUnsavable)
 		}
 		if results[i] = err; err == nil {
 			kept, keys, index = append(kept, c), append(keys, c.Key), append(index, i)
