@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// leastHeld is what a session may hold in any case, so that each makes progress; less where the budget is small, or where there are so many
-	// sessions that this would be more than a quarter of it.
+	// leastHeld is what a session may hold in any case, so that each makes progress; less where the
+	// budget is small, or where there are so many sessions that this would be more than a quarter
+	// of it.
 	leastHeld = 64 << 10
 	// eventOverhead and batchOverhead are the bytes of an event and of a batch besides its payload.
 	eventOverhead, batchOverhead = 128, 512
@@ -120,7 +121,8 @@ func (b *budget) least() int {
 	return min(leastHeld, b.most/64, b.most/4/max(1, int(b.sessions.Load())))
 }
 
-// events returns how many events each of so many readers of a page may get with it: all of them together, an eighth of the budget.
+// events returns how many events each of so many readers of a page may get with it: all of them
+// together, an eighth of the budget.
 func (b *budget) events(readers int) int {
 	if b.most == 0 {
 		return math.MaxInt

@@ -9,9 +9,10 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A standstill is where a session stands still for pages: it considers everything up to at, takes the pages there, and goes on. So a page, which
-// is read at this time, is exact wherever the session was, whatever it wants of the changes and however often the documents change.
-// The mutex of the session guards it.
+// A standstill is where a session stands still for pages: it considers everything up to at, takes
+// the pages there, and goes on. So a page, which is read at this time, is exact wherever the
+// session was, whatever it wants of the changes and however often the documents change. The mutex
+// of the session guards it.
 type standstill struct {
 	at    change.Timestamp
 	takes []taking // that the session has not taken yet, in the order of their pages
@@ -30,7 +31,8 @@ type taking struct {
 
 // standStill has a live session stand still at a time, which the Hub has not passed.
 func (h *Hub) standStill(s *Session, at change.Timestamp) *standstill {
-	place, hold := change.Later(h.at, s.from), &standstill{at: at}
+	place := change.Later(h.at, s.from)
+	hold := &standstill{at: at}
 	s.queue(place)
 	s.mu.Lock()
 	s.mu.hold = hold
@@ -59,7 +61,8 @@ func (s *Session) stands(drained bool) bool {
 	return c > 0 || c == 0 && drained
 }
 
-// takePages takes what is there of what the session stands still for. It returns false while more comes.
+// takePages takes what is there of what the session stands still for. It returns false while more
+// comes.
 func (s *Session) takePages() (over bool) {
 	s.mu.Lock()
 	held := s.mu.hold

@@ -45,7 +45,8 @@ func (p *page) skips(d *document, sub *Subscription) bool {
 	return d.out || d.touched && d.last.Whole && sub.Program.Admits(d.last.Op)
 }
 
-// A pageWriter writes the pages that are read at one time as their readers want them, in each form once.
+// A pageWriter writes the pages that are read at one time as their readers want them, in each form
+// once.
 type pageWriter struct {
 	hub         *Hub
 	scan        *scan
@@ -72,10 +73,10 @@ func (h *Hub) newPageWriter(c *scan, q snapshot.Query) *pageWriter {
 
 // write writes a page.
 func (w *pageWriter) write(f *fetch) *page {
-	q, n := f.query, len(f.read.Documents)
+	q := f.query
 	p := &page{
 		namespace: q.Namespace, after: q.After, to: f.read.To, until: q.Until, next: f.read.Next, begun: f.begun, over: f.over,
-		documents: make([]document, 0, n), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, w.scan.encoded),
+		documents: make([]document, 0, len(f.read.Documents)), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, w.scan.encoded),
 	}
 	meter := &pageMeter{hub: w.hub, readers: w.readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
@@ -254,7 +255,8 @@ func (s *Session) give(hold *standstill, takes []taking, last bool) {
 	}
 }
 
-// stays reports whether a session still stands still for pages, and would have room for more after it has taken what there is, and so many documents.
+// stays reports whether a session still stands still for pages, and would have room for more after
+// it has taken what there is, and so many documents.
 func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -265,7 +267,8 @@ func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 	untaken := 0
 	for _, t := range hold.takes {
 		if t.page != last {
-			last, untaken = t.page, untaken+1
+			last = t.page
+			untaken++
 		}
 		documents += len(t.page.of[t.reader])
 		bytes += len(t.page.payloads)

@@ -19,8 +19,8 @@ func heap() int {
 	return int(stats.HeapAlloc)
 }
 
-// A thousand readers of a collection that acknowledge nothing stay within the budget, by its own account and by that of the heap, and those that do
-// acknowledge get all of it beside the others.
+// A thousand readers of a collection that acknowledge nothing stay within the budget, by its own
+// account and by that of the heap, and those that do acknowledge get all of it beside the others.
 func TestThousandReadersStayWithinTheBudget(t *testing.T) {
 	const readers, n = 1000, 150
 	for _, identities := range []int{1, 100} {

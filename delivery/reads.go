@@ -108,8 +108,8 @@ func (r *reads) charge(documents int) {
 	}
 }
 
-// more reports whether another page may be read within a turn, and pays for its first document: nobody waits for a turn, and the rate need not be
-// waited for.
+// more reports whether another page may be read within a turn, and pays for its first document:
+// nobody waits for a turn, and the rate need not be waited for.
 func (r *reads) more() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

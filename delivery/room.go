@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// rooms are the readers that wait until their sessions may get a page, and the sessions for which that may have changed, so that each change costs what
-// concerns its session, and not all that wait.
+// rooms are the readers that wait until their sessions may get a page, and the sessions for which
+// that may have changed, so that each change costs what concerns its session, and not all that
+// wait.
 type rooms struct {
 	signal  chan struct{}          // holds one signal: some have changed
 	waiting map[*Session][]*reader // belongs to the Hub's loop

@@ -19,7 +19,8 @@ const (
 	retryRead = time.Second
 	// maxUntaken bounds the pages that wait for a session which has not come to their time.
 	maxUntaken = 2
-	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag for how long they do after the Hub has gone on.
+	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag
+	// for how long they do after the Hub has gone on.
 	longestStand, longestLag = time.Second, 25 * time.Millisecond
 	// attempts is how often a document is read whose changes hide what it was at the page's time. The last state read counts then.
 	attempts = 3
@@ -147,8 +148,9 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 	}
 }
 
-// readPages reads pages at the time at which the readers of a scan stand, and hands them over, until they have to go on. While one is encoded, the next
-// one is read. It returns the last one, which may have failed.
+// readPages reads pages at the time at which the readers of a scan stand, and hands them over,
+// until they have to go on. While one is encoded, the next one is read. It returns the last one,
+// which may have failed.
 func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
 	h.begin(ctx, f)
 	w := h.newPageWriter(c, f.query) // of takers, which the loop does not change while pages are read
@@ -172,7 +174,8 @@ func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
 	}
 }
 
-// readAhead begins to read the page after another one, at the same time. It returns nil if that is not to be.
+// readAhead begins to read the page after another one, at the same time. It returns nil if that is
+// not to be.
 func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 	stay := false
 	h.do(ctx, func() { stay = h.stays(c, f) })
@@ -185,8 +188,9 @@ func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 	return next
 }
 
-// stays reports whether the readers of a scan may stand still for the page after one that has been read, and have room for both. They go on where that
-// one was not read at their time, where others wait to join them, and soon after something has happened.
+// stays reports whether the readers of a scan may stand still for the page after one that has been
+// read, and have room for both. They go on where that one was not read at their time, where others
+// wait to join them, and soon after something has happened.
 func (h *Hub) stays(c *scan, f *fetch) bool {
 	bytes := 0
 	for _, doc := range f.read.Documents {
@@ -273,8 +277,9 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	}
 }
 
-// next begins the next pages of a scan: its readers' sessions leave the live path, and stand still at the time at which they are read. nil: not all readers
-// are ready. over: the scan has none any more.
+// next begins the next pages of a scan: its readers' sessions leave the live path, and stand still
+// at the time at which they are read. nil: not all readers are ready. over: the scan has none any
+// more.
 func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	if len(c.again) == 0 {
 		for _, r := range c.joining {
@@ -327,8 +332,8 @@ func (h *Hub) query(c *scan) snapshot.Query {
 	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: h.pageDocuments(c), Bytes: pageBytes}
 }
 
-// pageDocuments returns how many documents a page has at most: what is read beyond its bytes is read in vain, and each of its readers needs room for
-// their events.
+// pageDocuments returns how many documents a page has at most: what is read beyond its bytes is
+// read in vain, and each of its readers needs room for their events.
 func (h *Hub) pageDocuments(c *scan) int {
 	most := min(h.cfg.SnapshotPage, h.budget.events(len(c.takers)))
 	if c.size > 0 {

@@ -50,9 +50,7 @@ func (s *shelf) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, er
 	if s.read != nil {
 		s.read(q)
 	}
-	select {
-	case <-time.After(s.takes):
-	case <-ctx.Done():
+	if time.Sleep(s.takes); ctx.Err() != nil {
 		return p, ctx.Err()
 	}
 	first, end := int64(0), s.documents
@@ -95,7 +93,8 @@ func collection(t *testing.T, name string) []delivery.Subscription {
 	return []delivery.Subscription{{ID: name, Program: deliverytest.Compile(t, match.Filter{DB: "shop", Coll: name}), Snapshot: true}}
 }
 
-// Nobody waits for a page while the one before it is delivered: the next one is being read then, at the same time, while nothing happens.
+// Nobody waits for a page while the one before it is delivered: the next one is being read then, at
+// the same time, while nothing happens.
 func TestNextPageIsReadMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		third := make(chan struct{})
@@ -179,7 +178,8 @@ func TestReaderJoinsBetweenPages(t *testing.T) {
 	})
 }
 
-// What is read ahead does not exceed the credit of a reader that acknowledges nothing, but for one page.
+// What is read ahead does not exceed the credit of a reader that acknowledges nothing, but for one
+// page.
 func TestPagesReadAheadAreWithinTheCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const page, credit = 9, 40
@@ -211,7 +211,8 @@ func TestPagesOfOneTurnKeepToTheRate(t *testing.T) {
 	})
 }
 
-// Documents that fill a page by their bytes are not asked for by the number of a page of small ones.
+// Documents that fill a page by their bytes are not asked for by the number of a page of small
+// ones.
 func TestPagesOfLargeDocumentsAskForFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		docs := &shelf{collections: []string{"orders"}, documents: 40, page: 10, takes: time.Millisecond, padding: 100_000}
@@ -269,7 +270,8 @@ func TestNothingIsKeptOfReadersThatWaited(t *testing.T) {
 	})
 }
 
-// A page that comes too late for a session, which has gone elsewhere and stands still for another collection since, takes nothing from it.
+// A page that comes too late for a session, which has gone elsewhere and stands still for another
+// collection since, takes nothing from it.
 func TestLatePageTakesNothingFromAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late, other, asked := make(chan struct{}), make(chan struct{}), make(chan struct{})

@@ -19,7 +19,8 @@ const (
 	busyInterval = 2 * time.Millisecond
 )
 
-// raceBusy reads a collection that changes all the time, at the default rate, for about the time of a scan.
+// raceBusy reads a collection that changes all the time, at the default rate, for about the time of
+// a scan.
 func (b *bench) raceBusy(ctx context.Context) error {
 	rescan, err := b.rescanning()
 	if err != nil {
@@ -30,7 +31,8 @@ func (b *bench) raceBusy(ctx context.Context) error {
 	return b.raceCollection(ctx, "busy", documents, e)
 }
 
-// atOnce is how many documents a node reads before the rate holds it up: a page that it may begin with, and one for whose first document there is time.
+// atOnce is how many documents a node reads before the rate holds it up: a page that it may begin
+// with, and one for whose first document there is time.
 func atOnce(rescan config.Rescan) int { return 2 * rescan.PageSize }
 
 // rescanning is how a node reads documents.
@@ -43,7 +45,8 @@ func (b *bench) rescanning() (config.Rescan, error) {
 	return cfg.Rescan, nil
 }
 
-// busy is a subscriber that begins with a snapshot of a collection, one of whose documents, and another one in turn, are changed all the time.
+// busy is a subscriber that begins with a snapshot of a collection, one of whose documents, and
+// another one in turn, are changed all the time.
 type busy struct {
 	subscriber
 
@@ -131,7 +134,8 @@ func (b *bench) snapshotBusy() metric {
 		f.Void = err.Error()
 	}
 	return f.done(func() (float64, []target) {
-		documents, first := float64(f.of(key).Events), float64(atOnce(rescan))
+		documents := float64(f.of(key).Events)
+		first := float64(atOnce(rescan))
 		took := documents / f.of(key).EventsPerSecond.Median
 		read := (documents - first) / took
 		f.Values["documents"] = documents
