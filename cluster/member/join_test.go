@@ -16,11 +16,13 @@ import (
 type rivalStore struct {
 	Store
 
+	mu         sync.Mutex
 	ends, back time.Time // of the lease, and when the store answers again
-
 }
 
 func (r *rivalStore) Join(context.Context, cluster.Heartbeat, time.Duration) (cluster.Membership, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch now := time.Now(); {
 	case now.Before(r.back):
 		return nil, fault.Newf(fault.EtcdUnreachable, "away")
@@ -52,7 +54,7 @@ func TestJoinWaitsForTheDeadAlone(t *testing.T) {
 		"it lives": {func(r *rivalStore) {
 			for range 10 {
 				time.Sleep(ttl / 3)
-				r.ends = time.Now().Add(ttl)
+				r.renew(ttl)
 			}
 		}, true, 6 * time.Second, 14 * time.Second},
 	} {
@@ -84,6 +86,15 @@ func TestJoinWaitsForTheDeadAlone(t *testing.T) {
 
 // restart has the store away for a while; then every lease lives anew.
 func (r *rivalStore) restart(away time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.back = time.Now().Add(away)
 	r.ends = r.back.Add(10 * time.Second)
+}
+
+// renew has the rival renew its lease.
+func (r *rivalStore) renew(ttl time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ends = time.Now().Add(ttl)
 }
