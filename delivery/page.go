@@ -2,6 +2,7 @@ package delivery
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/extjson"
@@ -19,6 +20,8 @@ type PageRequest struct {
 	// At is the cluster time of the first page; zero is now. From is the _id at which the page begins; zero is the beginning.
 	At   change.Timestamp
 	From change.Value
+	// FromHash, unless it is nil, is the hash of the _id at which the page begins (change.KeyHash), and From is a value before it.
+	FromHash []byte
 	// Documents bounds how many are read.
 	Documents int
 }
@@ -74,8 +77,11 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 			return a, context.Cause(ctx)
 		}
 	}
-	q := snapshot.Query{Namespace: r.Namespace, After: r.At, From: r.From, Documents: r.Documents, Bytes: pageBytes}
+	q := snapshot.Query{Namespace: r.Namespace, After: r.At, From: r.From, FromHash: r.FromHash, Documents: r.Documents, Bytes: pageBytes}
 	page, err := h.cfg.Snapshots.Read(ctx, q)
+	if errors.Is(err, snapshot.ErrPlaceGone) {
+		return a, fault.Newf(fault.LogHistoryLost, "the document at which the page begins is gone: start over")
+	}
 	if err != nil {
 		return a, err
 	}

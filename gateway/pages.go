@@ -88,9 +88,11 @@ func parsePages(r *http.Request) (f match.Filter, request delivery.PageRequest, 
 		}
 	}
 	if text := q.Get("from"); text != "" {
-		if request.At, request.From, err = parsePlace(text); err != nil {
+		p, err := parsePlace(text)
+		if err != nil {
 			return f, request, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
 		}
+		request.At, request.From, request.FromHash = p.at, p.from, p.hash
 	}
 	return f, request, nil
 }
@@ -122,23 +124,48 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 	return body, nil
 }
 
-// placeText returns the text of a place in a snapshot: the time of the first page, and the _id at which the next one begins.
+// inlineKey is how long an _id may be, in bytes, to be in the text of a place whole. A longer one is there as a hash, and a value before it at which
+// the search for it begins, so that a text is short whatever the documents are and the node remembers nothing.
+const inlineKey = 1 << 10
+
+// placeHash follows the time in a text that has a hash; it is no type of BSON that an _id may have.
+const placeHash = 0
+
+// A place is where a page begins.
+type place struct {
+	at   change.Timestamp // the time of the first page
+	from change.Value
+	hash []byte // of the _id at which the page begins, where from is before it; nil if it is from
+}
+
+// placeText returns the text of the place at an _id.
 func placeText(at change.Timestamp, from change.Value) string {
 	b := binary.BigEndian.AppendUint32(nil, at.T)
 	b = binary.BigEndian.AppendUint32(b, at.I)
+	if len(from.Data) > inlineKey {
+		b = append(append(b, placeHash), change.KeyHash(from)...)
+		from = change.Before(from, inlineKey)
+	}
 	return base64.RawURLEncoding.EncodeToString(append(append(b, from.Type), from.Data...))
 }
 
 // parsePlace decodes the output of placeText.
-func parsePlace(text string) (at change.Timestamp, from change.Value, err error) {
+func parsePlace(text string) (p place, err error) {
+	none := errors.New("not a place in a snapshot")
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(b) < 9 {
-		return at, from, errors.New("not a place in a snapshot")
+		return p, none
 	}
-	at = change.Timestamp{T: binary.BigEndian.Uint32(b), I: binary.BigEndian.Uint32(b[4:])}
-	from = change.Value{Type: b[8], Data: b[9:]}
-	if doc := change.WrapDocument(change.AppendElement(nil, from.Type, "_id", from.Data)); at.IsZero() || !change.IDOf(doc).Equal(from) {
-		return at, from, errors.New("not a place in a snapshot")
+	p.at = change.Timestamp{T: binary.BigEndian.Uint32(b), I: binary.BigEndian.Uint32(b[4:])}
+	if b = b[8:]; b[0] == placeHash {
+		if len(b) < 1+change.KeyHashSize+1 {
+			return p, none
+		}
+		p.hash, b = b[1:1+change.KeyHashSize], b[1+change.KeyHashSize:]
 	}
-	return at, from, nil
+	p.from = change.Value{Type: b[0], Data: b[1:]}
+	if doc := change.WrapDocument(change.AppendElement(nil, p.from.Type, "_id", p.from.Data)); p.at.IsZero() || !change.IDOf(doc).Equal(p.from) {
+		return p, none
+	}
+	return p, nil
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mongostream/streamer/change"
 )
@@ -29,6 +30,9 @@ type Query struct {
 	After change.Timestamp
 	// From and Until bound the documents by _id, From inclusive and Until exclusive, in the order of the index on _id; zero is no bound.
 	From, Until change.Value
+	// FromHash, unless it is nil, is the hash of the _id at which the page begins, and From is a value before it. Read fails with ErrPlaceGone where no
+	// document has it.
+	FromHash []byte
 	// IDs, if set, select documents instead of From and Until.
 	IDs []change.Value
 	// Documents and Bytes bound the page, except for a single larger document.
@@ -44,3 +48,6 @@ type Page struct {
 	// To is a cluster time: the page shows nothing that happened later.
 	To change.Timestamp
 }
+
+// ErrPlaceGone says that there is no document at which a page was to begin.
+var ErrPlaceGone = errors.New("there is no document with this hash")

@@ -21,7 +21,7 @@ func parameters() map[string]Bound {
 		"filter":       expression,
 		"for":          word,
 		"fresh":        word,
-		"from":         {Kind: Name, Bytes: 32 << 10, Code: fault.SessionBadPosition}, // it may contain an _id
+		"from":         {Kind: Name, Bytes: 4 << 10, Code: fault.SessionBadPosition}, // what a page says as next
 		LastEventID:    eventID,
 		"leaves":       word,
 		"limit":        word,

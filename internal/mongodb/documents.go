@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -180,6 +181,12 @@ const documentChunk = 32 << 10
 
 // read reads a page in the context's session.
 func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page, concern *readconcern.ReadConcern) error {
+	if q.FromHash != nil {
+		var err error
+		if q.From, err = d.locate(ctx, q, concern); err != nil {
+			return err
+		}
+	}
 	ordered := bson.D{{Key: "_id", Value: 1}}
 	filter, opts := bson.D{}, options.Find().SetSort(ordered).SetComment(d.client.Application())
 	if len(q.IDs) > 0 {
@@ -220,6 +227,27 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 		size += n
 	}
 	return cursor.Err()
+}
+
+// locate returns the _id with the hash of a query, from its From on. It reads keys only, from the index.
+func (d *Documents) locate(ctx context.Context, q snapshot.Query, concern *readconcern.ReadConcern) (id change.Value, err error) {
+	ordered := bson.D{{Key: "_id", Value: 1}}
+	opts := options.Find().SetSort(ordered).SetHint(ordered).SetProjection(ordered).SetComment(d.client.Application()).SetMin(bson.D{{Key: "_id", Value: rawValue(q.From)}})
+	of := options.Collection().SetReadConcern(cmp.Or(concern, &readconcern.ReadConcern{}))
+	cursor, err := d.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, of).Find(ctx, bson.D{}, opts)
+	if err != nil {
+		return id, err
+	}
+	defer func() { _ = cursor.Close(ctx) }()
+	for cursor.Next(ctx) {
+		if id := change.IDOf(cursor.Current); bytes.Equal(change.KeyHash(id), q.FromHash) {
+			return change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}, nil
+		}
+	}
+	if err := cursor.Err(); err != nil {
+		return id, err
+	}
+	return id, snapshot.ErrPlaceGone
 }
 
 func rawValue(v change.Value) bson.RawValue {
