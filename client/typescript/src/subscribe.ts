@@ -79,6 +79,8 @@ export interface SnapshotMark {
   reason: string;
   read: number;
   estimated: number;
+  /** The namespaces (db.coll) whose documents come; none: all that the subscription selects. */
+  namespaces?: string[];
 }
 
 /** A Message is what a subscription yields. To continue after it, even in another process, pass its id as Options.after. */
