@@ -34,7 +34,8 @@ const (
 // errMalformed says that bytes are not valid BSON.
 var errMalformed = errors.New("malformed BSON")
 
-// A Value is a BSON value in place: its type and its bytes, which alias the document. The zero Value means that there is none.
+// A Value is a BSON value in place: its type and its bytes, which alias the document. The zero
+// Value means that there is none.
 type Value struct {
 	Type byte
 	Data []byte
@@ -98,8 +99,9 @@ func (v Value) CodeScope() (code, scope []byte, err error) {
 	return rest[:n-1], scope, nil
 }
 
-// Element reads the element at an offset of a document or array; the first is at 4. It returns the name, the value, and the offset of the
-// next element. At the end of the document the name is nil. It does not check the inside of the value.
+// Element reads the element at an offset of a document or array; the first is at 4. It returns the
+// name, the value, and the offset of the next element. At the end of the document the name is nil.
+// It does not check the inside of the value.
 func Element(doc []byte, at int) (name []byte, v Value, next int, err error) { return element(doc, at) }
 
 // documentAt returns the document at the start of b, after checking its length and terminator.
@@ -139,7 +141,8 @@ func element(doc []byte, at int) (name []byte, v Value, next int, err error) {
 	return name, Value{Type: kind, Data: doc[at : at+size : at+size]}, at + size, nil
 }
 
-// valueSize returns the size of a value at the start of b. A value never takes all of b, because a document ends with a terminator.
+// valueSize returns the size of a value at the start of b. A value never takes all of b, because a
+// document ends with a terminator.
 func valueSize(kind byte, b []byte) (int, error) {
 	size := 0
 	switch kind {
@@ -230,7 +233,8 @@ func codeScopeSize(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// lookup returns the first element with the name in doc, or the zero Value if there is none or doc is malformed before it.
+// lookup returns the first element with the name in doc, or the zero Value if there is none or doc
+// is malformed before it.
 func lookup(doc []byte, name string) Value {
 	for at := 4; ; {
 		key, v, next, err := element(doc, at)

@@ -15,7 +15,8 @@ import (
 // A collation of a collection is not considered: there "a" and "A" may be one _id, and are two
 // here.
 
-// Tags of the canonical form. They never change, because the partition of every checkpoint depends on them.
+// Tags of the canonical form. They never change, because the partition of every checkpoint depends
+// on them.
 const (
 	canonicalInt     = 0x01 // a whole number that fits 64 bits, big endian two's complement
 	canonicalDouble  = 0x02 // a number that a double holds exactly, its IEEE bits big endian
@@ -44,8 +45,8 @@ const (
 	LatestIDFormat IDFormat = 1
 )
 
-// AppendCanonical appends the canonical form of a value: the same bytes for values that MongoDB considers equal, and different bytes for
-// others. Unlike in arithmetic, NaN equals NaN.
+// AppendCanonical appends the canonical form of a value: the same bytes for values that MongoDB
+// considers equal, and different bytes for others. Unlike in arithmetic, NaN equals NaN.
 func AppendCanonical(b []byte, v Value) []byte { return LatestIDFormat.append(b, v, 0) }
 
 func (f IDFormat) append(b []byte, v Value, depth int) []byte {
@@ -70,8 +71,8 @@ func (f IDFormat) nests(v Value) bool {
 	return v.Type == TypeDocument || v.Type == TypeArray || v.Type == TypeCodeScope && f != FirstIDFormat
 }
 
-// appendScalar appends the canonical form of a value that is not nested. It is not recursive, so that the caller's buffer stays on the
-// stack.
+// appendScalar appends the canonical form of a value that is not nested. It is not recursive, so
+// that the caller's buffer stays on the stack.
 func appendScalar(b []byte, v Value) []byte {
 	switch v.Type {
 	case TypeInt32:

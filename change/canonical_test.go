@@ -143,7 +143,8 @@ func TestEqualIDsHaveOneCanonicalForm(t *testing.T) {
 	}
 }
 
-// A Decimal128 whose significand is out of range is zero, and the second encoding of large ones always is (IEEE 754-2008, 3.5.2).
+// A Decimal128 whose significand is out of range is zero, and the second encoding of large ones
+// always is (IEEE 754-2008, 3.5.2).
 func TestNonCanonicalDecimalsAreZero(t *testing.T) {
 	zero := AppendCanonical(nil, int32Value(0))
 	large := bytes.Repeat([]byte{0xFF}, 16)

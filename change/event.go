@@ -9,11 +9,12 @@ import (
 // An Op is an operation type.
 type Op uint8
 
-// The operations. OpOther is every type that this version does not know by name (create, modify, shardCollection, …); like
-// the collection-level ones it has no document key and concerns every partition.
+// The operations. OpOther is every type that this version does not know by name (create, modify,
+// shardCollection, …); like the collection-level ones it has no document key and concerns every
+// partition.
 const (
-	// The operations. OpOther is any type without a constant here (create, modify, shardCollection, …). Like the collection-level ones it
-	// has no document key and concerns every partition.
+	// The operations. OpOther is any type without a constant here (create, modify, shardCollection,
+	// …). Like the collection-level ones it has no document key and concerns every partition.
 	OpOther Op = iota
 	OpInsert
 	OpUpdate
@@ -23,7 +24,8 @@ const (
 	OpRename
 	OpDropDatabase
 	OpInvalidate
-	// OpSkipped is not from MongoDB: the place of an event that MongoDB could not deliver because it is too large.
+	// OpSkipped is not from MongoDB: the place of an event that MongoDB could not deliver because
+	// it is too large.
 	OpSkipped
 	// OpSnapshot is not from MongoDB: a document read by a snapshot.
 	OpSnapshot
@@ -76,11 +78,12 @@ func opOf(name []byte) Op {
 	return OpOther
 }
 
-// ErrEvent says that a change event is not BSON or has no resume token. It is wrapped with the cause.
+// ErrEvent says that a change event is not BSON or has no resume token. It is wrapped with the
+// cause.
 var ErrEvent = errors.New("unreadable change event")
 
-// An Event is a change as MongoDB sent it, with the offsets of the fields that routing needs. It aliases its reply and is read-only.
-// (MongoDB manual, "Change Events".)
+// An Event is a change as MongoDB sent it, with the offsets of the fields that routing needs. It
+// aliases its reply and is read-only. (MongoDB manual, "Change Events".)
 type Event struct {
 	raw []byte
 	// Offsets of values in raw, 0 if absent, because every value is after the first four bytes.
@@ -94,7 +97,8 @@ type Event struct {
 	txn  int64
 }
 
-// Parse finds the fields of a change event in one pass and decodes nothing. The first of duplicate fields counts. The event aliases raw.
+// Parse finds the fields of a change event in one pass and decodes nothing. The first of duplicate
+// fields counts. The event aliases raw.
 func Parse(raw []byte) (Event, error) {
 	doc, err := documentAt(raw)
 	if err != nil || len(doc) != len(raw) {
@@ -163,7 +167,8 @@ func (e *Event) note(name []byte, v Value, at uint32) {
 	}
 }
 
-// noteID finds _id in the document key. A key without one, which no known server sends, counts as the _id itself.
+// noteID finds _id in the document key. A key without one, which no known server sends, counts as
+// the _id itself.
 func (e *Event) noteID(key Value, at uint32) {
 	e.id, e.idType = at, key.Type
 	for in := 4; ; {
@@ -232,7 +237,8 @@ func (e *Event) Namespace() Namespace { return Namespace{DB: string(e.DB()), Col
 func (e *Event) ToDB() []byte   { return e.text(e.toDB) }
 func (e *Event) ToColl() []byte { return e.text(e.toColl) } //nolint:revive // see ToDB
 
-// Key returns the document key (the _id and, on sharded collections, the shard key), nil for an event without a document.
+// Key returns the document key (the _id and, on sharded collections, the shard key), nil for an
+// event without a document.
 func (e *Event) Key() []byte {
 	if e.key == 0 {
 		return nil
@@ -255,7 +261,8 @@ func (e *Event) ID() Value {
 // Time returns the cluster time.
 func (e *Event) Time() Timestamp { return e.time }
 
-// Transaction returns the session (lsid, a BSON document) and the number of the event's transaction.
+// Transaction returns the session (lsid, a BSON document) and the number of the event's
+// transaction.
 func (e *Event) Transaction() (lsid []byte, number int64, ok bool) {
 	if !e.hasTxn || e.lsid == 0 {
 		return nil, 0, false

@@ -2,15 +2,18 @@ package change
 
 import "fmt"
 
-// LeftName is the operationType of an event that is not from MongoDB: a document has stopped to match a filter.
+// LeftName is the operationType of an event that is not from MongoDB: a document has stopped to
+// match a filter.
 const LeftName = "left"
 
-// Left returns the event that says that a document has stopped to match a filter with another event, whose place it has.
+// Left returns the event that says that a document has stopped to match a filter with another
+// event, whose place it has.
 func Left(e *Event) (Event, error) {
 	return left(e.Token(), e.Namespace(), e.Key(), e.Time())
 }
 
-// LeftAt returns the event that says that a document was found at a time not to match a filter any more.
+// LeftAt returns the event that says that a document was found at a time not to match a filter any
+// more.
 func LeftAt(ns Namespace, id Value, at Timestamp) (Event, error) {
 	return left(progressToken(at), ns, WrapDocument(AppendElement(nil, id.Type, "_id", id.Data)), at)
 }

@@ -8,8 +8,9 @@ type Partition uint32
 // MaxPartitions bounds N.
 const MaxPartitions = 16384
 
-// A Partitioner assigns documents to partitions: xxhash64(namespace, 0, canonical _id) mod N. The result is the same on every node and in
-// every version, because checkpoints depend on it; testdata/partition.golden records it.
+// A Partitioner assigns documents to partitions: xxhash64(namespace, 0, canonical _id) mod N. The
+// result is the same on every node and in every version, because checkpoints depend on it;
+// testdata/partition.golden records it.
 type Partitioner struct {
 	n      uint64
 	format IDFormat
@@ -22,7 +23,8 @@ func NewPartitioner(n int) Partitioner { return LatestIDFormat.Partitioner(n) }
 // cluster.
 func (f IDFormat) Partitioner(n int) Partitioner { return Partitioner{n: uint64(n), format: f} }
 
-// Of returns the partition of the event's document. keyed is false for an event without a document key, which concerns every partition.
+// Of returns the partition of the event's document. keyed is false for an event without a document
+// key, which concerns every partition.
 func (p Partitioner) Of(e *Event) (partition Partition, keyed bool) {
 	id := e.ID()
 	if id.IsZero() {

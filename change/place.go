@@ -17,8 +17,9 @@ func KeyHash(id Value) []byte {
 	return h.Sum(nil)[:KeyHashSize]
 }
 
-// Before returns a value of at most size bytes (at least 16) that comes before an _id in MongoDB's order, as close as its type allows: of a text its
-// beginning, otherwise the first value of its type.
+// Before returns a value of at most size bytes (at least 16) that comes before an _id in MongoDB's
+// order, as close as its type allows: of a text its beginning, otherwise the first value of its
+// type.
 func Before(id Value, size int) Value {
 	switch id.Type {
 	case typeString, typeCode, typeSymbol:

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A Timestamp is a MongoDB cluster time: T seconds since 1970 and the I-th operation in that second, from 1.
+// A Timestamp is a MongoDB cluster time: T seconds since 1970 and the I-th operation in that
+// second, from 1.
 type Timestamp struct {
 	T, I uint32
 }
@@ -57,21 +58,23 @@ func (t Timestamp) AppendText(b []byte) []byte {
 
 // A Position is a place in the log: that of an event, or a point of progress between events.
 //
-// The zero Position is before everything. A Position without a Token is before every event of its time, like MongoDB's high-watermark
-// tokens.
+// The zero Position is before everything. A Position without a Token is before every event of its
+// time, like MongoDB's high-watermark tokens.
 type Position struct {
-	// Token is the whole resume token, a BSON document {_data: string, _typeBits?: binary}. It contains the document key: never log it or
-	// send it to clients.
+	// Token is the whole resume token, a BSON document {_data: string, _typeBits?: binary}. It
+	// contains the document key: never log it or send it to clients.
 	Token []byte
 	// Time is the cluster time of the token.
 	Time Timestamp
 }
 
-// ErrToken says that a resume token does not have the format {_data: "82…"}, which MongoDB uses since 4.0.7.
+// ErrToken says that a resume token does not have the format {_data: "82…"}, which MongoDB uses
+// since 4.0.7.
 var ErrToken = errors.New("resume token of an unknown format")
 
-// ParseToken returns the position of a resume token, which it aliases. It reads the time from the token's first nine bytes (0x82, seconds,
-// increment). Tokens are officially opaque, but many tools rely on this. It returns ErrToken for another format.
+// ParseToken returns the position of a resume token, which it aliases. It reads the time from the
+// token's first nine bytes (0x82, seconds, increment). Tokens are officially opaque, but many tools
+// rely on this. It returns ErrToken for another format.
 func ParseToken(token []byte) (Position, error) {
 	data := tokenData(token)
 	if len(data) < 18 || data[0] != '8' || data[1] != '2' {
@@ -120,7 +123,8 @@ func (p Position) order(q Position) (c int, sure bool) {
 	return 0, true
 }
 
-// orderAfterTime compares p, which has a token, with its time: equal for a high-watermark token, later for an event.
+// orderAfterTime compares p, which has a token, with its time: equal for a high-watermark token,
+// later for an event.
 func orderAfterTime(p Position) int {
 	if p.IsProgress() {
 		return 0
@@ -153,8 +157,8 @@ func (p Position) Has(q Position) bool {
 // After reports whether p is later than q.
 func (p Position) After(q Position) bool { return p.Compare(q) > 0 }
 
-// IsProgress reports whether the position is a point of progress (a time or a high-watermark token), not an event. Any stream can resume at
-// a point of progress.
+// IsProgress reports whether the position is a point of progress (a time or a high-watermark
+// token), not an event. Any stream can resume at a point of progress.
 func (p Position) IsProgress() bool {
 	return p.Token == nil || p.Head().Kind == KindProgress
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// A Ref is a position outside of the node: the head of the token and a hash of the whole token. It reveals no document key. A reader
-// resumes exactly after it: the head says where to begin in the log, the hash identifies the last event among those with that head. The
-// zero Ref is earlier than everything.
+// A Ref is a position outside of the node: the head of the token and a hash of the whole token. It
+// reveals no document key. A reader resumes exactly after it: the head says where to begin in the
+// log, the hash identifies the last event among those with that head. The zero Ref is earlier than
+// everything.
 type Ref struct {
 	head [HeadSize]byte
 	hash [16]byte // zero for a point of progress
@@ -31,7 +32,8 @@ func (p Position) Ref() (r Ref) {
 	return r
 }
 
-// Between returns the Ref of a point beside the events of the same head, which is none of them: whoever resumes there has seen none for sure.
+// Between returns the Ref of a point beside the events of the same head, which is none of them:
+// whoever resumes there has seen none for sure.
 func (r Ref) Between() Ref { return Ref{head: r.head} }
 
 // IsBetween reports whether the Ref is no event's.
@@ -49,8 +51,8 @@ func (r Ref) Head() Head {
 // Time returns the cluster time.
 func (r Ref) Time() Timestamp { return r.Head().Time }
 
-// Compare orders Refs by their heads. Heads may be equal for events of different shards and, since MongoDB 8.0, for unrelated events; their
-// order is known only to the log.
+// Compare orders Refs by their heads. Heads may be equal for events of different shards and, since
+// MongoDB 8.0, for unrelated events; their order is known only to the log.
 func (r Ref) Compare(q Ref) int { return bytes.Compare(r.head[:], q.head[:]) }
 
 // Append appends the encoding, RefSize bytes whose order is that of Compare.
@@ -75,7 +77,8 @@ const refVersion = 2
 // refTextSize is the length of the text form before base64: version, cluster, Ref, checksum.
 const refTextSize = 1 + 4 + RefSize + 4
 
-// AppendText appends the Ref as opaque text for a cluster: base64 without padding, safe in URLs and headers.
+// AppendText appends the Ref as opaque text for a cluster: base64 without padding, safe in URLs and
+// headers.
 func (r Ref) AppendText(b []byte, cluster string) []byte {
 	var stack [refTextSize]byte
 	raw := append(stack[:0], refVersion)

@@ -2,7 +2,8 @@ package change
 
 import "errors"
 
-// A Snapshotter makes the events of the documents that a snapshot reads from a collection. It must not be used concurrently.
+// A Snapshotter makes the events of the documents that a snapshot reads from a collection. It must
+// not be used concurrently.
 type Snapshotter struct {
 	before, after []byte // the elements around the document
 	event         []byte
@@ -18,8 +19,9 @@ func NewSnapshotter(ns Namespace, at Timestamp) *Snapshotter {
 	}
 }
 
-// Event returns the event of a document read by a snapshot: its operation is OpSnapshot, its cluster time the time of the read. It has the token
-// of a point of progress, because it has no position of its own in the log. It is valid until the next call.
+// Event returns the event of a document read by a snapshot: its operation is OpSnapshot, its
+// cluster time the time of the read. It has the token of a point of progress, because it has no
+// position of its own in the log. It is valid until the next call.
 func (s *Snapshotter) Event(doc []byte) (Event, error) {
 	id := lookup(doc, "_id")
 	if id.IsZero() {

@@ -8,7 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// A Kind distinguishes points of progress from events, with MongoDB's numbers (ResumeTokenData::TokenType).
+// A Kind distinguishes points of progress from events, with MongoDB's numbers
+// (ResumeTokenData::TokenType).
 type Kind uint8
 
 // The kinds of resume tokens.
@@ -17,8 +18,9 @@ const (
 	KindEvent    Kind = 128 // the token of an event
 )
 
-// A Head is the part of a resume token that contains no document key, so that it may be sent to clients. Heads have the order of their
-// tokens. Events of different shards and, since MongoDB 8.0, unrelated events may have equal heads.
+// A Head is the part of a resume token that contains no document key, so that it may be sent to
+// clients. Heads have the order of their tokens. Events of different shards and, since MongoDB 8.0,
+// unrelated events may have equal heads.
 type Head struct {
 	Time           Timestamp
 	Kind           Kind
@@ -54,7 +56,8 @@ func DecodeHead(b []byte) (Head, error) {
 	}, nil
 }
 
-// Head returns the head of the position. If the token's inside is unreadable, it has the time only and counts as an event.
+// Head returns the head of the position. If the token's inside is unreadable, it has the time only
+// and counts as an event.
 func (p Position) Head() Head {
 	h, _ := p.head()
 	return h

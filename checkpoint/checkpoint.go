@@ -34,19 +34,22 @@ const (
 func (r Reason) routine() bool { return r == ReasonInterval || r == ReasonIdle }
 
 const (
-	// MaxSubscribers bounds the exclusive subscribers without an identity in a store: beyond it, those of them that were saved longest ago are
-	// removed.
+	// MaxSubscribers bounds the exclusive subscribers without an identity in a store: beyond it,
+	// those of them that were saved longest ago are removed.
 	MaxSubscribers = 10_000
-	// MaxNames bounds the exclusive subscribers of one identity in a store: beyond it, new names are refused.
+	// MaxNames bounds the exclusive subscribers of one identity in a store: beyond it, new names
+	// are refused.
 	MaxNames = 1000
-	// MaxName bounds the name of a subscriber, with its identity's part, and the ID of its process, in bytes.
+	// MaxName bounds the name of a subscriber, with its identity's part, and the ID of its process,
+	// in bytes.
 	MaxName = 512
-	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40 bytes for each, 14 more with a token, and
-	// at most 256 KiB for snapshots. etcd accepts 1.5 MiB in a request.
+	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40
+	// bytes for each, 14 more with a token, and at most 256 KiB for snapshots. etcd accepts 1.5 MiB
+	// in a request.
 	MaxBytes = 1408 << 10
 
-	// maxToken bounds a stored resume token; a larger one is replaced by its time, so that a little more is replayed. maxTokens bounds the
-	// tokens of one checkpoint together.
+	// maxToken bounds a stored resume token; a larger one is replaced by its time, so that a little
+	// more is replayed. maxTokens bounds the tokens of one checkpoint together.
 	maxToken, maxTokens = 16 << 10, 256 << 10
 
 	// maxSnapshots bounds the stored snapshots of one checkpoint, in bytes.
@@ -70,14 +73,17 @@ func (k Key) String() string {
 
 // A Claim is a process's claim on the name of an exclusive subscriber.
 type Claim struct {
-	// Number counts the processes, and the lone sessions, that have claimed the name. A Save with a lower number is fenced.
+	// Number counts the processes, and the lone sessions, that have claimed the name. A Save with a
+	// lower number is fenced.
 	Number uint64
-	// Process is the random ID of the process, Started its start time by its own clock, but not later than its first claim.
+	// Process is the random ID of the process, Started its start time by its own clock, but not
+	// later than its first claim.
 	Process string
 	Started time.Time
 	// Node is the claiming node, By the identity of the process.
 	Node, By string
-	// Alone says that the process has no other session with the name, so that saves of its earlier ones are fenced. It is not stored.
+	// Alone says that the process has no other session with the name, so that saves of its earlier
+	// ones are fenced. It is not stored.
 	Alone bool
 }
 
@@ -90,10 +96,12 @@ func (c Claim) String() string {
 	return fmt.Sprintf("%s at node %s, started %s", who, c.Node, c.Started.Format(time.RFC3339))
 }
 
-// Owner returns the identity's part of a subscriber's name, up to the first slash and with it. It is empty if the name has none.
+// Owner returns the identity's part of a subscriber's name, up to the first slash and with it. It
+// is empty if the name has none.
 func Owner(subscriber string) string { return subscriber[:strings.IndexByte(subscriber, '/')+1] }
 
-// HasRoom returns an error that wraps ErrNames if an identity's subscriber is new and the identity has n exclusive ones already.
+// HasRoom returns an error that wraps ErrNames if an identity's subscriber is new and the identity
+// has n exclusive ones already.
 func HasRoom(subscriber string, n int) error {
 	if owner := Owner(subscriber); owner != "" && n >= MaxNames {
 		return fmt.Errorf("%q: there are %d subscribers %s…: %w", subscriber, n, owner, ErrNames)
@@ -101,33 +109,39 @@ func HasRoom(subscriber string, n int) error {
 	return nil
 }
 
-// A Checkpoint is the position of a subscriber: it has acknowledged everything up to Position, and more in Positions.
+// A Checkpoint is the position of a subscriber: it has acknowledged everything up to Position, and
+// more in Positions.
 type Checkpoint struct {
 	Key
 
 	Position change.Position
-	// Positions are the positions of an exclusive subscriber in partitions that differ from Position. If Position is zero in a Save, the
-	// other partitions remain unchanged.
+	// Positions are the positions of an exclusive subscriber in partitions that differ from
+	// Position. If Position is zero in a Save, the other partitions remain unchanged.
 	Positions map[change.Partition]change.Position
 	// Partitions is N at the time of the positions.
 	Partitions int
-	// Snapshots is the progress of the subscriber's snapshots at these positions, one for each subscription and set of partitions in which the same
-	// is left. If Position is zero in a Save, it is that of the partitions in Positions, and changes nothing of what is left in others.
+	// Snapshots is the progress of the subscriber's snapshots at these positions, one for each
+	// subscription and set of partitions in which the same is left. If Position is zero in a Save,
+	// it is that of the partitions in Positions, and changes nothing of what is left in others.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
 	// Began is where a shared checkpoint began; zero if it is of an earlier version.
 	Began Beginning
-	// Claim is set for an exclusive subscriber, Epoch for a shared one; its revision is 0 if an operator wrote the checkpoint.
+	// Claim is set for an exclusive subscriber, Epoch for a shared one; its revision is 0 if an
+	// operator wrote the checkpoint.
 	Claim Claim
 	Epoch change.Epoch
-	// Fingerprint identifies the stream's pipeline; tokens are valid only with the same pipeline. Empty if unknown.
+	// Fingerprint identifies the stream's pipeline; tokens are valid only with the same pipeline.
+	// Empty if unknown.
 	Fingerprint string
-	// Coverage is what the stream that moved the position read; nil if unknown. The position says nothing of other changes. Lapse is what
-	// earlier streams read beyond that, nil if nothing; in a Save, it is the lapse of which the subscriber was told.
+	// Coverage is what the stream that moved the position read; nil if unknown. The position says
+	// nothing of other changes. Lapse is what earlier streams read beyond that, nil if nothing; in
+	// a Save, it is the lapse of which the subscriber was told.
 	Coverage *change.Coverage
 	Lapse    *Lapse
-	// At is the time of the save by the saver's clock, for information. By is the node or the operator, Note an operator's comment.
+	// At is the time of the save by the saver's clock, for information. By is the node or the
+	// operator, Note an operator's comment.
 	At     time.Time
 	By     string
 	Reason Reason
@@ -145,8 +159,9 @@ type Beginning struct {
 // NewBeginning returns a Beginning at a time.
 func NewBeginning(at change.Timestamp) Beginning { return Beginning{At: at, ID: rand.Text()[:10]} }
 
-// Incarnation names the life of a shared checkpoint in an incarnation of the origin. Within one, the position only advances by acknowledgements,
-// so that a target may skip what it has up to a position. A rewind, an import, a deletion, a repartition and an adoption begin another one: what
+// Incarnation names the life of a shared checkpoint in an incarnation of the origin. Within one,
+// the position only advances by acknowledgements, so that a target may skip what it has up to a
+// position. A rewind, an import, a deletion, a repartition and an adoption begin another one: what
 // is repeated then is repeated on purpose.
 func (c Checkpoint) Incarnation(origin uint64) string {
 	return fmt.Sprintf("%d-%s-%d", origin, c.Began.ID, c.Generation)
@@ -173,8 +188,8 @@ func (c Checkpoint) Earliest() change.Position {
 	return earliest
 }
 
-// Recounted returns the checkpoint for n partitions. If their number differs, all partitions get the earliest position, and incomplete
-// snapshots remain for all partitions.
+// Recounted returns the checkpoint for n partitions. If their number differs, all partitions get
+// the earliest position, and incomplete snapshots remain for all partitions.
 func (c Checkpoint) Recounted(n int) Checkpoint {
 	if c.Partitions == n {
 		return c
@@ -194,8 +209,9 @@ func (c Checkpoint) Clone() Checkpoint {
 	return c
 }
 
-// Trimmed validates the checkpoint and returns its stored form, which aliases nothing. A token that is too large, unreadable, or one too
-// many is replaced by its time. A snapshot with too much progress is restarted. The error wraps ErrUnsavable.
+// Trimmed validates the checkpoint and returns its stored form, which aliases nothing. A token that
+// is too large, unreadable, or one too many is replaced by its time. A snapshot with too much
+// progress is restarted. The error wraps ErrUnsavable.
 func (c Checkpoint) Trimmed() (Checkpoint, error) {
 	trimmed, err := c.trim()
 	if err != nil {
@@ -250,7 +266,8 @@ func (c Checkpoint) trim() (Checkpoint, error) {
 	return c, nil
 }
 
-// trimmed returns a copy of a position, without its token if that is too large, unreadable, or beyond the budget.
+// trimmed returns a copy of a position, without its token if that is too large, unreadable, or
+// beyond the budget.
 func trimmed(p change.Position, budget *int) change.Position {
 	if p.Token == nil {
 		return p
@@ -264,10 +281,12 @@ func trimmed(p change.Position, budget *int) change.Position {
 
 func equal(p, q change.Position) bool { return p.Time == q.Time && bytes.Equal(p.Token, q.Token) }
 
-// Merge returns the result of saving c over the stored checkpoint (nil if there is none): the later position of each partition, and the
-// snapshots of the later one, with those that have begun since. A higher generation, which occurs only after a store was restored, replaces the stored checkpoint. If the
-// number of partitions has changed, the stored one counts with its earliest position. changed is false if the result equals the stored
-// checkpoint. The error is ErrRewound or ErrFenced.
+// Merge returns the result of saving c over the stored checkpoint (nil if there is none): the later
+// position of each partition, and the snapshots of the later one, with those that have begun since.
+// A higher generation, which occurs only after a store was restored, replaces the stored
+// checkpoint. If the number of partitions has changed, the stored one counts with its earliest
+// position. changed is false if the result equals the stored checkpoint. The error is ErrRewound or
+// ErrFenced.
 func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, err error) {
 	if stored == nil {
 		if c.Position.IsZero() {
@@ -335,8 +354,8 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	return merged, changed, nil
 }
 
-// settle makes the position that of some partition: if every partition differs, it becomes the earliest, because otherwise it would never
-// advance.
+// settle makes the position that of some partition: if every partition differs, it becomes the
+// earliest, because otherwise it would never advance.
 func (c *Checkpoint) settle() {
 	if len(c.Positions) < c.Partitions {
 		return
@@ -346,9 +365,10 @@ func (c *Checkpoint) settle() {
 	maps.DeleteFunc(c.Positions, func(_ change.Partition, at change.Position) bool { return equal(at, c.Position) })
 }
 
-// Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if there is none). now is the node's clock.
-// It returns a *TakenError if the current process started later, or if the requesting process has no ID, and an error that wraps ErrForeign if
-// it is of another identity.
+// Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if
+// there is none). now is the node's clock. It returns a *TakenError if the current process started
+// later, or if the requesting process has no ID, and an error that wraps ErrForeign if it is of
+// another identity.
 func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 	if c.Started.After(now) || c.Started.IsZero() {
 		c.Started = now
@@ -391,8 +411,8 @@ func (e *TakenError) Error() string {
 // Unwrap returns ErrFenced.
 func (e *TakenError) Unwrap() error { return ErrFenced }
 
-// Rewound returns the checkpoint after a rewind to the position: each partition moves there unless it is earlier. The error is ErrForward
-// if all partitions are earlier.
+// Rewound returns the checkpoint after a rewind to the position: each partition moves there unless
+// it is earlier. The error is ErrForward if all partitions are earlier.
 func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why string) (Checkpoint, error) {
 	switch {
 	case to.IsZero():
@@ -419,8 +439,9 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 	return c.Trimmed()
 }
 
-// Imported returns the checkpoint that an import writes over the stored one (nil if there is none): with the next generation, the stored
-// claim, and an epoch that fences no owner of the incarnation. Its beginning is the caller's to draw.
+// Imported returns the checkpoint that an import writes over the stored one (nil if there is none):
+// with the next generation, the stored claim, and an epoch that fences no owner of the incarnation.
+// Its beginning is the caller's to draw.
 func (c Checkpoint) Imported(stored *Checkpoint, o Origin) (Checkpoint, error) {
 	if c.Shared && c.Partitions != o.Partitions {
 		return Checkpoint{}, fmt.Errorf("%s of %d partitions, there are %d", c.Key, c.Partitions, o.Partitions)

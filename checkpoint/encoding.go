@@ -92,8 +92,9 @@ type trail struct {
 	Last    time.Time `json:"last"`
 }
 
-// Encode returns the stored form of a checkpoint, which it trims, with its trail. One that [DecodeCheckpoint] would not read back, or
-// whose form is larger than checkpoint.MaxBytes, is an error.
+// Encode returns the stored form of a checkpoint, which it trims, with its trail. One that
+// [DecodeCheckpoint] would not read back, or whose form is larger than checkpoint.MaxBytes, is an
+// error.
 func Encode(c Checkpoint, t Trail) ([]byte, error) {
 	text, err := encodeCheckpoint(c, t)
 	if err != nil {
@@ -156,13 +157,15 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 	return text, nil
 }
 
-// Decode reads the checkpoint that is stored under name, which must be the one that nameOf gives its key, and its trail. A shared one
-// must have been made for the given number of partitions, of which 0 means any.
+// Decode reads the checkpoint that is stored under name, which must be the one that nameOf gives
+// its key, and its trail. A shared one must have been made for the given number of partitions, of
+// which 0 means any.
 func Decode(name string, nameOf func(Key) string, partitions int, text []byte) (Checkpoint, Trail, error) {
 	return decodeCheckpoint(name, partitions, text, func(k Key) bool { return nameOf(k) == name })
 }
 
-// DecodeEntry reads the entry of the history of k that is stored under name. It may have been made for any number of partitions.
+// DecodeEntry reads the entry of the history of k that is stored under name. It may have been made
+// for any number of partitions.
 func DecodeEntry(name string, k Key, text []byte) (Checkpoint, Trail, error) {
 	return decodeCheckpoint(name, 0, text, func(of Key) bool { return of == k })
 }

@@ -19,7 +19,8 @@ type gap struct {
 	By          string    `json:"by"`
 }
 
-// EncodeGap returns the stored form of an entry of the gap log. One that [DecodeGap] would not read back is an error.
+// EncodeGap returns the stored form of an entry of the gap log. One that [DecodeGap] would not read
+// back is an error.
 func EncodeGap(g Gap) ([]byte, error) {
 	s := gap{
 		Version:     version,

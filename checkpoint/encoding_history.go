@@ -16,8 +16,8 @@ type entry struct {
 // Add adds an entry.
 func (h *History) Add(c Checkpoint, t Trail) { *h = append(*h, entry{c, t}) }
 
-// Newest returns the entries, the newest first. Those of a shared checkpoint are counted from 1 again where partitions are counted anew, which
-// raises the incarnation.
+// Newest returns the entries, the newest first. Those of a shared checkpoint are counted from 1
+// again where partitions are counted anew, which raises the incarnation.
 func (h *History) Newest() []Checkpoint {
 	slices.SortFunc(*h, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(b.checkpoint.Epoch.Incarnation, a.checkpoint.Epoch.Incarnation), cmp.Compare(b.trail.Entries, a.trail.Entries))

@@ -26,7 +26,8 @@ type origin struct {
 	By          string          `json:"by"`
 }
 
-// EncodeOrigin returns the stored form of an origin. One that [DecodeOrigin] would not read back is an error.
+// EncodeOrigin returns the stored form of an origin. One that [DecodeOrigin] would not read back is
+// an error.
 func EncodeOrigin(o Origin) ([]byte, error) {
 	s := origin{
 		Version:     version,
@@ -52,8 +53,8 @@ func EncodeOrigin(o Origin) ([]byte, error) {
 	return value, nil
 }
 
-// DecodeOrigin reads the origin that is stored under key. It must have been made for the given number of partitions, of
-// which 0 means any.
+// DecodeOrigin reads the origin that is stored under key. It must have been made for the given
+// number of partitions, of which 0 means any.
 func DecodeOrigin(key string, partitions int, value []byte) (Origin, error) {
 	var s origin
 	if err := decode(key, value, originVersion, &s); err != nil {

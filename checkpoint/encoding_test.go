@@ -307,7 +307,8 @@ func TestWhatCouldNotBeReadBackIsNotEncoded(t *testing.T) {
 // smallest is the size of the smallest token, which tells a time and nothing else.
 const smallest = 35
 
-// sized returns the position of an event whose token has so many bytes, or of those above smallest as many as it needs.
+// sized returns the position of an event whose token has so many bytes, or of those above smallest
+// as many as it needs.
 func sized(n, size int) change.Position {
 	const high = 4_000_000_000 // ten digits
 	if size == smallest {
@@ -321,7 +322,8 @@ func sized(n, size int) change.Position {
 	return p
 }
 
-// fullest returns a checkpoint with all that one may have, whose tokens have about so many bytes each.
+// fullest returns a checkpoint with all that one may have, whose tokens have about so many bytes
+// each.
 func fullest(size int) checkpoint.Checkpoint {
 	name := strings.Repeat("\x01", checkpoint.MaxName) // each byte of it takes six in JSON
 	at := time.Date(2024, 10, 10, 10, 10, 10, 123_456_789, time.UTC)
@@ -367,7 +369,8 @@ func TestNoCheckpointIsLargerThanItsBound(t *testing.T) {
 		if err != nil {
 			t.Fatalf("tokens of %d bytes: %v", size, err)
 		}
-		// None of the snapshots that are under way is forgotten: less may be known of them, and so all is left.
+		// None of the snapshots that are under way is forgotten: less may be known of them, and so
+		// all is left.
 		for _, p := range full.Snapshots {
 			if i := indexOf(got.Snapshots, p.Subscription); i < 0 && !p.Done || i >= 0 && !p.Done && got.Snapshots[i].Listed && len(got.Snapshots[i].Left) < len(p.Left) {
 				t.Fatalf("of the snapshot of %q is left %+v", p.Subscription, got.Snapshots)
@@ -482,7 +485,8 @@ func TestPartitionsAtThePositionCostACheckpointNothing(t *testing.T) {
 	}
 }
 
-// FuzzDecode reads any bytes as each of the forms: what is refused has a code, what is taken comes back the same.
+// FuzzDecode reads any bytes as each of the forms: what is refused has a code, what is taken comes
+// back the same.
 func FuzzDecode(f *testing.F) {
 	add := func(text []byte, err error) {
 		if err != nil {

@@ -28,8 +28,8 @@ type Gap struct {
 	By    string
 }
 
-// ID identifies the gap by its start and reason, so that nodes that find the same gap add one entry. It contains a hash of the token and is
-// not secret.
+// ID identifies the gap by its start and reason, so that nodes that find the same gap add one
+// entry. It contains a hash of the token and is not secret.
 func (g Gap) ID() string {
 	from := g.Trimmed().From
 	hash := from.Hash()
@@ -45,7 +45,8 @@ func (g Gap) Trimmed() Gap {
 	return g
 }
 
-// Again returns the entry after the gap was added again: it keeps what was found first and extends the end and the namespaces.
+// Again returns the entry after the gap was added again: it keeps what was found first and extends
+// the end and the namespaces.
 func (g Gap) Again(later Gap) Gap {
 	g.To = change.Later(g.To, later.To)
 	if len(g.Namespaces) == 0 || len(later.Namespaces) == 0 {
@@ -79,9 +80,11 @@ func SortGaps(gaps []Gap) {
 
 // A GapKeeper stores the gap log.
 type GapKeeper interface {
-	// AddGap adds an entry durably. Adding a gap again, by its ID, keeps what was found first and extends To. It is not fenced, because
-	// reporting a loss twice is harmless. Beyond MaxGaps the oldest entries are removed.
+	// AddGap adds an entry durably. Adding a gap again, by its ID, keeps what was found first and
+	// extends To. It is not fenced, because reporting a loss twice is harmless. Beyond MaxGaps the
+	// oldest entries are removed.
 	AddGap(ctx context.Context, g Gap) error
-	// Gaps returns the entries in the order in which they were found. If some cannot be read, it returns the others and an error.
+	// Gaps returns the entries in the order in which they were found. If some cannot be read, it
+	// returns the others and an error.
 	Gaps(ctx context.Context) ([]Gap, error)
 }

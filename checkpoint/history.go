@@ -9,15 +9,17 @@ const (
 	historyEvery = time.Minute
 )
 
-// A Trail is stored with a checkpoint and describes its history: the number of entries and the time of the last one. It tells a store,
-// within the transaction that writes a checkpoint, whether to add an entry and in which slot.
+// A Trail is stored with a checkpoint and describes its history: the number of entries and the time
+// of the last one. It tells a store, within the transaction that writes a checkpoint, whether to
+// add an entry and in which slot.
 type Trail struct {
 	Entries uint64
 	Last    time.Time
 }
 
-// Next returns the trail for c, which follows the checkpoint with trail t, and whether c is a history entry: every significant checkpoint
-// is, and one routine checkpoint per minute by its own clock.
+// Next returns the trail for c, which follows the checkpoint with trail t, and whether c is a
+// history entry: every significant checkpoint is, and one routine checkpoint per minute by its own
+// clock.
 func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 	if c.Reason.routine() && c.At.Sub(t.Last).Abs() < historyEvery {
 		return t, false
@@ -28,7 +30,8 @@ func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 // Slot returns the slot of the newest entry among the HistoryLength slots.
 func (t Trail) Slot() int { return int((t.Entries + HistoryLength - 1) % HistoryLength) }
 
-// Entry returns the history entry of the checkpoint: its earliest position, without single partitions and snapshots.
+// Entry returns the history entry of the checkpoint: its earliest position, without single
+// partitions and snapshots.
 func (c Checkpoint) Entry() Checkpoint {
 	c.Position, c.Positions, c.Snapshots = c.Earliest(), nil, nil
 	return c

@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Kind says whose failure an error of a store is. Only the store's own failures count for its breaker, for the health of the node, and for all
-// subscribers.
+// A Kind says whose failure an error of a store is. Only the store's own failures count for its
+// breaker, for the health of the node, and for all subscribers.
 type Kind int
 
 // The kinds.

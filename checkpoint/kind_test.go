@@ -113,8 +113,8 @@ func keep(t *testing.T, w *checkpoint.Writer, store *picky, name string) (*mover
 	return m, w.Keep(m, claimed)
 }
 
-// A failure of each kind concerns whom it is of: a checkpoint that cannot be saved its subscriber, who is told, and nobody else; only the store's own
-// failures are the node's.
+// A failure of each kind concerns whom it is of: a checkpoint that cannot be saved its subscriber,
+// who is told, and nobody else; only the store's own failures are the node's.
 func TestFailuresConcernWhomTheyAreOf(t *testing.T) {
 	for kind, errs := range errorsByKind(t) {
 		for i, err := range errs {

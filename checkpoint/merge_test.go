@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A subscriber that has moved on in every partition is nowhere where it began: whoever resumes or rewinds it must not go back there.
+// A subscriber that has moved on in every partition is nowhere where it began: whoever resumes or
+// rewinds it must not go back there.
 func TestCheckpointIsWhereItIsEarliest(t *testing.T) {
 	at := func(seconds uint32) change.Position { return change.At(change.Timestamp{T: seconds, I: 1}) }
 	key := checkpoint.Key{Subscriber: "s"}
@@ -35,7 +36,8 @@ func TestCheckpointIsWhereItIsEarliest(t *testing.T) {
 	}
 }
 
-// Where every partition is elsewhere, nobody is at the position itself: it follows the earliest of them, or it would leave the oplog for nothing.
+// Where every partition is elsewhere, nobody is at the position itself: it follows the earliest of
+// them, or it would leave the oplog for nothing.
 func TestPositionOfNobodyFollows(t *testing.T) {
 	t.Parallel()
 	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
@@ -47,7 +49,8 @@ func TestPositionOfNobodyFollows(t *testing.T) {
 	}
 }
 
-// A snapshot that a session begins that is earlier than the checkpoint is in the checkpoint from then on, from its beginning: nobody else knows of it.
+// A snapshot that a session begins that is earlier than the checkpoint is in the checkpoint from
+// then on, from its beginning: nobody else knows of it.
 func TestSnapshotOfAnEarlierSessionIsOwed(t *testing.T) {
 	t.Parallel()
 	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }

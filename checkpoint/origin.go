@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// An Origin is the record that the first start writes, with everything that must not change afterwards.
+// An Origin is the record that the first start writes, with everything that must not change
+// afterwards.
 type Origin struct {
 	// Cluster is the random ID of the cluster.
 	Cluster string
@@ -25,17 +26,21 @@ type Origin struct {
 	// At is when it was written, By by which node; for information.
 	At time.Time
 	By string
-	// Backend is where the checkpoints are stored; later nodes complete what the first ones did not know.
+	// Backend is where the checkpoints are stored; later nodes complete what the first ones did not
+	// know.
 	Backend Backend
 }
 
-// A Backend is the store of a cluster's checkpoints and the etcd through which its nodes share partitions. Empty fields are unknown.
+// A Backend is the store of a cluster's checkpoints and the etcd through which its nodes share
+// partitions. Empty fields are unknown.
 type Backend struct {
 	// Store is BackendEtcd or BackendMongo.
 	Store string
-	// Etcd is the ID of the etcd cluster in hexadecimal, as in etcd's log. Prefix is the prefix of the keys.
+	// Etcd is the ID of the etcd cluster in hexadecimal, as in etcd's log. Prefix is the prefix of
+	// the keys.
 	Etcd, Prefix string
-	// ID is random. It distinguishes etcd clusters that were set up identically and have the same cluster ID.
+	// ID is random. It distinguishes etcd clusters that were set up identically and have the same
+	// cluster ID.
 	ID string
 }
 
@@ -52,7 +57,8 @@ func (b Backend) With(known Backend) Backend {
 	}
 }
 
-// Of reports whether the origin may belong to the deployment. If the deployment's ID was not readable, it compares the names.
+// Of reports whether the origin may belong to the deployment. If the deployment's ID was not
+// readable, it compares the names.
 func (o Origin) Of(source string) bool {
 	return o.Source == source || strings.HasPrefix(o.Source, source+"/") || strings.HasPrefix(source, o.Source+"/")
 }

@@ -12,11 +12,12 @@ type Policy struct {
 	// EventCount is the number of acknowledged events of a key after which its checkpoint is due at
 	// once. Defaults to 1000.
 	EventCount int
-	// IdleInterval bounds how long a checkpoint that advances without events waits; it must be well within the oplog window. Defaults to 1
-	// minute.
+	// IdleInterval bounds how long a checkpoint that advances without events waits; it must be well
+	// within the oplog window. Defaults to 1 minute.
 	IdleInterval time.Duration
-	// MaxUnsaved bounds the events that a shared subscriber may acknowledge without a saved checkpoint, and so what a crash redelivers while
-	// the store is unavailable. Defaults to 1,000,000.
+	// MaxUnsaved bounds the events that a shared subscriber may acknowledge without a saved
+	// checkpoint, and so what a crash redelivers while the store is unavailable. Defaults to
+	// 1,000,000.
 	MaxUnsaved int
 	// MinInterval is the least time between the beginnings of two rounds, however many events are
 	// acknowledged meanwhile. It is at most Interval. Defaults to 100 ms.
@@ -26,7 +27,8 @@ type Policy struct {
 // retryAfter is the pause after a round that the store failed.
 const retryAfter = 2 * time.Second
 
-// rowRest is the pause before a checkpoint that could not be saved, whatever the store does, is tried again.
+// rowRest is the pause before a checkpoint that could not be saved, whatever the store does, is
+// tried again.
 const rowRest = 30 * time.Second
 
 func (p Policy) withDefaults() Policy {
@@ -38,7 +40,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// due returns when a checkpoint last saved at saved, with a number of new events, must be saved; idle applies without events.
+// due returns when a checkpoint last saved at saved, with a number of new events, must be saved;
+// idle applies without events.
 func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Time {
 	switch {
 	case events >= uint64(p.EventCount):
@@ -49,8 +52,8 @@ func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Tim
 	return saved.Add(idle)
 }
 
-// joins reports whether a checkpoint goes along in a round that another one has begun: early enough,
-// it costs no transaction of its own, and no more rows than it would without the other one.
+// joins reports whether a checkpoint goes along in a round that another one has begun: early
+// enough, it costs no transaction of its own, and no more rows than it would without the other one.
 func (p Policy) joins(saved, now time.Time, events uint64) bool {
 	return events > 0 && now.Sub(saved) >= p.Interval/2
 }

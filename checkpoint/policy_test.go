@@ -12,8 +12,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 )
 
-// A counter is a subscriber that acknowledges events, each at a position of its own, of its partitions
-// in turn.
+// A counter is a subscriber that acknowledges events, each at a position of its own, of its
+// partitions in turn.
 type counter struct {
 	claimed []checkpoint.Checkpoint
 

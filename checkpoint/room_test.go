@@ -23,8 +23,9 @@ func (deaf) Save(_ context.Context, all []checkpoint.Checkpoint) []error {
 	return failed
 }
 
-// A subscriber that has used up its room while the store is away, and is then moved back to what the store has, gets that room again: what it
-// had acknowledged comes once more, and there is nothing to save. As long as there is, it waits.
+// A subscriber that has used up its room while the store is away, and is then moved back to what
+// the store has, gets that room again: what it had acknowledged comes once more, and there is
+// nothing to save. As long as there is, it waits.
 func TestSubscriberThatIsMovedBackHasRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const unsaved = 10

@@ -22,8 +22,8 @@ func cloneSnapshots(all []snapshot.Progress) []snapshot.Progress {
 	return all
 }
 
-// trimmedSnapshots returns a copy of at most maxSnapshots bytes. If necessary, it restarts snapshots in progress and then removes complete
-// ones, which are taken again on request.
+// trimmedSnapshots returns a copy of at most maxSnapshots bytes. If necessary, it restarts
+// snapshots in progress and then removes complete ones, which are taken again on request.
 func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progress, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -65,7 +65,8 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	return all, nil
 }
 
-// SnapshotsFit returns an error that wraps ErrUnsavable if a checkpoint cannot keep a snapshot, of which nothing is read, of each of the subscriptions.
+// SnapshotsFit returns an error that wraps ErrUnsavable if a checkpoint cannot keep a snapshot, of
+// which nothing is read, of each of the subscriptions.
 func SnapshotsFit(ids []string) error {
 	total := 0
 	for _, id := range ids {
@@ -77,9 +78,11 @@ func SnapshotsFit(ids []string) error {
 	return nil
 }
 
-// withOwed returns the progress of snapshots that is stored, with the snapshots that have begun at an earlier position since: a session knows those of its
-// checkpoint, so that one with another number is new. It is owed from its beginning in the partitions of the save, even if it is complete, because its
-// documents are older than the stored position, where the subscriber may come back.
+// withOwed returns the progress of snapshots that is stored, with the snapshots that have begun at
+// an earlier position since: a session knows those of its checkpoint, so that one with another
+// number is new. It is owed from its beginning in the partitions of the save, even if it is
+// complete, because its documents are older than the stored position, where the subscriber may come
+// back.
 func withOwed(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	saved := slices.Collect(maps.Keys(c.Positions))
 	if !c.Position.IsZero() {
@@ -107,7 +110,8 @@ func withOwed(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	return fitting(all, c)
 }
 
-// fitting returns progress that fits into a checkpoint: of subscriptions that are not there any more nothing is kept if it is too much.
+// fitting returns progress that fits into a checkpoint: of subscriptions that are not there any
+// more nothing is kept if it is too much.
 func fitting(all []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	if kept, err := trimmedSnapshots(all, c.Partitions); err == nil {
 		return kept
@@ -128,7 +132,8 @@ func owed(p snapshot.Progress, some []change.Namespace) snapshot.Progress {
 	return begun
 }
 
-// partialSnapshots returns the progress of snapshots after a save of some partitions: in these it is that of the save, in the others it stays.
+// partialSnapshots returns the progress of snapshots after a save of some partitions: in these it
+// is that of the save, in the others it stays.
 func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	saved := slices.Collect(maps.Keys(c.Positions))
 	for _, mine := range c.Snapshots {

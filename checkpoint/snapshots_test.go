@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// What is left of a snapshot of some partitions is left in all of them where they are counted otherwise: the numbers mean nothing then.
+// What is left of a snapshot of some partitions is left in all of them where they are counted
+// otherwise: the numbers mean nothing then.
 func TestSnapshotsOfPartitionsThatAreCountedAnewAreOfAll(t *testing.T) {
 	of := func(partitions int, event int, of ...change.Partition) checkpoint.Checkpoint {
 		c := checkpointtest.Exclusive("gw", checkpoint.Claim{Number: 1}, checkpointtest.Event(event))
@@ -39,7 +40,8 @@ func TestSnapshotsOfPartitionsThatAreCountedAnewAreOfAll(t *testing.T) {
 	}
 }
 
-// Sessions that have some partitions each save what is left there, and take nothing away from each other.
+// Sessions that have some partitions each save what is left there, and take nothing away from each
+// other.
 func TestSnapshotsOfPartialSavesAreOfTheirPartitions(t *testing.T) {
 	orders, carts := change.Namespace{DB: "shop", Coll: "orders"}, change.Namespace{DB: "shop", Coll: "carts"}
 	from := change.Value{Type: 0x10, Data: []byte{1, 0, 0, 0}}

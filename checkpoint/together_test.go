@@ -43,7 +43,8 @@ func (r reader) Progress() []checkpoint.Progress {
 
 func (r reader) Refused(checkpoint.Checkpoint, error) {}
 
-// Of thousands of subscribers that leave together none waits for the saves of the others, one after the other.
+// Of thousands of subscribers that leave together none waits for the saves of the others, one after
+// the other.
 func TestSubscribersThatLeaveTogetherAreSavedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000

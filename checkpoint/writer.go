@@ -45,9 +45,10 @@ type Progress struct {
 type Source interface {
 	// Progress returns the current progress, one for each key. It must not block.
 	Progress() []Progress
-	// Refused reports that the store has rejected a checkpoint: permanently with ErrFenced, or ErrRewound with the outdated generation. The key is
-	// not saved again until Progress returns another generation, claim or epoch. Any other error is of the kind RowsOwn: this checkpoint cannot be
-	// saved, and is tried again by and by. It must not block.
+	// Refused reports that the store has rejected a checkpoint: permanently with ErrFenced, or
+	// ErrRewound with the outdated generation. The key is not saved again until Progress returns
+	// another generation, claim or epoch. Any other error is of the kind RowsOwn: this checkpoint
+	// cannot be saved, and is tried again by and by. It must not block.
 	Refused(c Checkpoint, err error)
 }
 
@@ -89,7 +90,8 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 	return w
 }
 
-// SetReach sets the oplog window, 0 if unknown: a checkpoint that advances without events is saved at least every quarter of it.
+// SetReach sets the oplog window, 0 if unknown: a checkpoint that advances without events is saved
+// at least every quarter of it.
 func (w *Writer) SetReach(length time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,8 +101,9 @@ func (w *Writer) SetReach(length time.Duration) {
 	}
 }
 
-// Lost records a gap in the gap log before any checkpoint passes it. It never blocks. While the gap log cannot be written, at most MaxGaps wait:
-// beyond that the last one grows up to the end of the new one.
+// Lost records a gap in the gap log before any checkpoint passes it. It never blocks. While the gap
+// log cannot be written, at most MaxGaps wait: beyond that the last one grows up to the end of the
+// new one.
 func (w *Writer) Lost(g Gap) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,14 +159,15 @@ func (w *Writer) Keep(s Source, begins ...Checkpoint) *Keeper {
 	return k
 }
 
-// Stands says which checkpoint the store has of a key before the first save: the subscriber is saved once it has moved from there.
+// Stands says which checkpoint the store has of a key before the first save: the subscriber is
+// saved once it has moved from there.
 func (k *Keeper) Stands(c Checkpoint) {
 	now := time.Now()
 	k.writer.locked(func() { k.saved[c.Key] = &saved{checkpoint: c, at: now.Add(-k.writer.policy.Interval), shown: now} })
 }
 
-// Placed says that the subscriber has been moved to where it Stands. What it had acknowledged after that comes again, and is not to be saved
-// any more: Run makes room for it.
+// Placed says that the subscriber has been moved to where it Stands. What it had acknowledged after
+// that comes again, and is not to be saved any more: Run makes room for it.
 func (k *Keeper) Placed() { k.writer.wake() }
 
 // Passed counts events that have been acknowledged. It never blocks.
@@ -174,8 +178,8 @@ func (k *Keeper) Passed(n int) {
 	}
 }
 
-// Room returns nil while the subscriber may acknowledge more events, otherwise a channel that is closed when something has been saved, or when
-// nothing is left to save.
+// Room returns nil while the subscriber may acknowledge more events, otherwise a channel that is
+// closed when something has been saved, or when nothing is left to save.
 func (k *Keeper) Room() <-chan struct{} {
 	if !k.full() {
 		return nil
@@ -203,8 +207,9 @@ type asked struct {
 	err    error
 }
 
-// Save saves what has moved now, in one round with all others that ask for it: of thousands that leave together none waits for the rounds of
-// the others. Its error is that of the keeper's own checkpoints, and of the gap log.
+// Save saves what has moved now, in one round with all others that ask for it: of thousands that
+// leave together none waits for the rounds of the others. Its error is that of the keeper's own
+// checkpoints, and of the gap log.
 func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	w := k.writer
 	a := &asked{reason: reason, saved: make(chan struct{})}
@@ -235,7 +240,8 @@ func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	return a.err // perhaps of another round
 }
 
-// Refused reports whether the store has refused a checkpoint as that of an earlier owner or generation, so that the source saves nothing any more.
+// Refused reports whether the store has refused a checkpoint as that of an earlier owner or
+// generation, so that the source saves nothing any more.
 func (k *Keeper) Refused() bool {
 	k.writer.mu.Lock()
 	defer k.writer.mu.Unlock()
@@ -306,10 +312,12 @@ func (w *Writer) saveDue(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Age returns for how long Run has had something to do and has not got on. A store that does not answer is waited for so long at most as a save may take.
+// Age returns for how long Run has had something to do and has not got on. A store that does not
+// answer is waited for so long at most as a save may take.
 func (w *Writer) Age() time.Duration { return w.saving.Age() }
 
-// Flush saves everything that has advanced. Its error joins the failures of the store: a checkpoint that cannot be saved holds up no others.
+// Flush saves everything that has advanced. Its error joins the failures of the store: a checkpoint
+// that cannot be saved holds up no others.
 func (w *Writer) Flush(ctx context.Context, reason Reason) error {
 	return w.save(ctx, time.Now(), func(*Keeper, Progress, *saved) (Reason, bool) { return reason, true })
 }
@@ -326,7 +334,8 @@ func (w *Writer) idle() time.Duration {
 	return w.mu.idle
 }
 
-// nextDue returns when the next checkpoint is due, and makes room for subscribers of which all is saved.
+// nextDue returns when the next checkpoint is due, and makes room for subscribers of which all is
+// saved.
 func (w *Writer) nextDue(now time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -402,7 +411,8 @@ type candidate struct {
 	events     uint64
 }
 
-// save saves the selected checkpoints that have advanced. It waits for a concurrent save until the context ends.
+// save saves the selected checkpoints that have advanced. It waits for a concurrent save until the
+// context ends.
 func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, Progress, *saved) (Reason, bool)) error {
 	select {
 	case w.round <- struct{}{}:
@@ -423,8 +433,8 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 	return err
 }
 
-// saveRound saves the selected checkpoints of keepers in one call of the store. It returns the first failure of each keeper, those of the store before
-// others, and that of the gap log.
+// saveRound saves the selected checkpoints of keepers in one call of the store. It returns the
+// first failure of each keeper, those of the store before others, and that of the gap log.
 func (w *Writer) saveRound(
 	ctx context.Context, now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool),
 ) (errs map[*Keeper]error, unrecorded error) {
@@ -530,8 +540,9 @@ func passes(c Checkpoint, gaps []*Gap) bool {
 	return false
 }
 
-// collect makes the checkpoints of a round, and counts the events of their keepers. One that has not moved counts as saved, but is shown to the
-// store now and then: so a subscriber that does nothing hears of a rewind, too.
+// collect makes the checkpoints of a round, and counts the events of their keepers. One that has
+// not moved counts as saved, but is shown to the store now and then: so a subscriber that does
+// nothing hears of a rewind, too.
 func (w *Writer) collect(now time.Time, keepers []*Keeper, choose func(*Keeper, Progress, *saved) (Reason, bool)) (round []candidate, taken map[*Keeper]int64) {
 	taken = make(map[*Keeper]int64)
 	for _, k := range keepers {
@@ -595,7 +606,8 @@ func (w *Writer) rest(c candidate, until time.Time) {
 	}
 }
 
-// settle notes that nothing is left to save of the first events, and lets those go on who wait for room. Under the writer's mutex.
+// settle notes that nothing is left to save of the first events, and lets those go on who wait for
+// room. Under the writer's mutex.
 func (k *Keeper) settle(events int64) {
 	k.settled.Store(max(k.settled.Load(), events))
 	if k.room != nil {
@@ -624,8 +636,8 @@ func (w *Writer) report(failed []error) {
 	}
 }
 
-// Failing reports whether the last checkpoints of some subscribers could not be saved. Subscribers that have left the node do not count,
-// because nothing would show that the store is back.
+// Failing reports whether the last checkpoints of some subscribers could not be saved. Subscribers
+// that have left the node do not count, because nothing would show that the store is back.
 func (w *Writer) Failing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

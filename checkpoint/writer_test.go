@@ -36,7 +36,8 @@ func (b *busy) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
 	return b.Memory.Save(ctx, all)
 }
 
-// A loss that is found, told and acknowledged while an earlier one is written into the gap log is there before a checkpoint passes it, too.
+// A loss that is found, told and acknowledged while an earlier one is written into the gap log is
+// there before a checkpoint passes it, too.
 func TestLossDuringASaveIsInTheGapLogBeforeTheCheckpoint(t *testing.T) {
 	at := func(seconds uint32) change.Position { return change.At(change.Timestamp{T: seconds, I: 1}) }
 	store := &busy{Memory: checkpointtest.NewMemory(4)}
@@ -72,7 +73,8 @@ func TestLossDuringASaveIsInTheGapLogBeforeTheCheckpoint(t *testing.T) {
 	}
 }
 
-// While the gap log cannot be written, losses are kept without being lost: beyond so many they are joined.
+// While the gap log cannot be written, losses are kept without being lost: beyond so many they are
+// joined.
 func TestLossesThatCannotBeRecordedAreJoined(t *testing.T) {
 	at := func(seconds uint32) change.Position { return change.At(change.Timestamp{T: seconds, I: 1}) }
 	store := &away{Memory: checkpointtest.NewMemory(4)}

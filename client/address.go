@@ -59,7 +59,8 @@ func (s search) others() bool {
 // over implements addresses.
 func (search) over() {}
 
-// all returns the configured addresses and those of the last known nodes. The caller holds the mutex.
+// all returns the configured addresses and those of the last known nodes. The caller holds the
+// mutex.
 func (f *fleet) all() []string {
 	all := slices.Clone(f.cfg.addresses)
 	for _, address := range slices.Sorted(maps.Values(f.mu.addresses)) {
@@ -97,7 +98,8 @@ func (l *link) next(ctx context.Context) (string, bool) {
 // others implements addresses.
 func (l *link) others() bool { return false }
 
-// over implements addresses. The link does not end: it retries after a backoff, or finds that it is no longer needed.
+// over implements addresses. The link does not end: it retries after a backoff, or finds that it is
+// no longer needed.
 func (l *link) over() {
 	l.fleet.locked(func() {
 		delete(l.fleet.mu.trying, l.node)

@@ -16,7 +16,8 @@ func (fading) attach([]uint32) {}
 func (fading) detach([]uint32) {}
 func (fading) leave()          {}
 
-// A node that lets sessions begin and ends them at once, as one does that is about to stop, is tried at the pace of its link.
+// A node that lets sessions begin and ends them at once, as one does that is about to stop, is
+// tried at the pace of its link.
 func TestNodeThatEndsEverySessionIsNotTriedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *fleet

@@ -22,8 +22,9 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// BenchmarkClient takes changes of 300 bytes, which are ready to be sent, from a node to a handler that does nothing. cpu-ns/event counts both
-// ends, of which the node's only writes to the socket; paced changes come at 120000 a second.
+// BenchmarkClient takes changes of 300 bytes, which are ready to be sent, from a node to a handler
+// that does nothing. cpu-ns/event counts both ends, of which the node's only writes to the socket;
+// paced changes come at 120000 a second.
 func BenchmarkClient(b *testing.B) {
 	for _, partitions := range []uint32{64, 4096} {
 		for _, size := range []int{128, 1024} {

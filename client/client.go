@@ -56,7 +56,8 @@ type subscribed struct {
 	had     atomic.Bool // an event has come for it
 }
 
-// message returns the wire form. alone says that the client has no other session, which could bring it documents.
+// message returns the wire form. alone says that the client has no other session, which could bring
+// it documents.
 func (s *subscribed) message(alone bool) *streampb.Subscription {
 	m := s.Subscription.message()
 	m.Fresh = s.isNew && alone && !s.had.Load()
@@ -84,10 +85,11 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Subscribe adds a subscription, before Run or while it runs. It never blocks: a [Subscribed] or [Rejected] notice reports the outcome. If
-// a node rejects a subscription that was made before Run, Run ends unless Config.OnRejected says otherwise. Subscribe returns an error if
-// the ID is in use. When an ID is reused after Unsubscribe, its new handler may receive changes that were in flight for the old
-// subscription.
+// Subscribe adds a subscription, before Run or while it runs. It never blocks: a [Subscribed] or
+// [Rejected] notice reports the outcome. If a node rejects a subscription that was made before Run,
+// Run ends unless Config.OnRejected says otherwise. Subscribe returns an error if the ID is in use.
+// When an ID is reused after Unsubscribe, its new handler may receive changes that were in flight
+// for the old subscription.
 func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 	return c.subscribe(&subscribed{Subscription: sub, handler: handler})
 }
@@ -116,8 +118,8 @@ func (c *Client) subscribe(s *subscribed) error {
 	return nil
 }
 
-// Unsubscribe removes a subscription. Its handler is not called for another change, but a call may still be running. An unknown ID is
-// ignored.
+// Unsubscribe removes a subscription. Its handler is not called for another change, but a call may
+// still be running. An unknown ID is ignored.
 func (c *Client) Unsubscribe(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,10 +143,12 @@ func (c *Client) forget(id string) *subscribed {
 	return sub
 }
 
-// Position returns the position up to which the program has handled the log, or the zero Position while that is unknown. A program can save
-// it in the same transaction as its results and pass it to the next process in Config.Position: then exactly the uncommitted changes are
-// redelivered. Inside a handler it does not include the current change; use c.Position().After(change). With Concurrency 1 one position
-// suffices. Concurrent handlers save one position for each partition and combine them at startup with [Position.Merge].
+// Position returns the position up to which the program has handled the log, or the zero Position
+// while that is unknown. A program can save it in the same transaction as its results and pass it
+// to the next process in Config.Position: then exactly the uncommitted changes are redelivered.
+// Inside a handler it does not include the current change; use c.Position().After(change). With
+// Concurrency 1 one position suffices. Concurrent handlers save one position for each partition and
+// combine them at startup with [Position.Merge].
 func (c *Client) Position() Position {
 	if w := c.working(); w != nil {
 		return w.position()
@@ -152,8 +156,8 @@ func (c *Client) Position() Position {
 	return c.cfg.Position
 }
 
-// Run connects and handles changes until the context ends, and then returns nil. It returns an error when a retry cannot help. A second
-// call returns ErrRunning.
+// Run connects and handles changes until the context ends, and then returns nil. It returns an
+// error when a retry cannot help. A second call returns ErrRunning.
 func (c *Client) Run(ctx context.Context) error {
 	if c.ran.Swap(true) {
 		return ErrRunning
@@ -184,8 +188,8 @@ func (c *Client) Run(ctx context.Context) error {
 	return c.mu.fatal
 }
 
-// runSessions connects until the context ends or an error is final. The first retry is immediate if there is another address, or if the
-// node of the last session is about to stop and still serves.
+// runSessions connects until the context ends or an error is final. The first retry is immediate if
+// there is another address, or if the node of the last session is about to stop and still serves.
 func (c *Client) runSessions(ctx context.Context, at addresses) {
 	wait := backoff{first: c.cfg.ReconnectWait, longest: c.cfg.MaxReconnectWait}
 	var before *session // the previous session, while its node is about to stop
@@ -248,7 +252,8 @@ func (c *Client) runNotifying(ctx context.Context) {
 	}
 }
 
-// offer queues a notice about the service. It never blocks: when the queue is full the notice is dropped and counted.
+// offer queues a notice about the service. It never blocks: when the queue is full the notice is
+// dropped and counted.
 func (c *Client) offer(n Notice) {
 	select {
 	case c.notices <- n:
@@ -296,7 +301,8 @@ func (c *Client) reject(ctx context.Context, r Rejected) {
 	}
 }
 
-// hello builds the Hello of a session and registers the session for later changes to the subscriptions.
+// hello builds the Hello of a session and registers the session for later changes to the
+// subscriptions.
 func (c *Client) hello(s *session) *streampb.Hello {
 	m := &streampb.Hello{
 		Subscriber: c.cfg.Subscriber, ProcessId: c.process, StartedAt: timestamppb.New(c.started), Checks: c.checks(),
@@ -338,11 +344,12 @@ func (c *Client) checks() (m []*streampb.Check) {
 	return m
 }
 
-// maxCheckText is how long the text of a check may be, in bytes. What a check says must not end the session.
+// maxCheckText is how long the text of a check may be, in bytes. What a check says must not end the
+// session.
 const maxCheckText = 4096
 
-// adopt prepares for the partitions of a cluster. If their number has changed, all of them begin at the lowest position of the old ones, so
-// some changes are redelivered.
+// adopt prepares for the partitions of a cluster. If their number has changed, all of them begin at
+// the lowest position of the old ones, so some changes are redelivered.
 func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (*work, error) {
 	c.adopting.Lock()
 	defer c.adopting.Unlock()
@@ -369,7 +376,8 @@ func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (
 	return w, nil
 }
 
-// find looks up a subscription by the bytes of its ID. The caller must hold the subscriptions' lock.
+// find looks up a subscription by the bytes of its ID. The caller must hold the subscriptions'
+// lock.
 func (c *Client) find(id []byte) *subscribed { return c.subscriptions.all[string(id)] }
 
 // read decodes a message.
@@ -379,8 +387,8 @@ func (c *Client) read(message []byte) (*batch, *streampb.ConnectResponse, error)
 	return decode(message, c.find)
 }
 
-// deliver calls the handlers that remain for an event. It returns the wait before the next attempt, 0 when all handlers have succeeded, or
-// an error when the client ends.
+// deliver calls the handlers that remain for an event. It returns the wait before the next attempt,
+// 0 when all handlers have succeeded, or an error when the client ends.
 func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err error) {
 	e := &d.batch.events[d.event]
 	for subs := d.batch.subs[e.first:e.last]; int(d.sub) < len(subs); d.sub, d.attempts = d.sub+1, 0 {
@@ -409,8 +417,8 @@ func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err
 	return 0, nil
 }
 
-// failed handles a failed attempt. It returns the wait before the next attempt, 0 if the change is skipped, or an error when the client
-// ends.
+// failed handles a failed attempt. It returns the wait before the next attempt, 0 if the change is
+// skipped, or an error when the client ends.
 func (c *Client) failed(ctx context.Context, p Poison) (wait time.Duration, err error) {
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx) // interrupted: it will be redelivered

@@ -416,7 +416,8 @@ func TestHandlerThatEndsAfterTheReconnectIsNotRepeated(t *testing.T) {
 	p.end()
 }
 
-// A change in two forms, for two subscriptions, is one: it has been handled with the last of them, also where the session ends between.
+// A change in two forms, for two subscriptions, is one: it has been handled with the last of them,
+// also where the session ends between.
 func TestOneChangeInTwoFormsReachesBothSubscriptions(t *testing.T) {
 	for what, partition := range map[string]string{"of a partition": "0", "of all": "*"} {
 		t.Run(what, func(t *testing.T) {
@@ -513,8 +514,8 @@ func (v *visit) reject(id string) {
 	v.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Rejected{Rejected: &streampb.Rejected{Id: id, Code: "STRM-FILTER-X", Message: "m", Remedy: "r"}}})
 }
 
-// A program whose subscription is refused would receive nothing and not know it: Run ends with what the node says, unless the program wants
-// to go on without.
+// A program whose subscription is refused would receive nothing and not know it: Run ends with what
+// the node says, unless the program wants to go on without.
 func TestRejectedSubscriptionEndsRun(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	p := start(t, config(j, n.address), j.handle)
@@ -597,7 +598,8 @@ func TestServiceNoticesHaveTheirKind(t *testing.T) {
 	p.end()
 }
 
-// A change of all partitions comes once, after everything before it and before everything after it, in whichever partition.
+// A change of all partitions comes once, after everything before it and before everything after it,
+// in whichever partition.
 func TestChangeOfAllPartitionsComesBetweenBeforeAndAfter(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	inside, release := make(chan struct{}), make(chan struct{})
@@ -668,8 +670,8 @@ func TestPositionOfTheProgramIsWhereItBegins(t *testing.T) {
 	p.end()
 }
 
-// What several subscriptions get of one change is one step of the program's position: one that was saved between them is before the change, which
-// comes again for all of them.
+// What several subscriptions get of one change is one step of the program's position: one that was
+// saved between them is before the change, which comes again for all of them.
 func TestPositionIsNeverWithinAChange(t *testing.T) {
 	for what, tc := range map[string]struct {
 		partition string
@@ -862,7 +864,8 @@ func TestNodeThatStopsIsLeftWhenAnotherServes(t *testing.T) {
 	}
 }
 
-// Where there is no other address, or it is not known yet where to go on, the session goes on until the node ends it.
+// Where there is no other address, or it is not known yet where to go on, the session goes on until
+// the node ends it.
 func TestNodeThatStopsServesClientsThatCannotGoElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct{ alone, begun bool }{"one address": {true, true}, "nothing known": {false, false}} {
 		t.Run(name, func(t *testing.T) {

@@ -28,8 +28,8 @@ import (
 
 const shares = 8
 
-// A cluster is real nodes over one log in memory, the checkpoints that they share, and the topology that they tell. All of it is what a service
-// runs, but for MongoDB and etcd.
+// A cluster is real nodes over one log in memory, the checkpoints that they share, and the topology
+// that they tell. All of it is what a service runs, but for MongoDB and etcd.
 type cluster struct {
 	failing
 
@@ -168,7 +168,8 @@ func (c *cluster) Follow(ctx context.Context, version uint64) (gateway.Topology,
 	}
 }
 
-// own gives partitions to nodes, by their numbers. Nodes that had them deliver them for the broadcast window.
+// own gives partitions to nodes, by their numbers. Nodes that had them deliver them for the
+// broadcast window.
 func (c *cluster) own(owner func(partition int) int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -252,7 +253,8 @@ func (l *ledger) expect(t *testing.T, written int64) {
 	}
 }
 
-// position waits until the program's position includes all that is in the ledger: it moves when the handler has returned, which is later.
+// position waits until the program's position includes all that is in the ledger: it moves when the
+// handler has returned, which is later.
 func (l *ledger) position(t *testing.T, p *program) (at client.Position) {
 	t.Helper()
 	l.wait(t, "the position after what was handled", func() bool {
@@ -318,7 +320,8 @@ func notify(c chan struct{}) bool {
 	return true
 }
 
-// Whatever moves, dies and comes back, a client that follows the topology gets everything once, in order.
+// Whatever moves, dies and comes back, a client that follows the topology gets everything once, in
+// order.
 func TestOwnersComeAndGo(t *testing.T) {
 	for seed := range uint64(10) {
 		c, l := startCluster(t, 3), newLedger()
@@ -362,7 +365,8 @@ func TestOwnersComeAndGo(t *testing.T) {
 	}
 }
 
-// A client that cannot reach the new owner of partitions gets them from a node that it reaches, also the former owner, after the broadcast window.
+// A client that cannot reach the new owner of partitions gets them from a node that it reaches,
+// also the former owner, after the broadcast window.
 func TestNewOwnerThatCannotBeReachedCostsNothing(t *testing.T) {
 	c, l := startCluster(t, 2), newLedger()
 	c.own(func(int) int { return 0 })
@@ -385,7 +389,8 @@ func TestNewOwnerThatCannotBeReachedCostsNothing(t *testing.T) {
 	p.end()
 }
 
-// A session with a node that owns nothing gets everything, and one whose node stops goes on at the next address at once.
+// A session with a node that owns nothing gets everything, and one whose node stops goes on at the
+// next address at once.
 func TestAnyNodeServesEverything(t *testing.T) {
 	c, l := startCluster(t, 3), newLedger()
 	c.own(func(int) int { return 2 })
@@ -407,7 +412,8 @@ func TestAnyNodeServesEverything(t *testing.T) {
 	}
 }
 
-// A subscriber that has lost its own position goes on from the checkpoint that another node has saved, or several.
+// A subscriber that has lost its own position goes on from the checkpoint that another node has
+// saved, or several.
 func TestCheckpointOfAnotherNodeProtectsASubscriber(t *testing.T) {
 	for name, of := range map[string]func(*journal, *cluster) client.Config{"all": allConfig, "owned": ownedConfig} {
 		t.Run(name, func(t *testing.T) {
@@ -451,7 +457,8 @@ func TestCheckpointOfAnotherNodeProtectsASubscriber(t *testing.T) {
 	}
 }
 
-// A process that keeps its position itself goes on there, whatever the nodes keep, and one without a name as well.
+// A process that keeps its position itself goes on there, whatever the nodes keep, and one without
+// a name as well.
 func TestPositionOfTheProgramComesBeforeTheCheckpoint(t *testing.T) {
 	for _, subscriber := range []string{"g", ""} {
 		for name, of := range map[string]func(*journal, *cluster) client.Config{"all": allConfig, "owned": ownedConfig} {
@@ -490,7 +497,8 @@ func TestPositionOfTheProgramComesBeforeTheCheckpoint(t *testing.T) {
 	}
 }
 
-// An operator moves the subscriber back: it hears of it, and gets everything again, once, from whichever nodes.
+// An operator moves the subscriber back: it hears of it, and gets everything again, once, from
+// whichever nodes.
 func TestRewoundSubscriberGetsEverythingAgain(t *testing.T) {
 	for name, of := range map[string]func(*journal, *cluster) client.Config{"all": allConfig, "owned": ownedConfig} {
 		t.Run(name, func(t *testing.T) {
@@ -529,8 +537,8 @@ func TestRewoundSubscriberGetsEverythingAgain(t *testing.T) {
 	}
 }
 
-// A drop comes once, after what happened before it in every partition and before what happened after it, whichever nodes serve them, while
-// partitions move and nodes stop.
+// A drop comes once, after what happened before it in every partition and before what happened
+// after it, whichever nodes serve them, while partitions move and nodes stop.
 func TestDropComesOnceBetweenBeforeAndAfterWhateverMoves(t *testing.T) {
 	for name, of := range map[string]func(*journal, *cluster) client.Config{"all": allConfig, "owned": ownedConfig} {
 		t.Run(name, func(t *testing.T) {

@@ -16,21 +16,25 @@ import (
 
 // Config configures a Client.
 type Config struct {
-	// Addresses are the host:port of nodes or of a load balancer. The client tries them in turn. Required.
+	// Addresses are the host:port of nodes or of a load balancer. The client tries them in turn.
+	// Required.
 	Addresses []string
-	// Subscriber is the durable name of the program. The nodes save a checkpoint under it, and a restart resumes there. If two processes use
-	// one name, the one that started later wins and the other's Run ends. Without a name nothing is saved, and a restart begins at Position
-	// or Start.
+	// Subscriber is the durable name of the program. The nodes save a checkpoint under it, and a
+	// restart resumes there. If two processes use one name, the one that started later wins and the
+	// other's Run ends. Without a name nothing is saved, and a restart begins at Position or Start.
 	Subscriber string
-	// TLS configures the connection. nil means plaintext, which is allowed to the local host only unless Plaintext is set.
+	// TLS configures the connection. nil means plaintext, which is allowed to the local host only
+	// unless Plaintext is set.
 	TLS       *tls.Config
 	Plaintext bool
-	// Token returns the bearer token and is called for each connection; nil sends none. In plaintext the token is sent to the local host
-	// only. Set TokenInPlaintext in addition to Plaintext if a proxy between the client and the nodes provides TLS.
+	// Token returns the bearer token and is called for each connection; nil sends none. In
+	// plaintext the token is sent to the local host only. Set TokenInPlaintext in addition to
+	// Plaintext if a proxy between the client and the nodes provides TLS.
 	Token            func(context.Context) (string, error)
 	TokenInPlaintext bool
 
-	// Position is the position that the program saved itself (see Client.Position). It takes precedence over the checkpoint.
+	// Position is the position that the program saved itself (see Client.Position). It takes
+	// precedence over the checkpoint.
 	Position Position
 	// Start says where to begin without a Position and without a checkpoint. Required.
 	Start Start
@@ -44,37 +48,47 @@ type Config struct {
 
 	// Concurrency is the number of partitions handled concurrently. Defaults to 16.
 	Concurrency int
-	// Attempts is how often a handler is called for a change before OnPoison decides. Defaults to 5.
+	// Attempts is how often a handler is called for a change before OnPoison decides. Defaults to
+	// 5.
 	Attempts int
-	// RetryWait and MaxRetryWait are the first and the longest wait between the attempts of a handler. Default to 100 ms and 10 s.
+	// RetryWait and MaxRetryWait are the first and the longest wait between the attempts of a
+	// handler. Default to 100 ms and 10 s.
 	RetryWait, MaxRetryWait time.Duration
-	// OnPoison decides what happens to a change or notice that has failed Attempts times. Defaults to Stop.
+	// OnPoison decides what happens to a change or notice that has failed Attempts times. Defaults
+	// to Stop.
 	OnPoison func(context.Context, Poison) Decision
-	// OnRejected decides what happens when a node rejects a subscription that was made before Run, for example because its filter is invalid
-	// or access is denied. Stop makes Run return the node's *Error; Skip continues without the subscription. It must not block, because
-	// nothing is received meanwhile. Defaults to Stop, because otherwise a program that receives nothing might go unnoticed. It is not
-	// called for subscriptions made while Run runs. OnNotice receives every Rejected.
+	// OnRejected decides what happens when a node rejects a subscription that was made before Run,
+	// for example because its filter is invalid or access is denied. Stop makes Run return the
+	// node's *Error; Skip continues without the subscription. It must not block, because nothing is
+	// received meanwhile. Defaults to Stop, because otherwise a program that receives nothing might
+	// go unnoticed. It is not called for subscriptions made while Run runs. OnNotice receives every
+	// Rejected.
 	OnRejected func(context.Context, Rejected) Decision
-	// OnNotice receives notices. Resync, Rewound, SnapshotBegun and SnapshotDone arrive in order with the changes: everything before them has been
-	// handled and nothing after them. If OnNotice returns an error for one of these, it is retried like a handler. All other notices arrive in
-	// order from a separate goroutine, and an error is only logged. Required: a program that ignores losses must say so with a function that does
-	// nothing.
+	// OnNotice receives notices. Resync, Rewound, SnapshotBegun and SnapshotDone arrive in order
+	// with the changes: everything before them has been handled and nothing after them. If OnNotice
+	// returns an error for one of these, it is retried like a handler. All other notices arrive in
+	// order from a separate goroutine, and an error is only logged. Required: a program that
+	// ignores losses must say so with a function that does nothing.
 	OnNotice func(context.Context, Notice) error
-	// Checks returns the program's own health checks, which are sent to the node with every heartbeat: at most 32, whose names have 1 to 256
-	// bytes. While one fails, operators see the subscriber as degraded. Optional.
+	// Checks returns the program's own health checks, which are sent to the node with every
+	// heartbeat: at most 32, whose names have 1 to 256 bytes. While one fails, operators see the
+	// subscriber as degraded. Optional.
 	Checks func() []Check
 
-	// QueueBytes bounds the messages that wait for handlers. Each session may exceed it by one message. Defaults to 64 MiB.
+	// QueueBytes bounds the messages that wait for handlers. Each session may exceed it by one
+	// message. Defaults to 64 MiB.
 	QueueBytes int
-	// MaxMessage bounds one message from the node, which holds at least one change. Defaults to 128 MiB, because a 16 MiB change is larger
-	// as JSON.
+	// MaxMessage bounds one message from the node, which holds at least one change. Defaults to 128
+	// MiB, because a 16 MiB change is larger as JSON.
 	MaxMessage int
-	// Timeout bounds the wait for the node's answer to a Hello, and for any message until the node has announced its heartbeat interval.
-	// Defaults to 30 s.
+	// Timeout bounds the wait for the node's answer to a Hello, and for any message until the node
+	// has announced its heartbeat interval. Defaults to 30 s.
 	Timeout time.Duration
-	// ReconnectWait and MaxReconnectWait are the first and the longest wait between connection attempts. Default to 100 ms and 10 s.
+	// ReconnectWait and MaxReconnectWait are the first and the longest wait between connection
+	// attempts. Default to 100 ms and 10 s.
 	ReconnectWait, MaxReconnectWait time.Duration
-	// StopTimeout bounds how long Run waits at the end for the node to receive the last acknowledgements. Defaults to 1 s.
+	// StopTimeout bounds how long Run waits at the end for the node to receive the last
+	// acknowledgements. Defaults to 1 s.
 	StopTimeout time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -85,7 +99,8 @@ type Start int
 
 // The start policies.
 const (
-	// StartResume begins nowhere: without a saved position, Run returns the node's Error, STRM-SESSION-UNKNOWN.
+	// StartResume begins nowhere: without a saved position, Run returns the node's Error,
+	// STRM-SESSION-UNKNOWN.
 	StartResume Start = iota + 1
 	// StartNow begins with new changes: with those that happen after the session is opened.
 	StartNow
@@ -93,10 +108,12 @@ const (
 	StartEarliest
 	// StartTime begins at Config.Time.
 	StartTime
-	// StartSnapshot begins with new changes, and every subscription also gets the documents that exist, in their place among the changes (see
-	// Change.Snapshot and SnapshotBegun). A restart resumes, with what is left of the snapshots. A subscription that has had no snapshot, because
-	// it is new or was not made before the restart, gets one. Without DB and Coll it gets all collections that the nodes watch. Requires a
-	// Subscriber, Partitions All and AckHandled, because the node keeps the progress in the subscriber's checkpoint.
+	// StartSnapshot begins with new changes, and every subscription also gets the documents that
+	// exist, in their place among the changes (see Change.Snapshot and SnapshotBegun). A restart
+	// resumes, with what is left of the snapshots. A subscription that has had no snapshot, because
+	// it is new or was not made before the restart, gets one. Without DB and Coll it gets all
+	// collections that the nodes watch. Requires a Subscriber, Partitions All and AckHandled,
+	// because the node keeps the progress in the subscriber's checkpoint.
 	StartSnapshot
 )
 
@@ -122,8 +139,8 @@ type Acks int
 const (
 	// AckHandled acknowledges a batch when its changes, and all before it, have been handled.
 	AckHandled Acks = iota
-	// AckAuto lets the node count changes as acknowledged when it has sent them. A program that crashes may lose changes unless it saves its
-	// own Position.
+	// AckAuto lets the node count changes as acknowledged when it has sent them. A program that
+	// crashes may lose changes unless it saves its own Position.
 	AckAuto
 )
 
@@ -132,11 +149,13 @@ type Partitions int
 
 // The partition modes.
 const (
-	// All uses one session with one node, which serves all partitions, whoever owns them. When the node is about to stop, the client
-	// connects to another of its Addresses before it leaves, and drops duplicates.
+	// All uses one session with one node, which serves all partitions, whoever owns them. When the
+	// node is about to stop, the client connects to another of its Addresses before it leaves, and
+	// drops duplicates.
 	All Partitions = iota
-	// Owned uses one session with each node, for the partitions that the node owns, so that the cluster shares the load. The client follows
-	// partitions when they move. Addresses are used to find a first node; the nodes announce the others.
+	// Owned uses one session with each node, for the partitions that the node owns, so that the
+	// cluster shares the load. The client follows partitions when they move. Addresses are used to
+	// find a first node; the nodes announce the others.
 	Owned
 )
 
@@ -164,9 +183,10 @@ type Subscription struct {
 	Deletes Deletes
 	// OnLoss says what follows a Resync. Defaults to LossNotify.
 	OnLoss OnLoss
-	// Leaves also sends a change when a document stops matching, of the operation "left", with the documentKey only. It is known by the pre-image
-	// where MongoDB keeps one, otherwise by the documents that the session was sent. Where that is not known either, after a restart or of too many
-	// documents, one comes for every change after which a document does not match.
+	// Leaves also sends a change when a document stops matching, of the operation "left", with the
+	// documentKey only. It is known by the pre-image where MongoDB keeps one, otherwise by the
+	// documents that the session was sent. Where that is not known either, after a restart or of
+	// too many documents, one comes for every change after which a document does not match.
 	Leaves bool
 }
 
@@ -176,8 +196,8 @@ type OnLoss int
 // The policies for losses.
 const (
 	LossNotify OnLoss = iota // the Resync only, unless the nodes are configured to read its collection again
-	// LossSnapshot sends the documents of the collections that the loss concerns again, in their place among the changes. It requires what
-	// StartSnapshot requires.
+	// LossSnapshot sends the documents of the collections that the loss concerns again, in their
+	// place among the changes. It requires what StartSnapshot requires.
 	LossSnapshot
 )
 
@@ -190,7 +210,8 @@ const (
 	JSON               // the same as relaxed Extended JSON
 )
 
-// Deletes says which deletes match a filter that reads doc, because a delete does not carry the document.
+// Deletes says which deletes match a filter that reads doc, because a delete does not carry the
+// document.
 type Deletes int
 
 // The policies for deletes.
@@ -272,7 +293,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// secure reports whether connecting to a host is allowed; secret reports whether sending it the token is allowed.
+// secure reports whether connecting to a host is allowed; secret reports whether sending it the
+// token is allowed.
 func (c *Config) secure(host string) bool { return c.TLS != nil || c.Plaintext || isHere(host) }
 
 func (c *Config) secret(host string) bool {

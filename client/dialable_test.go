@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A topology may name any address: none is dialled that the program would not have been allowed to name itself.
+// A topology may name any address: none is dialled that the program would not have been allowed to
+// name itself.
 func TestTopologyLeadsNobodyWhereConfigurationWouldNot(t *testing.T) {
 	token := func(context.Context) (string, error) { return "secret", nil }
 	for _, tt := range []struct {

@@ -49,7 +49,8 @@ func Example() {
 		if err := json.Unmarshal(change.Data, &event); err != nil {
 			return err
 		}
-		// Here the program would keep c.Position().After(change) in the transaction that ships the order.
+		// Here the program would keep c.Position().After(change) in the transaction that ships the
+		// order.
 		shipped <- event.DocumentKey.ID
 		return nil
 	})
@@ -67,7 +68,8 @@ func Example() {
 	// <nil>
 }
 
-// Changes can come through a channel, here from two nodes of which each owns half of the partitions. Each is acknowledged when it is Done.
+// Changes can come through a channel, here from two nodes of which each owns half of the
+// partitions. Each is acknowledged when it is Done.
 func ExampleChannel() {
 	nodes, stop := newCluster(loud{}, shares, 2)
 	defer stop()

@@ -27,7 +27,8 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 // Unwrap returns the gRPC status error of the call, if any; google.golang.org/grpc/status reads it.
 func (e *Error) Unwrap() error { return e.status }
 
-// faultOf converts a status whose message begins with a code to an Error. It returns other errors unchanged.
+// faultOf converts a status whose message begins with a code to an Error. It returns other errors
+// unchanged.
 func faultOf(err error) error {
 	s, ok := status.FromError(err)
 	if !ok || err == nil {
@@ -44,8 +45,8 @@ func faultOf(err error) error {
 // badAck is the code for an unexpected acknowledgement. A new session resolves it.
 const badAck = "STRM-SESSION-BAD-ACK"
 
-// final reports whether retrying is useless after an error. welcomed says that a node has accepted the client before: then rejected
-// credentials may be renewed.
+// final reports whether retrying is useless after an error. welcomed says that a node has accepted
+// the client before: then rejected credentials may be renewed.
 func final(err error, welcomed bool) bool {
 	if errors.Is(err, errCluster) {
 		return true
@@ -98,7 +99,8 @@ var errRepartitioned = errors.New("number of partitions changed")
 // ErrRunning is returned by a second call of Run.
 var ErrRunning = errors.New("client has already run")
 
-// A backoff is exponential backoff with jitter: each failure doubles the wait, half of which is random.
+// A backoff is exponential backoff with jitter: each failure doubles the wait, half of which is
+// random.
 type backoff struct{ first, longest time.Duration }
 
 // after returns the wait after a number of consecutive failures, at least 1.
@@ -107,7 +109,8 @@ func (b backoff) after(failures int) time.Duration {
 	return longest/2 + rand.N(longest/2+1)
 }
 
-// wait sleeps after a number of consecutive failures. It returns the context's cause if that ends first.
+// wait sleeps after a number of consecutive failures. It returns the context's cause if that ends
+// first.
 func (b backoff) wait(ctx context.Context, failures int) error {
 	timer := time.NewTimer(b.after(failures))
 	defer timer.Stop()

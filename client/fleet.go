@@ -11,7 +11,8 @@ import (
 
 // A member is a session with a node. Its methods do not block.
 type member interface {
-	// attach requests partitions at their current positions, again if the session already has them; detach releases them.
+	// attach requests partitions at their current positions, again if the session already has them;
+	// detach releases them.
 	attach(partitions []uint32)
 	detach(partitions []uint32)
 	// leave ends the session.
@@ -22,7 +23,8 @@ type member interface {
 type addresses interface {
 	// next returns the next address. It may block, and returns false when no session is needed.
 	next(ctx context.Context) (address string, ok bool)
-	// others reports whether the next address is another one, so that the first retry need not wait.
+	// others reports whether the next address is another one, so that the first retry need not
+	// wait.
 	others() bool
 	// over is called when the last session has ended.
 	over()
@@ -84,7 +86,8 @@ func (f *fleet) locked(change func()) {
 	change()
 }
 
-// up registers a new session with a node, and the number of partitions. Sessions with another number of partitions end.
+// up registers a new session with a node, and the number of partitions. Sessions with another
+// number of partitions end.
 func (f *fleet) up(s member, node string, partitions uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +124,8 @@ func (f *fleet) down(s member) {
 	f.signal()
 }
 
-// retreat moves the partitions of a session to other nodes, because its node will stop serving soon. The session continues until it ends.
+// retreat moves the partitions of a session to other nodes, because its node will stop serving
+// soon. The session continues until it ends.
 func (f *fleet) retreat(s member) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,8 +156,9 @@ func (f *fleet) learn(t *streampb.Topology) {
 	f.route()
 }
 
-// withdrawn moves partitions to other sessions, because the node of one does not deliver them to it any more: they have moved, and the broadcast
-// window of the handoff is over. Until a topology says where they are, another node serves them.
+// withdrawn moves partitions to other sessions, because the node of one does not deliver them to it
+// any more: they have moved, and the broadcast window of the handoff is over. Until a topology says
+// where they are, another node serves them.
 func (f *fleet) withdrawn(s member, partitions []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +176,8 @@ func (f *fleet) withdrawn(s member, partitions []uint32) {
 	f.route()
 }
 
-// arrived detaches partitions from the sessions that had them before, because a session has caught up in them.
+// arrived detaches partitions from the sessions that had them before, because a session has caught
+// up in them.
 func (f *fleet) arrived(s member, partitions []uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +201,8 @@ func (f *fleet) arrived(s member, partitions []uint32) {
 	f.tidy()
 }
 
-// route attaches partitions to the sessions that should serve them, and starts missing links. The caller holds the mutex.
+// route attaches partitions to the sessions that should serve them, and starts missing links. The
+// caller holds the mutex.
 func (f *fleet) route() {
 	if f.mu.begin == nil || len(f.mu.up) == 0 {
 		return
@@ -232,8 +239,8 @@ func (f *fleet) route() {
 	f.tidy()
 }
 
-// whose selects the node that should serve a partition: its owner if that is up, else the current one if that is up, else any, spread
-// evenly. up is sorted.
+// whose selects the node that should serve a partition: its owner if that is up, else the current
+// one if that is up, else any, spread evenly. up is sorted.
 func whose(partition int, owner, now string, up []string) string {
 	for _, node := range []string{owner, now} {
 		if slices.Contains(up, node) {
@@ -251,7 +258,8 @@ func (f *fleet) misses(node string) bool {
 	return known && !trying && !resting && !f.has(node) && len(f.mu.up) > 0 && slices.Contains(f.mu.owners, node)
 }
 
-// has reports whether a session with a node exists, even one that is about to end. The caller holds the mutex.
+// has reports whether a session with a node exists, even one that is about to end. The caller holds
+// the mutex.
 func (f *fleet) has(node string) bool {
 	for _, with := range f.mu.nodes {
 		if with == node {

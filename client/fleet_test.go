@@ -57,7 +57,8 @@ func (s *stage) write(format string, args ...any) {
 	s.lines = append(s.lines, fmt.Sprintf(format, args...))
 }
 
-// link plays what a client does: it tries addresses until there is none. The node at a:1 is called a.
+// link plays what a client does: it tries addresses until there is none. The node at a:1 is called
+// a.
 func (s *stage) link(ctx context.Context, at addresses) {
 	for {
 		address, ok := at.next(ctx)

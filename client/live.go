@@ -13,13 +13,16 @@ import (
 	"time"
 )
 
-// A Document is a document in relaxed Extended JSON; its numbers are json.Number. It must not be modified.
+// A Document is a document in relaxed Extended JSON; its numbers are json.Number. It must not be
+// modified.
 type Document = map[string]any
 
-// A LiveQuery is the documents that match a subscription, kept up to date. Its methods are safe for concurrent use.
+// A LiveQuery is the documents that match a subscription, kept up to date. Its methods are safe for
+// concurrent use.
 //
-// It is whole while its documents are known to be all that match, each as MongoDB has it. What may have been missed makes it not whole, for the
-// collections that it concerns: a loss, a collection that was replaced, an update that does not say which fields it means. The documents are read
+// It is whole while its documents are known to be all that match, each as MongoDB has it. What may
+// have been missed makes it not whole, for the collections that it concerns: a loss, a collection
+// that was replaced, an update that does not say which fields it means. The documents are read
 // again, and the query is whole again.
 type LiveQuery struct {
 	client *Client
@@ -39,12 +42,14 @@ type LiveQuery struct {
 	}
 }
 
-// LiveCallbacks are called one at a time when a LiveQuery has changed. A nil callback is not called.
+// LiveCallbacks are called one at a time when a LiveQuery has changed. A nil callback is not
+// called.
 type LiveCallbacks struct {
 	Added   func(Document)
 	Changed func(before, after Document)
 	Removed func(Document)
-	// Whole is called when the LiveQuery has all documents: after the beginning, and after a loss has been made up for.
+	// Whole is called when the LiveQuery has all documents: after the beginning, and after a loss
+	// has been made up for.
 	Whole func()
 }
 
@@ -54,16 +59,19 @@ type liveDocument struct {
 	stale bool // it is from before a loss: a snapshot brings it again, or it is gone
 }
 
-// The least and the longest wait before documents are read again. A doubt often ends with the next change of the document.
+// The least and the longest wait before documents are read again. A doubt often ends with the next
+// change of the document.
 const (
 	firstDoubt = 100 * time.Millisecond
 	longDoubt  = time.Minute
 )
 
-// Live subscribes to the documents that match a subscription. Config.Start must be StartSnapshot. The ID gets a suffix, so that each run of the
-// program begins with the documents; Format, Leaves and OnLoss are set. Without mongodb.full_document, changes are applied to the documents as
-// MongoDB describes them. MongoDB 5.0 and 6.0 do not say whether a path with dots is the name of a field: there the documents are read again after
-// each update of a field in a document, unless mongodb.full_document is updateLookup.
+// Live subscribes to the documents that match a subscription. Config.Start must be StartSnapshot.
+// The ID gets a suffix, so that each run of the program begins with the documents; Format, Leaves
+// and OnLoss are set. Without mongodb.full_document, changes are applied to the documents as
+// MongoDB describes them. MongoDB 5.0 and 6.0 do not say whether a path with dots is the name of a
+// field: there the documents are read again after each update of a field in a document, unless
+// mongodb.full_document is updateLookup.
 func (c *Client) Live(sub Subscription, on LiveCallbacks) (*LiveQuery, error) {
 	if c.cfg.Start != StartSnapshot {
 		return nil, errors.New("live query: Config.Start must be StartSnapshot")
@@ -91,7 +99,8 @@ func (q *LiveQuery) Documents() (all []Document, whole bool) {
 // whole is for callers that hold the mutex.
 func (q *LiveQuery) whole() bool { return len(q.mu.missing) == 0 && len(q.mu.doubtful) == 0 }
 
-// read makes a new subscription, which begins with the documents. What the one before it brings is ignored from here on.
+// read makes a new subscription, which begins with the documents. What the one before it brings is
+// ignored from here on.
 func (q *LiveQuery) read() error {
 	sub := q.sub
 	sub.ID += "~" + rand.Text()
@@ -117,8 +126,9 @@ func (q *LiveQuery) read() error {
 	return err
 }
 
-// doubt notes that a document may not be as MongoDB has it. Unless that is known soon, the documents are read again, after as long as they took to
-// read the last time. The caller holds the mutex.
+// doubt notes that a document may not be as MongoDB has it. Unless that is known soon, the
+// documents are read again, after as long as they took to read the last time. The caller holds the
+// mutex.
 func (q *LiveQuery) doubt(key string) {
 	q.mu.doubtful[key] = true
 	q.resolve()
@@ -140,7 +150,8 @@ func (q *LiveQuery) resolve() {
 	})
 }
 
-// lose notes that documents of a namespace may be missing or gone since a place; "" is all of them. The caller holds the mutex.
+// lose notes that documents of a namespace may be missing or gone since a place; "" is all of them.
+// The caller holds the mutex.
 func (q *LiveQuery) lose(ns string, at place) {
 	if since, ok := q.mu.missing[ns]; !ok || since.compare(&at) < 0 {
 		q.mu.missing[ns] = at
@@ -195,7 +206,8 @@ func (q *LiveQuery) handle(id string, c Change) error {
 	return nil
 }
 
-// replaced applies a change of collections. What a rename brings under a name comes with a snapshot, of which a loss before it has told.
+// replaced applies a change of collections. What a rename brings under a name comes with a
+// snapshot, of which a loss before it has told.
 func (q *LiveQuery) replaced(e *liveEvent) {
 	switch e.Op {
 	case "drop":
@@ -241,7 +253,8 @@ func (q *LiveQuery) change(key string, e *liveEvent) {
 	q.tell(became)
 }
 
-// applied returns the document after an update that does not carry it, and whether it is known to be so.
+// applied returns the document after an update that does not carry it, and whether it is known to
+// be so.
 func (e *liveEvent) applied(doc Document, fields []string) (after Document, sure bool) {
 	if e.Op != "update" || e.Update == nil { // an event without what was too large
 		return doc, false
@@ -284,7 +297,8 @@ func (q *LiveQuery) tell(became bool) {
 	}
 }
 
-// done applies the end of a snapshot at a place: of namespaces, or of all if there are none. What was lost before has come again, or is gone.
+// done applies the end of a snapshot at a place: of namespaces, or of all if there are none. What
+// was lost before has come again, or is gone.
 func (q *LiveQuery) done(namespaces []string, at *place) {
 	q.calls.Lock()
 	defer q.calls.Unlock()
@@ -345,7 +359,8 @@ func (c *Client) told(n Notice, at place) {
 	}
 }
 
-// readLive has all live queries read their documents again: older changes will be delivered, which would take documents back.
+// readLive has all live queries read their documents again: older changes will be delivered, which
+// would take documents back.
 func (c *Client) readLive() {
 	c.eachLive(func(q *LiveQuery) { _ = q.read() }) // its ID is new
 }

@@ -147,7 +147,8 @@ func loaded(t *testing.T) *watcher {
 	return w
 }
 
-// A loss concerns the documents of its namespaces: they come again or are gone. Other documents stay, and other queries stay whole.
+// A loss concerns the documents of its namespaces: they come again or are gone. Other documents
+// stay, and other queries stay whole.
 func TestLossConcernsItsNamespaces(t *testing.T) {
 	w := loaded(t)
 	w.lost("c", "shop.a")
@@ -161,7 +162,8 @@ func TestLossConcernsItsNamespaces(t *testing.T) {
 	w.has("shop", true, "2=5", "3=1")
 }
 
-// The end of a snapshot says nothing of what was lost later. An operator's snapshot brings what is there already.
+// The end of a snapshot says nothing of what was lost later. An operator's snapshot brings what is
+// there already.
 func TestSnapshotEndsWhatWasLostBefore(t *testing.T) {
 	w := loaded(t)
 	w.mark("shop", "c", begun, "operator")
@@ -177,7 +179,8 @@ func TestSnapshotEndsWhatWasLostBefore(t *testing.T) {
 	w.has("shop", true, "1=2")
 }
 
-// A collection that is dropped, renamed or renamed over takes its documents with it; those of others stay.
+// A collection that is dropped, renamed or renamed over takes its documents with it; those of
+// others stay.
 func TestReplacedCollections(t *testing.T) {
 	w := loaded(t)
 	w.document("shop", "c", "shop.draft", 7, 7)
@@ -242,7 +245,8 @@ func TestDoubtEnds(t *testing.T) {
 	}
 }
 
-// Where older changes will come again, the documents are read again: of what comes before them nothing is applied.
+// Where older changes will come again, the documents are read again: of what comes before them
+// nothing is applied.
 func TestRewoundQueriesAreReadAgain(t *testing.T) {
 	w := loaded(t)
 	old := w.ids["shop"]
@@ -257,7 +261,8 @@ func TestRewoundQueriesAreReadAgain(t *testing.T) {
 	w.has("shop", true, "2=3")
 }
 
-// So it is where the number of partitions has changed: all of them begin at the earliest position again.
+// So it is where the number of partitions has changed: all of them begin at the earliest position
+// again.
 func TestRepartitionedQueriesAreReadAgain(t *testing.T) {
 	w := loaded(t)
 	w.visit.close(errBroken)

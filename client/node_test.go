@@ -111,7 +111,8 @@ func (n *node) accept(t *testing.T) *visit {
 	}
 }
 
-// welcomed accepts a session, welcomes it as a node does that has its positions, or begins as it asks for, and tells where it begins.
+// welcomed accepts a session, welcomes it as a node does that has its positions, or begins as it
+// asks for, and tells where it begins.
 func (n *node) welcomed(t *testing.T, partitions uint32, begin string) *visit {
 	t.Helper()
 	v := n.accept(t)
@@ -231,7 +232,8 @@ func places(positions []*streampb.PartitionPosition) string {
 	return strings.Join(words, " ")
 }
 
-// at is a position whose head is one letter and whose hash is one digit: "c1"; without a digit it is between changes.
+// at is a position whose head is one letter and whose hash is one digit: "c1"; without a digit it
+// is between changes.
 func at(place string) []byte {
 	b := make([]byte, 34)
 	b[0] = place[0]
@@ -243,7 +245,8 @@ func name(position []byte) string {
 	return strings.TrimRight(string(position[:1])+string(position[18:]), "\x00")
 }
 
-// batch has events for subscription s: "0:b1" is one of partition 0, whose data is its place, and "*:c1" one of all partitions.
+// batch has events for subscription s: "0:b1" is one of partition 0, whose data is its place, and
+// "*:c1" one of all partitions.
 func batch(to string, events ...string) *streampb.Batch {
 	b := &streampb.Batch{To: at(to)}
 	for _, event := range events {
@@ -333,7 +336,8 @@ func (j *journal) wait(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// expect waits for as many lines as are wanted, and compares what each partition got, and what came between.
+// expect waits for as many lines as are wanted, and compares what each partition got, and what came
+// between.
 func (j *journal) expect(t *testing.T, want ...string) {
 	t.Helper()
 	j.wait(t, fmt.Sprintf("%q", want), func() bool { return len(j.lines) >= len(want) })
@@ -344,7 +348,8 @@ func (j *journal) expect(t *testing.T, want ...string) {
 	}
 }
 
-// inOrder sorts the lines of different partitions between those that concern all, because they come at the same time.
+// inOrder sorts the lines of different partitions between those that concern all, because they come
+// at the same time.
 func inOrder(lines []string) (sorted []string) {
 	var between []string
 	flush := func() {

@@ -6,13 +6,15 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A Notice is a message from the client to the program; its type says what happened. [Resync], [Rewound], [SnapshotBegun] and [SnapshotDone]
-// arrive in order with the changes, and delivery waits until they have been handled. The others are about sessions, subscriptions and
-// the service; nothing waits for them.
+// A Notice is a message from the client to the program; its type says what happened. [Resync],
+// [Rewound], [SnapshotBegun] and [SnapshotDone] arrive in order with the changes, and delivery
+// waits until they have been handled. The others are about sessions, subscriptions and the service;
+// nothing waits for them.
 type Notice interface{ notice() }
 
-// A Resync says that changes between From and To may have been missed. The program should read the documents of the namespaces again if it
-// needs them. A Resync may be redelivered until it has been acknowledged.
+// A Resync says that changes between From and To may have been missed. The program should read the
+// documents of the namespaces again if it needs them. A Resync may be redelivered until it has been
+// acknowledged.
 type Resync struct {
 	From, To   time.Time // by MongoDB's clock, rounded outwards to seconds; From is zero if unknown
 	Reason     string    // history_lost, poison, renamed, position_unknown, …
@@ -21,21 +23,24 @@ type Resync struct {
 	Advice     string    // what to do
 }
 
-// A Rewound says that an operator has moved the subscriber back: the changes that follow may have been delivered before.
+// A Rewound says that an operator has moved the subscriber back: the changes that follow may have
+// been delivered before.
 type Rewound struct {
 	To     time.Time // by MongoDB's clock; zero if the rewind happened while the program was not connected
 	Advice string
 }
 
-// A SnapshotBegun says that the documents of a subscription follow, among its changes. After a restart within a snapshot it may not come again;
-// if the snapshot has to begin again, it does.
+// A SnapshotBegun says that the documents of a subscription follow, among its changes. After a
+// restart within a snapshot it may not come again; if the snapshot has to begin again, it does.
 type SnapshotBegun struct{ Snapshot }
 
-// A SnapshotDone says that the subscription has had all documents that existed. With the changes since then the program has what MongoDB has, but
-// for documents that it had before and whose deletion was lost: those that a snapshot after a Resync did not bring are gone.
+// A SnapshotDone says that the subscription has had all documents that existed. With the changes
+// since then the program has what MongoDB has, but for documents that it had before and whose
+// deletion was lost: those that a snapshot after a Resync did not bring are gone.
 type SnapshotDone struct{ Snapshot }
 
-// A SnapshotCancelled says that an operator has ended the snapshot of a subscription, which has not had all documents.
+// A SnapshotCancelled says that an operator has ended the snapshot of a subscription, which has not
+// had all documents.
 type SnapshotCancelled struct{ Snapshot }
 
 // A Snapshot is the progress of a subscription's snapshot.
@@ -44,12 +49,13 @@ type Snapshot struct {
 	Reason       string // start, loss or operator
 	// Namespaces are those whose documents come; empty: all of the subscription.
 	Namespaces []string
-	// Read counts the documents that the node has read, whether they match the filter or not, and Estimated how many there were at the beginning.
+	// Read counts the documents that the node has read, whether they match the filter or not, and
+	// Estimated how many there were at the beginning.
 	Read, Estimated uint64
 }
 
-// Connected says that a session has begun. From now on every matching change is delivered, even if the connection breaks. With Owned there
-// is one session with each node.
+// Connected says that a session has begun. From now on every matching change is delivered, even if
+// the connection breaks. With Owned there is one session with each node.
 type Connected struct {
 	Address, Cluster, Node string
 	PartitionCount         uint32
@@ -103,13 +109,16 @@ const (
 	Moved        ServiceKind = "moved"         // partitions have moved
 	Degraded     ServiceKind = "degraded"      // the service is degraded
 	Recovered    ServiceKind = "recovered"     // the service has recovered
-	// SubscriberReplaced says that the program has taken its subscriber's name over from another process, which is disconnected if it still runs.
+	// SubscriberReplaced says that the program has taken its subscriber's name over from another
+	// process, which is disconnected if it still runs.
 	SubscriberReplaced ServiceKind = "subscriber_replaced"
 	FilterFailed       ServiceKind = "filter_failed" // a filter could not be evaluated for a change, which was not delivered to its subscription
 
-	// FilterSuspended says that a filter keeps costing too much: the session ends, and the node refuses the filter for a while.
+	// FilterSuspended says that a filter keeps costing too much: the session ends, and the node
+	// refuses the filter for a while.
 	FilterSuspended ServiceKind = "filter_suspended"
-	// CollectionMissing says that a subscription names a collection or a database that does not exist yet.
+	// CollectionMissing says that a subscription names a collection or a database that does not
+	// exist yet.
 	CollectionMissing ServiceKind = "collection_missing"
 )
 
@@ -147,7 +156,8 @@ func serviceOf(m *streampb.Notice) Service {
 	}
 }
 
-// lossOf converts a loss to a Notice. An unknown kind may be a loss of changes and becomes a Resync.
+// lossOf converts a loss to a Notice. An unknown kind may be a loss of changes and becomes a
+// Resync.
 func lossOf(m *streampb.Loss) Notice {
 	if m.GetKind() == streampb.Loss_KIND_REWOUND {
 		r := Rewound{Advice: m.GetAdvice()}

@@ -84,7 +84,8 @@ func lengthOf(kind byte, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// opOfJSON reads the operationType of a change event in Extended JSON without reading what comes after it; "" if it cannot be read.
+// opOfJSON reads the operationType of a change event in Extended JSON without reading what comes
+// after it; "" if it cannot be read.
 func opOfJSON(text []byte) string {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {

@@ -8,8 +8,9 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// An outbox holds what a session has to send, besides heartbeats. Adding to it never blocks. It is bounded by its contents: the last
-// acknowledgement, one change for each partition, and one for each subscription.
+// An outbox holds what a session has to send, besides heartbeats. Adding to it never blocks. It is
+// bounded by its contents: the last acknowledgement, one change for each partition, and one for
+// each subscription.
 type outbox struct {
 	woken chan struct{} // holds one signal: the outbox is not empty
 
@@ -60,7 +61,8 @@ func (o *outbox) attach(partitions []uint32, on bool) {
 	notify(o.woken)
 }
 
-// changed records that a subscription was added or removed. One that was removed before it was sent leaves no trace.
+// changed records that a subscription was added or removed. One that was removed before it was sent
+// leaves no trace.
 func (o *outbox) changed(id string, there bool) {
 	o.mu.Lock()
 	if _, known := o.mu.asked[id]; there || known {
@@ -79,7 +81,8 @@ func (o *outbox) ask(id string) {
 	o.mu.asked[id] = asked{answers: o.mu.asked[id].answers + 1}
 }
 
-// answered records an answer and reports whether it concerns the current subscription, not an earlier one with the same ID.
+// answered records an answer and reports whether it concerns the current subscription, not an
+// earlier one with the same ID.
 func (o *outbox) answered(id string, refused bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,8 +113,8 @@ func (o *outbox) forget(id string) bool {
 	return known
 }
 
-// take empties the outbox into messages. wanted returns a current subscription; for one that is gone an unsubscribe is sent. at returns the
-// positions of partitions to attach.
+// take empties the outbox into messages. wanted returns a current subscription; for one that is
+// gone an unsubscribe is sent. at returns the positions of partitions to attach.
 func (o *outbox) take(wanted func(id string) (*streampb.Subscription, bool), at func([]uint32) []*streampb.PartitionPosition) (messages []*streampb.ConnectRequest) {
 	o.mu.Lock()
 	changed, acked := slices.Sorted(maps.Keys(o.mu.changed)), o.mu.acked

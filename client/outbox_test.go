@@ -125,7 +125,8 @@ func TestManySubscriptionsAreSentInSeveralMessages(t *testing.T) {
 	}
 }
 
-// TestNodeKnowsWhatIsWantedWhateverTheOrder: once everything has been sent and answered, node and client agree.
+// TestNodeKnowsWhatIsWantedWhateverTheOrder: once everything has been sent and answered, node and
+// client agree.
 func TestNodeKnowsWhatIsWantedWhateverTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, w, node := newOutbox(), wanted{}, wanted{}

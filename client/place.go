@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// Sizes in bytes of a position on the wire: the head orders positions, the hash distinguishes those with equal heads.
+// Sizes in bytes of a position on the wire: the head orders positions, the hash distinguishes those
+// with equal heads.
 const (
 	headSize  = 18
 	placeSize = headSize + 16
 )
 
-// A place is a position in the log, of a change or between changes. The zero place is earlier than everything.
+// A place is a position in the log, of a change or between changes. The zero place is earlier than
+// everything.
 type place [placeSize]byte
 
 // readPlace decodes a position from the wire.
@@ -22,23 +24,25 @@ func readPlace(b []byte) (p place, ok bool) {
 	return place(b), true
 }
 
-// compare orders places by their heads. The order of places with equal heads is known only to the log.
+// compare orders places by their heads. The order of places with equal heads is known only to the
+// log.
 func (p *place) compare(q *place) int { return bytes.Compare(p[:headSize], q[:headSize]) }
 
 func (p *place) isZero() bool { return *p == place{} }
 
 func (p *place) hash() [16]byte { return [16]byte(p[headSize:]) }
 
-// A point is how far the log has been handled: everything earlier than the head of the place and, among the places with that head, this one
-// and others.
+// A point is how far the log has been handled: everything earlier than the head of the place and,
+// among the places with that head, this one and others.
 type point struct {
 	place
 
 	others [][16]byte // their hashes; immutable, so that points can share them
 }
 
-// saw reports whether the change at a place has been handled. A place without a hash cannot be distinguished from others with its head and
-// counts as not handled: delivering it again is safer than losing it.
+// saw reports whether the change at a place has been handled. A place without a hash cannot be
+// distinguished from others with its head and counts as not handled: delivering it again is safer
+// than losing it.
 func (at *point) saw(p *place) bool {
 	if c := at.compare(p); c != 0 {
 		return c > 0

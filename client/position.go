@@ -8,9 +8,10 @@ import (
 	"hash/crc32"
 )
 
-// A Position is how far a program has handled the log, in every partition. It is opaque. As text it can be saved anywhere, for example in
-// the transaction that saves the results of the changes, and [Config.Position] resumes there. It grows by about 40 bytes for each partition
-// whose position differs from that of the others. The zero Position means none.
+// A Position is how far a program has handled the log, in every partition. It is opaque. As text it
+// can be saved anywhere, for example in the transaction that saves the results of the changes, and
+// [Config.Position] resumes there. It grows by about 40 bytes for each partition whose position
+// differs from that of the others. The zero Position means none.
 type Position struct {
 	cluster    string
 	partitions uint32
@@ -28,9 +29,11 @@ type partitionPoint struct {
 // IsZero reports whether there is no position.
 func (p Position) IsZero() bool { return p.partitions == 0 }
 
-// After returns the position after a change has been handled. A handler saves c.Position().After(change) in the transaction that processes
-// the change; see [Client.Position]. What several subscriptions get of one change is one step: the position moves with the last of them, so that a
-// program that resumes there misses none. A Change that did not come from a client leaves the position unchanged.
+// After returns the position after a change has been handled. A handler saves
+// c.Position().After(change) in the transaction that processes the change; see [Client.Position].
+// What several subscriptions get of one change is one step: the position moves with the last of
+// them, so that a program that resumes there misses none. A Change that did not come from a client
+// leaves the position unchanged.
 func (p Position) After(c Change) Position {
 	if p.IsZero() || c.place.isZero() || c.more {
 		return p
@@ -59,9 +62,10 @@ func (p Position) After(c Change) Position {
 	return p
 }
 
-// Merge returns the later of two positions in every partition. It combines the positions that concurrent handlers save for each partition.
-// If an operator has rewound the subscriber between the two, the one saved after the rewind is returned. If they are from different
-// clusters or numbers of partitions, the receiver is returned unless it is zero.
+// Merge returns the later of two positions in every partition. It combines the positions that
+// concurrent handlers save for each partition. If an operator has rewound the subscriber between
+// the two, the one saved after the rewind is returned. If they are from different clusters or
+// numbers of partitions, the receiver is returned unless it is zero.
 func (p Position) Merge(other Position) Position {
 	switch {
 	case other.IsZero(), !p.IsZero() && (other.cluster != p.cluster || other.partitions != p.partitions || other.generation < p.generation):
@@ -79,7 +83,8 @@ func (p Position) Merge(other Position) Position {
 	})
 }
 
-// reader returns a function that returns the point of each partition. It must be called with the partitions in order.
+// reader returns a function that returns the point of each partition. It must be called with the
+// partitions in order.
 func (p *Position) reader() func(partition uint32) point {
 	i := 0
 	return func(partition uint32) point {
@@ -91,8 +96,9 @@ func (p *Position) reader() func(partition uint32) point {
 	}
 }
 
-// gather fills in the points of all partitions. rest becomes the point of the majority or, without a majority, the earliest; elsewhere gets
-// the others. Each function that in returns is called with every partition in order.
+// gather fills in the points of all partitions. rest becomes the point of the majority or, without
+// a majority, the earliest; elsewhere gets the others. Each function that in returns is called with
+// every partition in order.
 func gather(p Position, in func() func(partition uint32) point) Position {
 	at, votes := in(), 0
 	var low point

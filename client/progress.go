@@ -2,9 +2,9 @@ package client
 
 import "slices"
 
-// A progress is how far a client has handled the partitions of a cluster. The position of a partition is the latest of three: the floor,
-// its own point (which advances change by change), and the bases of the sessions that have it (which advance batch by batch). Only rewind
-// moves it back.
+// A progress is how far a client has handled the partitions of a cluster. The position of a
+// partition is the latest of three: the floor, its own point (which advances change by change), and
+// the bases of the sessions that have it (which advance batch by batch). Only rewind moves it back.
 type progress struct {
 	cluster    string
 	generation uint64
@@ -18,7 +18,8 @@ type part struct {
 	in  []*track // the sessions that have it; two during a handoff
 }
 
-// A track is the progress of a session: everything up to base has been handled in each partition that it has.
+// A track is the progress of a session: everything up to base has been handled in each partition
+// that it has.
 type track struct {
 	base   point
 	wanted map[uint32]bool   // partitions that the session should have, and whether they have been requested
@@ -86,10 +87,12 @@ func (g *progress) at(partition uint32) point {
 // reach advances a partition to a handled change.
 func (g *progress) reach(partition uint32, p *place) { g.parts[partition].own.reach(p) }
 
-// reachAll advances all partitions to a handled change of all partitions, which requires that everything before it has been handled.
+// reachAll advances all partitions to a handled change of all partitions, which requires that
+// everything before it has been handled.
 func (g *progress) reachAll(p *place) { g.floor.reach(p) }
 
-// begin starts a session at a place, which becomes the floor if none is known. The session has all partitions, or none.
+// begin starts a session at a place, which becomes the floor if none is known. The session has all
+// partitions, or none.
 func (g *progress) begin(t *track, at *place, all bool) {
 	if !g.known {
 		g.known = true
@@ -117,8 +120,8 @@ func (g *progress) has(t *track, partition uint32) bool {
 	return slices.Contains(g.parts[partition].in, t)
 }
 
-// attach adds partitions to a session, beginning at a place, with a batch. Partitions that were detached or requested again since the request are
-// not added.
+// attach adds partitions to a session, beginning at a place, with a batch. Partitions that were
+// detached or requested again since the request are not added.
 func (g *progress) attach(t *track, partitions []uint32, at *place, seq uint64) {
 	g.settle(t)
 	t.base = point{place: *at}
@@ -181,8 +184,8 @@ func (g *progress) leave(t *track, partition uint32) {
 // pass advances a session to the end of a batch that, with all before it, has been handled.
 func (g *progress) pass(t *track, to *place) { t.base.reach(to) }
 
-// rewind moves all partitions back to a place, removes them from all sessions, and sets the generation. Partitions at an earlier place stay
-// there, because moving forward would skip changes.
+// rewind moves all partitions back to a place, removes them from all sessions, and sets the
+// generation. Partitions at an earlier place stay there, because moving forward would skip changes.
 func (g *progress) rewind(to *place, generation uint64) {
 	for p := range g.parts {
 		at := g.at(uint32(p))

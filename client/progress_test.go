@@ -2,8 +2,9 @@ package client
 
 import "testing"
 
-// A node ends a partition in a session while a batch that attaches it is still in the queue, and the client has asked for it again: the session has it
-// from the next such batch on, and what comes between belongs to nobody.
+// A node ends a partition in a session while a batch that attaches it is still in the queue, and
+// the client has asked for it again: the session has it from the next such batch on, and what comes
+// between belongs to nobody.
 func TestAttachmentThatTheNodeHasEndedSinceDoesNotCount(t *testing.T) {
 	g, s := newProgress("c", 2), &track{}
 	g.begin(s, &place{}, false)
@@ -26,7 +27,8 @@ func TestAttachmentThatTheNodeHasEndedSinceDoesNotCount(t *testing.T) {
 	}
 }
 
-// A batch that attaches a partition for an earlier request counts only if nothing is to be requested anew: the partition may have been detached since.
+// A batch that attaches a partition for an earlier request counts only if nothing is to be
+// requested anew: the partition may have been detached since.
 func TestAttachmentCountsForTheLastRequest(t *testing.T) {
 	g, s := newProgress("c", 2), &track{}
 	g.begin(s, &place{}, false)

@@ -19,7 +19,8 @@ type room struct {
 // A guest is the share of one session.
 type guest struct{ held int } // guarded by the room's mutex
 
-// take blocks until n bytes fit. A guest without bytes never waits, so that sessions cannot deadlock on each other.
+// take blocks until n bytes fit. A guest without bytes never waits, so that sessions cannot
+// deadlock on each other.
 func (r *room) take(ctx context.Context, g *guest, n int) error {
 	for {
 		r.mu.Lock()

@@ -88,8 +88,9 @@ func (s *session) run(ctx context.Context) error {
 	return s.serve(ctx, streaming)
 }
 
-// wait waits for the end of the session. It returns errStopping earlier if the node is about to stop, another address is available, and the
-// position is known, so that another session can take over.
+// wait waits for the end of the session. It returns errStopping earlier if the node is about to
+// stop, another address is available, and the position is known, so that another session can take
+// over.
 func (s *session) wait(ended <-chan error, others bool) error {
 	select {
 	case err := <-ended:
@@ -106,7 +107,8 @@ func (s *session) wait(ended <-chan error, others bool) error {
 // hasMoved reports whether the session has made progress.
 func (s *session) hasMoved() bool { return s.work != nil && s.work.hasMoved(&s.feed) }
 
-// reason returns why the session ended. A cause set by the client takes precedence over the resulting error.
+// reason returns why the session ended. A cause set by the client takes precedence over the
+// resulting error.
 func (s *session) reason(streaming context.Context, err error) error {
 	if streaming.Err() != nil {
 		return context.Cause(streaming)
@@ -154,7 +156,8 @@ func (s *session) answered(ctx context.Context, hello *streampb.Hello) error {
 	return nil
 }
 
-// serve sends and receives until the session breaks, or until the context ends and the last acknowledgements have been sent.
+// serve sends and receives until the session breaks, or until the context ends and the last
+// acknowledgements have been sent.
 func (s *session) serve(ctx, streaming context.Context) error {
 	receiving, stop := context.WithCancel(ctx) // ends with either context
 	defer stop()
@@ -193,7 +196,8 @@ func (s *session) receive() ([]byte, error) {
 	return m, err
 }
 
-// runReceive handles messages until the session breaks. After the context has ended, it discards them.
+// runReceive handles messages until the session breaks. After the context has ended, it discards
+// them.
 func (s *session) runReceive(ctx context.Context) error {
 	for {
 		message, err := s.receive()
@@ -259,7 +263,8 @@ func (s *session) heard(n Service) {
 	}
 }
 
-// batch passes a batch to its partitions. It blocks while the queue is full, at losses and marks of snapshots, and at changes of all partitions.
+// batch passes a batch to its partitions. It blocks while the queue is full, at losses and marks of
+// snapshots, and at changes of all partitions.
 func (s *session) batch(ctx context.Context, b *batch) error {
 	if err := s.check(b); err != nil {
 		return err

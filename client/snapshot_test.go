@@ -21,7 +21,8 @@ func (v *visit) mark(to string, state streampb.Snapshot_State, read uint64) uint
 	return v.sendBatch(&streampb.Batch{To: at(to), Snapshot: &streampb.Snapshot{Subscription: "s", State: state, Reason: "start", Read: read, Estimated: 3}})
 }
 
-// Marks come in their place, documents that share it come each, and a session that goes on says that it wants snapshots.
+// Marks come in their place, documents that share it come each, and a session that goes on says
+// that it wants snapshots.
 func TestDocumentsOfASnapshotComeBetweenItsMarks(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	cfg := config(j, n.address)
@@ -58,7 +59,8 @@ func TestDocumentsOfASnapshotComeBetweenItsMarks(t *testing.T) {
 	}
 }
 
-// A document that is older than what has been handled is not dropped as if it had been handled: the next session brings it again.
+// A document that is older than what has been handled is not dropped as if it had been handled: the
+// next session brings it again.
 func TestOlderDocumentsEndTheirSession(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	start(t, config(j, n.address), j.handle)

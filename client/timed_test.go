@@ -218,8 +218,8 @@ func TestSlowHandlerIsNoSilence(t *testing.T) {
 	})
 }
 
-// push sends the next batch, with changes of partition 0 at one-letter heads, the last of which is its end; "*" before a letter makes it one
-// of all partitions. The first batch has none.
+// push sends the next batch, with changes of partition 0 at one-letter heads, the last of which is
+// its end; "*" before a letter makes it one of all partitions. The first batch has none.
 func (p *pipe) push(places string) {
 	p.seq++
 	b := &streampb.Batch{Seq: p.seq}
@@ -391,7 +391,8 @@ func TestNoticesThatNobodyTakesAreCounted(t *testing.T) {
 	})
 }
 
-// Of an operator's rewind each session hears, in its stream or when it begins: the program is told once, however the tellings overlap.
+// Of an operator's rewind each session hears, in its stream or when it begins: the program is told
+// once, however the tellings overlap.
 func TestRewindThatSeveralSessionsHearOfIsToldOnce(t *testing.T) {
 	for name, late := range map[string]bool{"both are there": false, "one begins": true} {
 		t.Run(name, func(t *testing.T) {

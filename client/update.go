@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A liveUpdate is what an update event says about the change of a document. The names of fields may have dots or be numbers, so that a path of names
-// between dots can mean several fields. Since MongoDB 6.1 paths says which one is meant.
+// A liveUpdate is what an update event says about the change of a document. The names of fields may
+// have dots or be numbers, so that a path of names between dots can mean several fields. Since
+// MongoDB 6.1 paths says which one is meant.
 type liveUpdate struct {
 	Updated   map[string]any `json:"updatedFields"`
 	Removed   []string       `json:"removedFields"`
@@ -20,8 +21,9 @@ type liveUpdate struct {
 	Paths map[string][]any `json:"disambiguatedPaths"` // nil where the server does not say it
 }
 
-// apply returns a document after the update, without the fields that are not among some; none means all of them. sure is false where it cannot be
-// known which fields the update means, or where it does not fit the document. Containers on the way to what changes are copied.
+// apply returns a document after the update, without the fields that are not among some; none means
+// all of them. sure is false where it cannot be known which fields the update means, or where it
+// does not fit the document. Containers on the way to what changes are copied.
 func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bool) {
 	sure = true
 	var all any = doc
@@ -115,8 +117,8 @@ func indexOf(name string) (i int, ok bool) {
 // removed is what a change returns for a field that is to go.
 type removed struct{}
 
-// changed returns a container with what is at the path changed. fits is false where the path does not fit the container, which is then returned as
-// it is.
+// changed returns a container with what is at the path changed. fits is false where the path does
+// not fit the container, which is then returned as it is.
 func (u *liveUpdate) changed(in any, path []pathStep, change func(any) (any, bool)) (out any, fits bool) {
 	step := path[0]
 	deeper := func(at any) (any, bool) {
@@ -163,5 +165,6 @@ func (u *liveUpdate) changed(in any, path []pathStep, change func(any) (any, boo
 	}
 }
 
-// maxElements bounds an array that an update makes longer: MongoDB allows no document that has more.
+// maxElements bounds an array that an update makes longer: MongoDB allows no document that has
+// more.
 const maxElements = 1_500_000

@@ -16,8 +16,9 @@ func decoded(t *testing.T, text string, to any) {
 	}
 }
 
-// An update is applied where it is known which fields it means; otherwise that is said. The forms are those of MongoDB below 5.0 (no truncatedArrays),
-// of 5.0 and 6.0 (no disambiguatedPaths), and since 6.1.
+// An update is applied where it is known which fields it means; otherwise that is said. The forms
+// are those of MongoDB below 5.0 (no truncatedArrays), of 5.0 and 6.0 (no disambiguatedPaths), and
+// since 6.1.
 func TestUpdateIsAppliedOrSaidToBeUnclear(t *testing.T) {
 	const v1, v2, paths = `"removedFields":[]`, `"removedFields":[],"truncatedArrays":[]`, `"removedFields":[],"truncatedArrays":[],"disambiguatedPaths":`
 	for name, tc := range map[string]struct{ doc, update, after string }{

@@ -28,7 +28,8 @@ type stream interface {
 	Close() error
 }
 
-// A call is a stream over gRPC. It has its own connection, so that gRPC does not reconnect by itself.
+// A call is a stream over gRPC. It has its own connection, so that gRPC does not reconnect by
+// itself.
 type call struct {
 	grpc.ClientStream
 
@@ -49,8 +50,8 @@ func (c *call) Recv() (b []byte, err error) {
 // Close implements stream.
 func (c *call) Close() error { return c.conn.Close() }
 
-// A codec leaves received messages encoded. Almost all are batches whose payloads can stay in place; unmarshalling each event would cost
-// more than everything else that is done with it.
+// A codec leaves received messages encoded. Almost all are batches whose payloads can stay in
+// place; unmarshalling each event would cost more than everything else that is done with it.
 type codec struct{ encoding.CodecV2 }
 
 // Unmarshal implements encoding.CodecV2.
@@ -94,7 +95,8 @@ func dial(ctx context.Context, address string, secure *tls.Config, token func(co
 	return &call{connect, conn}, nil
 }
 
-// A bearer sends a token with each call. The client has already checked whether plaintext is allowed.
+// A bearer sends a token with each call. The client has already checked whether plaintext is
+// allowed.
 type bearer func(context.Context) (string, error)
 
 var _ credentials.PerRPCCredentials = bearer(nil)
@@ -127,8 +129,8 @@ type batch struct {
 	left int // events not handled yet, plus one until all have been queued
 }
 
-// continues reports whether the next event of a partition belongs to the same place: a change in another form, or the leaving of its document. All
-// events of a place are handled as one.
+// continues reports whether the next event of a partition belongs to the same place: a change in
+// another form, or the leaving of its document. All events of a place are handled as one.
 func (b *batch) continues(e *event) bool { return e.next > 0 && b.events[e.next].place == e.place }
 
 // An event is one change in one format.
@@ -136,7 +138,8 @@ type event struct {
 	place    place
 	all      bool // it concerns all partitions
 	snapshot bool // it is a document of a snapshot
-	// first and last are the range of its subscriptions in the batch; next is the next event of its partition there, 0 for none.
+	// first and last are the range of its subscriptions in the batch; next is the next event of its
+	// partition there, 0 for none.
 	partition, first, last, next uint32
 	format                       Format
 	change                       []byte
@@ -161,8 +164,8 @@ const (
 	fieldSnapshot      = 7
 )
 
-// decode decodes a message: a batch, or another response. find returns a subscription or nil, and must not keep the ID. The result aliases
-// b.
+// decode decodes a message: a batch, or another response. find returns a subscription or nil, and
+// must not keep the ID. The result aliases b.
 func decode(b []byte, find func(id []byte) *subscribed) (*batch, *streampb.ConnectResponse, error) {
 	if number, kind, n := protowire.ConsumeTag(b); n > 0 && number == fieldBatch && kind == protowire.BytesType {
 		if value, m := protowire.ConsumeBytes(b[n:]); m == len(b)-n {

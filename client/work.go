@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A work handles the partitions of a cluster: their positions, a queue for each, and the workers that call the handlers. When the number of
-// partitions changes it is replaced.
+// A work handles the partitions of a cluster: their positions, a queue for each, and the workers
+// that call the handlers. When the number of partitions changes it is replaced.
 type work struct {
 	client *Client
 	ctx    context.Context //nolint:containedctx // of the handlers
@@ -120,7 +120,8 @@ func (w *work) close() {
 // cluster returns the cluster ID.
 func (w *work) cluster() string { return w.mu.progress.cluster }
 
-// step unlocks the mutex while a handler runs in a session goroutine; the returned function locks it again.
+// step unlocks the mutex while a handler runs in a session goroutine; the returned function locks
+// it again.
 func (w *work) step() (back func()) {
 	w.mu.outside++
 	w.mu.Unlock()
@@ -158,7 +159,8 @@ func (w *work) run() {
 	}
 }
 
-// wake signals a worker if a lane is ready. That worker signals the next. The caller holds the mutex.
+// wake signals a worker if a lane is ready. That worker signals the next. The caller holds the
+// mutex.
 func (w *work) wake() {
 	if w.mu.first != nil && w.mu.idle > 0 {
 		w.calls.Signal()
@@ -175,8 +177,8 @@ func (w *work) enqueue(l *lane) {
 	w.mu.last = l
 }
 
-// serve handles a lane, chunk by chunk, in turn with other ready lanes. The caller holds the mutex, which serve releases while handlers
-// run.
+// serve handles a lane, chunk by chunk, in turn with other ready lanes. The caller holds the mutex,
+// which serve releases while handlers run.
 func (w *work) serve(l *lane) {
 	for w.next(l) {
 		w.mu.Unlock()
@@ -220,8 +222,9 @@ func (w *work) next(l *lane) bool {
 		case b.feed.era != w.mu.era, b.feed.over && !l.now.begun:
 			l.now = doing{} // another session sends it again
 		case w.mu.saw(l.partition, &e.place) && e.snapshot && w.mu.has(&b.feed.track, l.partition):
-			// Another session is later: the document may be older than a change that has been handled, and dropping it would lose it. The next
-			// session, which begins later, sends it again.
+			// Another session is later: the document may be older than a change that has been
+			// handled, and dropping it would lose it. The next session, which begins later, sends
+			// it again.
 			w.drop(b.feed)
 			b.feed.fail(errOlder)
 			l.now = doing{}
@@ -237,8 +240,8 @@ func (w *work) next(l *lane) bool {
 	}
 }
 
-// handled advances a partition to the current event. A change may come in several formats, one after the other: it is handled with the last
-// of them. The caller holds the mutex.
+// handled advances a partition to the current event. A change may come in several formats, one
+// after the other: it is handled with the last of them. The caller holds the mutex.
 func (w *work) handled(l *lane) {
 	b := l.now.batch
 	e := &b.events[l.now.event]
@@ -271,7 +274,8 @@ func (w *work) done(l *lane) {
 	}
 }
 
-// complete removes the batches of a feed that, with all before them, have been handled. The caller holds the mutex.
+// complete removes the batches of a feed that, with all before them, have been handled. The caller
+// holds the mutex.
 func (w *work) complete(f *feed) {
 	n, seq := 0, uint64(0)
 	for ; n < len(f.queue) && f.queue[n].left == 0; n++ {
@@ -308,8 +312,9 @@ func (w *work) notifyWaiting() {
 	}
 }
 
-// push queues the events of a batch. At a change of all partitions, and at a loss or the mark of a snapshot, it blocks until everything before it has
-// been handled and then handles it. Only one goroutine may push for a feed at a time.
+// push queues the events of a batch. At a change of all partitions, and at a loss or the mark of a
+// snapshot, it blocks until everything before it has been handled and then handles it. Only one
+// goroutine may push for a feed at a time.
 func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -376,7 +381,8 @@ func (w *work) hand(b *batch, event uint32) {
 	b.feed.open++
 }
 
-// quiet waits until all queued events of a feed have been handled. The caller holds the mutex, which quiet releases while it waits.
+// quiet waits until all queued events of a feed have been handled. The caller holds the mutex,
+// which quiet releases while it waits.
 func (w *work) quiet(ctx context.Context, f *feed) error {
 	w.wake()
 	for f.open > 0 && !f.over {
@@ -414,8 +420,9 @@ func (w *work) alive(ctx context.Context, f *feed) error {
 	return nil
 }
 
-// meet handles a change of all partitions once, in the formats first to last. It waits until everything before it has been handled in every
-// partition, by whichever session. The caller holds the mutex, which meet releases while it waits.
+// meet handles a change of all partitions once, in the formats first to last. It waits until
+// everything before it has been handled in every partition, by whichever session. The caller holds
+// the mutex, which meet releases while it waits.
 func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
 	f, at := b.feed, &b.events[first].place
 	if err := w.quiet(ctx, f); err != nil {
@@ -452,8 +459,9 @@ func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
 	}
 }
 
-// met reports whether everything before a place has been handled in every partition: the partition is later, or a session that has it waits
-// there. If several changes share a head, sessions may receive them in different orders. The caller holds the mutex.
+// met reports whether everything before a place has been handled in every partition: the partition
+// is later, or a session that has it waits there. If several changes share a head, sessions may
+// receive them in different orders. The caller holds the mutex.
 func (w *work) met(at *place) bool {
 	for p := range w.mu.parts {
 		if !w.waitsIn(uint32(p), at) && !w.mu.saw(uint32(p), at) {
@@ -472,8 +480,8 @@ func (w *work) waitsIn(partition uint32, at *place) bool {
 	return false
 }
 
-// stuck reports whether a session waits in vain, because it would itself bring a missing partition after it reads on. The caller holds the
-// mutex.
+// stuck reports whether a session waits in vain, because it would itself bring a missing partition
+// after it reads on. The caller holds the mutex.
 func (w *work) stuck(f *feed) bool {
 	for p := range f.wanted {
 		if !w.mu.has(&f.track, p) && !w.mu.saw(p, f.waits) && !w.comes(p, f) {
@@ -483,7 +491,8 @@ func (w *work) stuck(f *feed) bool {
 	return false
 }
 
-// comes reports whether another session has a partition or will have it. The caller holds the mutex.
+// comes reports whether another session has a partition or will have it. The caller holds the
+// mutex.
 func (w *work) comes(partition uint32, than *feed) bool {
 	if len(w.mu.parts[partition].in) > 0 {
 		return true
@@ -496,7 +505,8 @@ func (w *work) comes(partition uint32, than *feed) bool {
 	return false
 }
 
-// together calls the handlers of a change of all partitions. The caller holds the mutex, which together releases meanwhile.
+// together calls the handlers of a change of all partitions. The caller holds the mutex, which
+// together releases meanwhile.
 func (w *work) together(ctx context.Context, b *batch, first, last uint32) error {
 	defer w.step()()
 	for event := first; event < last; event++ {
@@ -528,8 +538,8 @@ func (w *work) pause(ctx context.Context, d time.Duration) error {
 	return w.alive(ctx, nil)
 }
 
-// tell passes a notice with its place among the changes to OnNotice until that succeeds or the notice is skipped. The caller holds the mutex,
-// which tell releases meanwhile.
+// tell passes a notice with its place among the changes to OnNotice until that succeeds or the
+// notice is skipped. The caller holds the mutex, which tell releases meanwhile.
 func (w *work) tell(ctx context.Context, n Notice, at place) error {
 	defer w.step()()
 	switch n.(type) {
@@ -552,8 +562,8 @@ func (w *work) tell(ctx context.Context, n Notice, at place) error {
 	}
 }
 
-// begin starts a session at a place. It returns false if an operator has rewound the subscriber since the Hello. follows says that the
-// session replaces another one.
+// begin starts a session at a place. It returns false if an operator has rewound the subscriber
+// since the Hello. follows says that the session replaces another one.
 func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -572,7 +582,8 @@ func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) b
 	return true
 }
 
-// follow makes a session replace others in partitions once it has reached their position. The caller holds the mutex.
+// follow makes a session replace others in partitions once it has reached their position. The
+// caller holds the mutex.
 func (w *work) follow(f *feed, partitions []uint32) {
 	for _, p := range partitions {
 		if !w.mu.has(&f.track, p) {
@@ -592,7 +603,8 @@ func (w *work) raise(b *behind, partition uint32) {
 	}
 }
 
-// arrived returns and clears the partitions in which a session has caught up, and reports whether it has ever caught up.
+// arrived returns and clears the partitions in which a session has caught up, and reports whether
+// it has ever caught up.
 func (w *work) arrived(f *feed) (partitions []uint32, caught bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -607,7 +619,8 @@ func (w *work) hasMoved(f *feed) bool {
 	return f.moved
 }
 
-// forget drops the events of a session for which no handler has been called. Another session redelivers them.
+// forget drops the events of a session for which no handler has been called. Another session
+// redelivers them.
 func (w *work) forget(f *feed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -636,8 +649,8 @@ func (w *work) drop(f *feed) {
 	w.notifyWaiting()
 }
 
-// rewound handles a rewind that happened while the client was not connected: it notifies the program and moves back together with the
-// session.
+// rewound handles a rewind that happened while the client was not connected: it notifies the
+// program and moves back together with the session.
 func (w *work) rewound(ctx context.Context, f *feed, to *place, generation uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -645,8 +658,9 @@ func (w *work) rewound(ctx context.Context, f *feed, to *place, generation uint6
 	return w.goBack(ctx, f, told, to, generation, f)
 }
 
-// goBack notifies the program of a rewind, moves all partitions back, and ends all sessions except but, which may be nil. Sessions that
-// report the same rewind later are ignored, so the program is notified once. The caller holds the mutex, which goBack releases meanwhile.
+// goBack notifies the program of a rewind, moves all partitions back, and ends all sessions except
+// but, which may be nil. Sessions that report the same rewind later are ignored, so the program is
+// notified once. The caller holds the mutex, which goBack releases meanwhile.
 func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, generation uint64, but *feed) error {
 	for w.mu.rewinding != nil {
 		if err := w.waitFor(ctx, w.mu.rewinding); err != nil {

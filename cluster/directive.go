@@ -10,7 +10,8 @@ import (
 // ErrPinned says that a partition already has another pin.
 var ErrPinned = errors.New("the partition is pinned already")
 
-// A Pin is an operator's directive to assign a partition to a node. Plans are sticky: a pin is no longer needed once the partition is there.
+// A Pin is an operator's directive to assign a partition to a node. Plans are sticky: a pin is no
+// longer needed once the partition is there.
 type Pin struct {
 	To string    `json:"to"`
 	By string    `json:"by"`
@@ -26,8 +27,8 @@ type Drain struct {
 	At time.Time `json:"at"` // by the operator's clock; informative
 }
 
-// Directives are what operators want of the leader. It does what it can: a pin to a node that takes no partitions waits, and where all nodes
-// are to be drained none is.
+// Directives are what operators want of the leader. It does what it can: a pin to a node that takes
+// no partitions waits, and where all nodes are to be drained none is.
 type Directives struct {
 	Pinned  map[change.Partition]Pin
 	Drained map[string]Drain // by node

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// MaxGateways is how many gateways a heartbeat names. Further gateways are counted in Heartbeat.Unlisted.
+// MaxGateways is how many gateways a heartbeat names. Further gateways are counted in
+// Heartbeat.Unlisted.
 const MaxGateways = 256
 
 // A Gateway is a named subscriber with a session at a node, as the node's heartbeat tells of it.
@@ -20,7 +21,8 @@ type Gateway struct {
 	Silence time.Duration `json:"silence_ns"`
 	// Failing are the gateway's own checks that fail.
 	Failing []string `json:"failing,omitempty"`
-	// Left says that the gateway has closed its session. The node names it for a while, so that nobody takes it for dead.
+	// Left says that the gateway has closed its session. The node names it for a while, so that
+	// nobody takes it for dead.
 	Left bool `json:"left,omitempty"`
 }
 
@@ -31,10 +33,11 @@ type GatewayMember struct {
 	At []string
 }
 
-// Gateways returns the gateways that the nodes' heartbeats name, by name. A gateway with sessions at several nodes is one member: of the
-// process that started last, with the checks that it reported last. Its Beat is that of the last heartbeat that names it, and its status
-// is StatusStopping if it has left. Only when whole is true is a gateway gone that is not among them: otherwise some node's heartbeat
-// cannot be read or does not name all gateways.
+// Gateways returns the gateways that the nodes' heartbeats name, by name. A gateway with sessions
+// at several nodes is one member: of the process that started last, with the checks that it
+// reported last. Its Beat is that of the last heartbeat that names it, and its status is
+// StatusStopping if it has left. Only when whole is true is a gateway gone that is not among them:
+// otherwise some node's heartbeat cannot be read or does not name all gateways.
 func (v View) Gateways() (gateways []GatewayMember, whole bool) {
 	type session struct {
 		Gateway

@@ -35,7 +35,8 @@ const (
 	CheckGateway    = "gateway_ok"
 )
 
-// A Heartbeat is what a member says of itself. One written by another version may lack fields, which are zero then, or have more.
+// A Heartbeat is what a member says of itself. One written by another version may lack fields,
+// which are zero then, or have more.
 type Heartbeat struct {
 	Node      string          `json:"node"`    // stable over restarts
 	Process   string          `json:"process"` // random, of one process
@@ -48,21 +49,24 @@ type Heartbeat struct {
 	Capacity float64 `json:"capacity,omitempty"`
 	// Gateway is the address at which gateways reach the member, empty for none.
 	Gateway string `json:"gateway,omitempty"`
-	// HTTP is the base URL at which the member's components are asked how they do, empty for none, Host the name of its machine: an address of
-	// the loopback is good there only. Components are their slugs.
+	// HTTP is the base URL at which the member's components are asked how they do, empty for none,
+	// Host the name of its machine: an address of the loopback is good there only. Components are
+	// their slugs.
 	HTTP       string   `json:"http,omitempty"`
 	Host       string   `json:"host,omitempty"`
 	Components []string `json:"components,omitempty"`
-	// Count is N as the member is configured, Fingerprint that of the settings with which it opens streams.
+	// Count is N as the member is configured, Fingerprint that of the settings with which it opens
+	// streams.
 	Count       int    `json:"partition_count,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Coverage is what the member reads of MongoDB, nil if it does not say. Sinks are those that it serves, each with a hash of its
-	// subscriptions.
+	// Coverage is what the member reads of MongoDB, nil if it does not say. Sinks are those that it
+	// serves, each with a hash of its subscriptions.
 	Coverage *change.Coverage `json:"coverage,omitempty"`
 	Sinks    []string         `json:"sinks,omitempty"`
 	Load     Load             `json:"metrics"`
 	Held     []HeldPartition  `json:"partitions,omitempty"`
-	// Gateways are those with a session at the member, at most MaxGateways, and Unlisted is how many more there are.
+	// Gateways are those with a session at the member, at most MaxGateways, and Unlisted is how
+	// many more there are.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	Unlisted int       `json:"gateways_unlisted,omitempty"`
 }
@@ -86,10 +90,12 @@ type HeldPartition struct {
 type Member struct {
 	Heartbeat
 
-	// Joined is the store's revision at which the member came under its lease: another one with the same name has another. Beat is the
-	// revision of its last heartbeat: while that stays the same, nothing was heard.
+	// Joined is the store's revision at which the member came under its lease: another one with the
+	// same name has another. Beat is the revision of its last heartbeat: while that stays the same,
+	// nothing was heard.
 	Joined, Beat int64
-	// Garbled says why the heartbeat cannot be read; then only its node's name is known, from the key.
+	// Garbled says why the heartbeat cannot be read; then only its node's name is known, from the
+	// key.
 	Garbled error
 }
 
@@ -98,7 +104,8 @@ type Owner struct {
 	Node, Process string
 	// Epoch is the claim's: Revision is when the key was written.
 	Epoch change.Epoch
-	// Trace names the span of the handoff that has made it the owner, for WithTrace. It is empty where there is none, and told by Claim alone.
+	// Trace names the span of the handoff that has made it the owner, for WithTrace. It is empty
+	// where there is none, and told by Claim alone.
 	Trace string
 }
 

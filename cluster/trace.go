@@ -10,7 +10,8 @@ import (
 // traceparent is the field of W3C Trace Context that names a span.
 const traceparent = "traceparent"
 
-// TraceOf returns the span of a context as text for another node: a traceparent of W3C Trace Context. It is empty where nothing is recorded.
+// TraceOf returns the span of a context as text for another node: a traceparent of W3C Trace
+// Context. It is empty where nothing is recorded.
 func TraceOf(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -20,7 +21,8 @@ func TraceOf(ctx context.Context) string {
 	return carrier[traceparent]
 }
 
-// WithTrace returns a context with the span that another node has named. A text that names none changes nothing.
+// WithTrace returns a context with the span that another node has named. A text that names none
+// changes nothing.
 func WithTrace(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
 }

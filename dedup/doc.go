@@ -3,8 +3,8 @@
 //
 // MongoDB gives a change another token where
 //
-//   - it has been upgraded or downgraded while a stream was open: the versions of tokens differ, and
-//     order the events of one time differently,
+//   - it has been upgraded or downgraded while a stream was open: the versions of tokens differ,
+//     and order the events of one time differently,
 //   - the options of the stream have changed: a large event is split elsewhere, or not at all, and
 //     its token names another fragment.
 //

@@ -2,13 +2,15 @@ package delivery
 
 import "github.com/mongostream/streamer/change"
 
-// aheads are the documents that updates have brought whole since a snapshot began. MongoDB looks such a document up when the change is read, so that
-// it may be newer than the time of a page that follows, and the page must not bring an older one. Whenever that was, it is no older than the page:
-// nothing has changed the document between its last change and the page, or that would be its last change. It belongs to the owner of the session.
+// aheads are the documents that updates have brought whole since a snapshot began. MongoDB looks
+// such a document up when the change is read, so that it may be newer than the time of a page that
+// follows, and the page must not bring an older one. Whenever that was, it is no older than the
+// page: nothing has changed the document between its last change and the page, or that would be its
+// last change. It belongs to the owner of the session.
 type aheads map[string]struct{}
 
-// noteWhole notes what subscriptions whose documents are being read know by an event: they were sent the document, or that it has left. Called by
-// the owner.
+// noteWhole notes what subscriptions whose documents are being read know by an event: they were
+// sent the document, or that it has left. Called by the owner.
 func (s *Session) noteWhole(e *change.Event, subscriptions []*Subscription) {
 	if !s.reads.Load() || e.Key() == nil {
 		return
@@ -54,7 +56,8 @@ func (sub *Subscription) isAhead(ns change.Namespace, id change.Value) bool {
 	return is
 }
 
-// forgetAhead forgets what was sent: at the beginning of a snapshot, which brings everything again, at its end, and where something may be missing.
+// forgetAhead forgets what was sent: at the beginning of a snapshot, which brings everything again,
+// at its end, and where something may be missing.
 func (sub *Subscription) forgetAhead() {
 	for key := range sub.ahead {
 		sub.session.remembers(-aheadSize(key))

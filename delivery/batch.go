@@ -15,10 +15,11 @@ const (
 
 // A Batch is a stretch of a session's stream. After Receive it belongs to the transport.
 type Batch struct {
-	// Seq numbers the batches of a session, from 1. Acknowledging it acknowledges all earlier batches.
+	// Seq numbers the batches of a session, from 1. Acknowledging it acknowledges all earlier
+	// batches.
 	Seq uint64
-	// To is the end of the batch: the session has everything of its partitions up to here. It decreases only after a rewind or when
-	// partitions are attached at an earlier position.
+	// To is the end of the batch: the session has everything of its partitions up to here. It
+	// decreases only after a rewind or when partitions are attached at an earlier position.
 	To     change.Position
 	Events []Event
 	// Generation is that of the subscriber's checkpoint at To.
@@ -27,13 +28,15 @@ type Batch struct {
 	Loss *Loss
 	// Snapshot is set instead of Events at the beginning and the end of a snapshot.
 	Snapshot *SnapshotMark
-	// Stamp is that of the snapshots that the session had before the batch, or after it if it has a mark.
+	// Stamp is that of the snapshots that the session had before the batch, or after it if it has a
+	// mark.
 	Stamp uint32
 	// Snapshots is the progress that the stamp is of. It must not be modified.
 	Snapshots []snapshot.Progress
 	// Attached is set instead of Events: the partitions that the session has from here on.
 	Attached []change.Partition
-	// Detached are partitions that the session does not have any more, neither in this batch nor after it.
+	// Detached are partitions that the session does not have any more, neither in this batch nor
+	// after it.
 	Detached []change.Partition
 
 	payloads []byte // of the events, concatenated
@@ -46,20 +49,24 @@ type Batch struct {
 // An Event is one change in a session's stream.
 type Event struct {
 	Ref change.Ref
-	// Partition is the partition of the document. Keyless says that the event has no document and concerns every partition.
+	// Partition is the partition of the document. Keyless says that the event has no document and
+	// concerns every partition.
 	Partition change.Partition
 	Keyless   bool
 	Format    Format
-	// Snapshot says that the event is a document of a snapshot, not a change. Its Ref is the position at which it was read.
+	// Snapshot says that the event is a document of a snapshot, not a change. Its Ref is the
+	// position at which it was read.
 	Snapshot bool
-	// Subscriptions are the matching subscriptions with this form. The slice is shared: do not modify it.
+	// Subscriptions are the matching subscriptions with this form. The slice is shared: do not
+	// modify it.
 	Subscriptions []string
 
 	end    int    // end of its payload in the batch; it begins at the end of the previous one
 	shared []byte // the payload instead, if it is shared with other sessions: do not modify it
 }
 
-// Payload returns the encoded i-th event. It aliases the batch, or a page that several share, and must not be modified.
+// Payload returns the encoded i-th event. It aliases the batch, or a page that several share, and
+// must not be modified.
 func (b *Batch) Payload(i int) []byte {
 	if shared := b.Events[i].shared; shared != nil {
 		return shared
@@ -74,7 +81,8 @@ func (b *Batch) Payload(i int) []byte {
 // Size returns the length of the payloads in bytes.
 func (b *Batch) Size() int { return b.size }
 
-// grows reports whether an event may be added. The first batch stays empty: it says where the session begins.
+// grows reports whether an event may be added. The first batch stays empty: it says where the
+// session begins.
 func (b *Batch) grows() bool {
 	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads)+b.shared < MaxBatchBytes
 }
@@ -110,13 +118,16 @@ type Kind string
 
 // The kinds of loss.
 const (
-	// Resync means that changes between From and To may have been missed: read the documents of the namespaces again.
+	// Resync means that changes between From and To may have been missed: read the documents of the
+	// namespaces again.
 	Resync Kind = "resync"
-	// Rewound means that an operator has moved the subscriber back to To: later changes may have been delivered before.
+	// Rewound means that an operator has moved the subscriber back to To: later changes may have
+	// been delivered before.
 	Rewound Kind = "rewound"
 )
 
-// A Loss is an entry of a session's stream that is not a change. It is ordered and acknowledged like an event and redelivered until it is.
+// A Loss is an entry of a session's stream that is not a change. It is ordered and acknowledged
+// like an event and redelivered until it is.
 type Loss struct {
 	Kind   Kind
 	Reason string // a reason of package gap, or "operator"
@@ -126,7 +137,8 @@ type Loss struct {
 	Generation uint64
 	// Namespaces are the affected namespaces; empty means all watched ones.
 	Namespaces []string
-	// Partitions are those concerned, of a rewind of a shared subscriber; empty means all of the session.
+	// Partitions are those concerned, of a rewind of a shared subscriber; empty means all of the
+	// session.
 	Partitions []change.Partition
 	// Found is when the loss was found.
 	Found time.Time

@@ -77,8 +77,8 @@ func (s *endlessStream) Next(ctx context.Context) (oplog.Reply, error) {
 	return r, nil
 }
 
-// BenchmarkHub takes events from the reader through the hub to sessions that acknowledge. It is the path of an event without MongoDB and
-// without a transport.
+// BenchmarkHub takes events from the reader through the hub to sessions that acknowledge. It is the
+// path of an event without MongoDB and without a transport.
 func BenchmarkHub(b *testing.B) {
 	for _, partitions := range []int{64, 4096} {
 		for _, sessions := range []int{1, 1000} {

@@ -16,10 +16,12 @@ const (
 	eventOverhead, batchOverhead = 128, 512
 )
 
-// A budget bounds what all sessions of a Hub have queued or sent and not acknowledged, and what they remember of it, in bytes of memory. The first half of it is for whoever
-// comes first. The other half is divided equally among the identities with sessions, each share likewise: half of it for whichever of its
-// sessions comes first, and the rest equally among them. So a session within its part always has room, whatever the others hold, and together
-// they never hold more than the budget but for leastHeld and one event of each.
+// A budget bounds what all sessions of a Hub have queued or sent and not acknowledged, and what
+// they remember of it, in bytes of memory. The first half of it is for whoever comes first. The
+// other half is divided equally among the identities with sessions, each share likewise: half of it
+// for whichever of its sessions comes first, and the rest equally among them. So a session within
+// its part always has room, whatever the others hold, and together they never hold more than the
+// budget but for leastHeld and one event of each.
 type budget struct {
 	most     int          // 0: no bound
 	held     atomic.Int64 // changed under the mutex
@@ -86,7 +88,8 @@ func (b *budget) add(k *stake, bytes int) {
 	}
 }
 
-// first returns up to where whoever comes first has room. Who waits for room has it only up to a part of that.
+// first returns up to where whoever comes first has room. Who waits for room has it only up to a
+// part of that.
 func (b *budget) first(divisor int) int {
 	if divisor == 1 {
 		return b.most / 2
@@ -99,8 +102,9 @@ func (b *budget) tight(more int) bool {
 	return b.most > 0 && b.bytes()+more >= b.first(1)
 }
 
-// has reports whether a session that holds so many bytes may hold more: with divisor 1 whether it may go on, with room whether it may begin
-// again. A session that may not is woken when something changes. The caller holds the session's mutex.
+// has reports whether a session that holds so many bytes may hold more: with divisor 1 whether it
+// may go on, with room whether it may begin again. A session that may not is woken when something
+// changes. The caller holds the session's mutex.
 func (b *budget) has(s *Session, held, divisor int) bool {
 	if b.most == 0 || held < b.least() || s.mu.released {
 		return true
@@ -130,7 +134,8 @@ func (b *budget) events(readers int) int {
 	return max(1, b.most/8/eventOverhead/max(1, readers))
 }
 
-// A lease is memory that several share. It counts against the first of the identities that have it. The budget's mutex guards it.
+// A lease is memory that several share. It counts against the first of the identities that have it.
+// The budget's mutex guards it.
 type lease struct {
 	bytes   int
 	holders []*stake // once for each batch
@@ -200,7 +205,8 @@ func (b *budget) wakeAll() {
 	}
 }
 
-// spares reports whether sessions may hold more that acknowledgements do not free: a quarter of the budget, so that the rest goes on.
+// spares reports whether sessions may hold more that acknowledgements do not free: a quarter of the
+// budget, so that the rest goes on.
 func (b *budget) spares() bool { return b.most == 0 || b.bytes() < b.most/4 }
 
 // bytes returns what all sessions hold.
@@ -241,7 +247,8 @@ func (s *Session) opened() int {
 	return s.open.memory() - s.open.charged
 }
 
-// affords reports whether the budget allows the session more than it holds and the open batch. Called by the owner.
+// affords reports whether the budget allows the session more than it holds and the open batch.
+// Called by the owner.
 func (s *Session) affords() bool {
 	opened := s.opened()
 	s.mu.Lock()

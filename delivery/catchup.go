@@ -62,7 +62,8 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	return s, nil
 }
 
-// Lapsed has a loss of the subscriber alone come before anything of the partitions that are attached next.
+// Lapsed has a loss of the subscriber alone come before anything of the partitions that are
+// attached next.
 func (s *Session) Lapsed(loss oplog.Loss) { s.await(func() { s.lapsed = &loss }) }
 
 // tellLapse queues the loss of the subscriber alone, if there is one. Called by the owner.
@@ -79,7 +80,8 @@ func (s *Session) welcome(at change.Position) {
 	s.queue(at)
 }
 
-// begins sets the places from which the session reads, in a generation. The session must not be on the live path.
+// begins sets the places from which the session reads, in a generation. The session must not be on
+// the live path.
 func (s *Session) begins(rest Place, of map[change.Partition]Place, generation uint64) {
 	s.seen = newSeen(rest, of)
 	from := rest.From()
@@ -159,7 +161,8 @@ func (s *Session) Ended() bool {
 	}
 }
 
-// catchUp reads with the session's own cursor until the session is live, has no credit, or has mail.
+// catchUp reads with the session's own cursor until the session is live, has no credit, or has
+// mail.
 func (s *Session) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
@@ -232,8 +235,8 @@ func (s *Session) follow(at change.Position) {
 	}
 }
 
-// joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that has not begun to read, because the
-// session must stay responsive.
+// joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that
+// has not begun to read, because the session must stay responsive.
 func (s *Session) joins(ctx context.Context) (joined bool) {
 	at, hub := s.position(), s.hub.Position()
 	if hub.IsZero() || !at.Covers(hub) {
@@ -265,8 +268,9 @@ type catchup struct {
 	ended bool // the session is over: what it has considered last does not count
 }
 
-// consider queues the matching events of a batch of the log. It returns false if it stopped within it: because the session ends, and has not
-// considered the batch, or because the budget allows no more.
+// consider queues the matching events of a batch of the log. It returns false if it stopped within
+// it: because the session ends, and has not considered the batch, or because the budget allows no
+// more.
 func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	s := c.session
 	defer c.settle()
@@ -362,7 +366,8 @@ func (c *catchup) Grant(id match.ID) int {
 	return match.MaxCost
 }
 
-// Spent implements match.Meter. A subscription whose evaluations keep costing too much is suspended.
+// Spent implements match.Meter. A subscription whose evaluations keep costing too much is
+// suspended.
 func (c *catchup) Spent(_ match.ID, units int, err error) {
 	s := c.session
 	c.spent += units
@@ -425,11 +430,13 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 	return true
 }
 
-// Attach lets the session deliver partitions, each from where its subscriber is, under the term if the session needs one. A partition that is
-// attached already begins again there. If the session is later, it leaves the live path and reads on from the earliest of them; what its
-// other partitions have had is skipped. A loss, if there is one, comes before anything of these partitions.
-// One to which nothing is attached, because it has all partitions, refuses with the fault SessionBadRequest; one whose subscriber has not
-// acknowledged many times the partitions that there are, with SessionUnacknowledged.
+// Attach lets the session deliver partitions, each from where its subscriber is, under the term if
+// the session needs one. A partition that is attached already begins again there. If the session is
+// later, it leaves the live path and reads on from the earliest of them; what its other partitions
+// have had is skipped. A loss, if there is one, comes before anything of these partitions. One to
+// which nothing is attached, because it has all partitions, refuses with the fault
+// SessionBadRequest; one whose subscriber has not acknowledged many times the partitions that there
+// are, with SessionUnacknowledged.
 func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "attach: the session has all partitions")
@@ -483,11 +490,12 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 	return nil
 }
 
-// maxAttached bounds the partitions in unacknowledged batches that attach them, besides twice those that there are.
+// maxAttached bounds the partitions in unacknowledged batches that attach them, besides twice those
+// that there are.
 const maxAttached = 1024
 
-// Detach removes partitions. Partitions that are not attached are ignored. A session with all partitions, and partitions that there are not, are
-// refused with the fault SessionBadRequest.
+// Detach removes partitions. Partitions that are not attached are ignored. A session with all
+// partitions, and partitions that there are not, are refused with the fault SessionBadRequest.
 func (s *Session) Detach(partitions []change.Partition) error {
 	if !s.cfg.Attached {
 		return fault.Newf(fault.SessionBadRequest, "detach: the session has all partitions")
@@ -508,8 +516,8 @@ func (s *Session) Detach(partitions []change.Partition) error {
 	return nil
 }
 
-// Pause stops reading. Queued batches can still be received and acknowledged. It waits until nothing more is read, or until the context ends: a hub
-// that does not get on reads nothing either.
+// Pause stops reading. Queued batches can still be received and acknowledged. It waits until
+// nothing more is read, or until the context ends: a hub that does not get on reads nothing either.
 func (s *Session) Pause(ctx context.Context) {
 	did := make(chan struct{})
 	s.do(func() {
@@ -533,7 +541,8 @@ func (s *Session) generation() uint64 {
 	return s.mu.reading.generation
 }
 
-// movedBack returns the place of a subscriber, limited to a rewind that it has not acknowledged yet.
+// movedBack returns the place of a subscriber, limited to a rewind that it has not acknowledged
+// yet.
 func (s *Session) movedBack(p Place) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -543,8 +552,9 @@ func (s *Session) movedBack(p Place) Place {
 	return p
 }
 
-// Rewind moves the subscriber back in all partitions in which it is later, and raises the generation. It sends a loss of kind Rewound
-// before it redelivers. If a session with all partitions is not later anywhere, only the generation changes.
+// Rewind moves the subscriber back in all partitions in which it is later, and raises the
+// generation. It sends a loss of kind Rewound before it redelivers. If a session with all
+// partitions is not later anywhere, only the generation changes.
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
 	s.do(func() {
 		at := s.at()
@@ -587,7 +597,8 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 	})
 }
 
-// NewRewind is the entry that tells a subscriber that an operator has moved it to a position, in partitions or, if there are none, in all.
+// NewRewind is the entry that tells a subscriber that an operator has moved it to a position, in
+// partitions or, if there are none, in all.
 func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 	return &Loss{
 		Kind: Rewound, Reason: "operator", From: to, To: to, Partitions: partitions, Found: time.Now(),
@@ -595,8 +606,9 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 	}
 }
 
-// readAgain has the session read from where the subscriber is, off the live path unless it is there already, and calls then when that is
-// prepared, right before the reading. The owner calls it, and does not touch the session afterwards.
+// readAgain has the session read from where the subscriber is, off the live path unless it is there
+// already, and calls then when that is prepared, right before the reading. The owner calls it, and
+// does not touch the session afterwards.
 func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
 	at := s.at()
 	s.queue(at)

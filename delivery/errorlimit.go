@@ -21,8 +21,8 @@ type errorLimit struct {
 	}
 }
 
-// newErrorLimit returns an errorLimit. report is called in its own goroutine with the newest error and a text that includes the number of
-// errors since the last report.
+// newErrorLimit returns an errorLimit. report is called in its own goroutine with the newest error
+// and a text that includes the number of errors since the last report.
 func newErrorLimit(report func(text string, last error)) *errorLimit {
 	return &errorLimit{report: report}
 }

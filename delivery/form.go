@@ -20,7 +20,8 @@ const (
 // A Form is the encoding and projection that a subscription requests.
 type Form struct {
 	Format Format
-	// Fields are the top-level document fields to keep in addition to _id, in order; empty keeps all.
+	// Fields are the top-level document fields to keep in addition to _id, in order; empty keeps
+	// all.
 	Fields []string
 
 	key string // of equal forms, of a subscription's form
@@ -139,8 +140,8 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	return append(b, next.payload...), nil
 }
 
-// appendStripped appends an event without its token and, with fields, only these fields of its documents. The event has been parsed before,
-// so its elements are valid.
+// appendStripped appends an event without its token and, with fields, only these fields of its
+// documents. The event has been parsed before, so its elements are valid.
 func appendStripped(b, raw []byte, fields []string) []byte {
 	begun := len(b)
 	b = change.BeginDocument(b)
@@ -193,7 +194,8 @@ func stripUpdate(doc []byte, fields []string) []byte {
 	}
 }
 
-// leadsInto reports whether a path may be of one of the fields or in it. The name of a field may have dots.
+// leadsInto reports whether a path may be of one of the fields or in it. The name of a field may
+// have dots.
 func leadsInto(path string, fields []string) bool {
 	return slices.ContainsFunc(fields, func(field string) bool {
 		return strings.HasPrefix(path, field) && (len(path) == len(field) || path[len(field)] == '.')

@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Each form of an event has the key of its own document, and an event without a document has none, also when another one was encoded before.
+// Each form of an event has the key of its own document, and an event without a document has none,
+// also when another one was encoded before.
 func TestFormsHaveTheKeyOfTheirEvent(t *testing.T) {
 	t.Parallel()
 	var w Writer

@@ -48,8 +48,9 @@ func (s *Session) held() *standstill {
 	return s.mu.hold
 }
 
-// stands reports whether the session, which reads with its own loop, stands at the time of its hold: it has considered everything up to there. The log
-// must show that no event of that time follows; drained says that it had nothing more.
+// stands reports whether the session, which reads with its own loop, stands at the time of its
+// hold: it has considered everything up to there. The log must show that no event of that time
+// follows; drained says that it had nothing more.
 func (s *Session) stands(drained bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,8 @@ func (s *Session) takePage(place change.Position, takes []taking) {
 	}
 }
 
-// breakHold ends the hold of a session that goes elsewhere. What it has not taken is read again. Called by the owner.
+// breakHold ends the hold of a session that goes elsewhere. What it has not taken is read again.
+// Called by the owner.
 func (s *Session) breakHold() {
 	if s.held() == nil {
 		return
@@ -176,8 +178,8 @@ func (s *Session) passed(t taking) {
 	}
 }
 
-// replaced begins a collection anew that another one was renamed to, for the snapshots that have read some of it and are not complete. Called by the
-// owner.
+// replaced begins a collection anew that another one was renamed to, for the snapshots that have
+// read some of it and are not complete. Called by the owner.
 func (s *Session) replaced(namespace string) {
 	db, coll, _ := strings.Cut(namespace, ".")
 	for _, sub := range s.byKey {

@@ -34,7 +34,8 @@ func ordersOf(exact bool, page int, n int64) (*oplogtest.Log, *store) {
 	return source, s
 }
 
-// documents returns the _ids of all orders that a session is sent until its snapshot is done, with the newest v of each, and acknowledges them.
+// documents returns the _ids of all orders that a session is sent until its snapshot is done, with
+// the newest v of each, and acknowledges them.
 func documents(t *testing.T, s *delivery.Session) map[int64]int64 {
 	t.Helper()
 	got := make(map[int64]int64)
@@ -88,7 +89,8 @@ func orders(t *testing.T, ops ...string) []delivery.Subscription {
 	return []delivery.Subscription{{ID: "orders", Program: deliverytest.Compile(t, f), Snapshot: true}}
 }
 
-// A session that begins beside a slow one, which holds a scan up, gets every document, whatever has changed before it came.
+// A session that begins beside a slow one, which holds a scan up, gets every document, whatever has
+// changed before it came.
 func TestSessionBesideASlowOneGetsEverything(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		t.Run(fmt.Sprint(exact), func(t *testing.T) {
@@ -191,7 +193,8 @@ func TestLargeSnapshotsOfOneHoldUpNobodyElse(t *testing.T) {
 	})
 }
 
-// What an operator has asked for is left for a subscriber that comes back without having acknowledged what it was sent before.
+// What an operator has asked for is left for a subscriber that comes back without having
+// acknowledged what it was sent before.
 func TestAcceptedSnapshotIsOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, docs := ordersOf(true, 10, 6)
@@ -211,8 +214,8 @@ func TestAcceptedSnapshotIsOwed(t *testing.T) {
 	})
 }
 
-// A partition that is attached after a loss, which its subscriber has had from another node, gets the documents that compensate for it, also if those of
-// the other partitions have come.
+// A partition that is attached after a loss, which its subscriber has had from another node, gets
+// the documents that compensate for it, also if those of the other partitions have come.
 func TestAttachedPartitionGetsWhatALossOwes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, docs := ordersOf(true, 10, 40)
@@ -243,7 +246,8 @@ func TestAttachedPartitionGetsWhatALossOwes(t *testing.T) {
 	})
 }
 
-// Partitions that are attached while a snapshot runs get what had been read before they came, whatever it was begun for and how often that happens.
+// Partitions that are attached while a snapshot runs get what had been read before they came,
+// whatever it was begun for and how often that happens.
 func TestAttachedPartitionsJoinASnapshot(t *testing.T) {
 	for name, subscriptions := range map[string][]delivery.Subscription{"one collection": orders(t), "all collections": deliverytest.Everything(t)} {
 		t.Run(name, func(t *testing.T) {

@@ -29,32 +29,37 @@ import (
 type Config struct {
 	// Partitions is N. Required.
 	Partitions int
-	// Halt ends sessions affected by a loss of history with the fault LogHistoryLost, instead of reporting the loss to them.
+	// Halt ends sessions affected by a loss of history with the fault LogHistoryLost, instead of
+	// reporting the loss to them.
 	Halt bool
-	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged. Default to 65536 and 16 MiB. One reply of
-	// MongoDB may exceed them.
+	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged.
+	// Default to 65536 and 16 MiB. One reply of MongoDB may exceed them.
 	CreditEvents, CreditBytes int
-	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in bytes of memory; see budget. 0 means no bound.
+	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in
+	// bytes of memory; see budget. 0 means no bound.
 	QueueBytes int
-	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15 s.
+	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15
+	// s.
 	Bookmark time.Duration
-	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read; nil means no limit.
+	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read;
+	// nil means no limit.
 	Snapshots    snapshot.Source
 	SnapshotRate *rate.Limiter
 	// SnapshotPage is how many documents are read at a time. Defaults to 512.
 	SnapshotPage int
-	// Covers reports whether changes of a namespace are read, of some collection with an empty Coll, of some database with an empty DB. Nobody
-	// subscribes to another one, or reads its documents. nil covers all.
+	// Covers reports whether changes of a namespace are read, of some collection with an empty
+	// Coll, of some database with an empty DB. Nobody subscribes to another one, or reads its
+	// documents. nil covers all.
 	Covers func(change.Namespace) bool
-	// Kind returns what there is of a database or a collection. Who subscribes to what has no changes is refused, to what does not exist yet is
-	// told. Optional.
+	// Kind returns what there is of a database or a collection. Who subscribes to what has no
+	// changes is refused, to what does not exist yet is told. Optional.
 	Kind func(context.Context, change.Namespace) (change.NamespaceKind, error)
 	// Range is the extent of the oplog. Required for Page.
 	Range *oplog.Range
 	// Recover are collections whose documents every subscription of them gets again after a loss.
 	Recover []change.Namespace
-	// Stall is called before each turn of the loop, which waits for it. For demonstrations of what becomes of a hub that does not get on; nil
-	// otherwise. It must return when its context ends.
+	// Stall is called before each turn of the loop, which waits for it. For demonstrations of what
+	// becomes of a hub that does not get on; nil otherwise. It must return when its context ends.
 	Stall func(ctx context.Context)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -175,8 +180,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// Restart ends the loop and begins it anew: every live session leaves the live path where it is, and loses nothing. It does not wait, and has no
-// effect on a loop that does not come to the end of what it does.
+// Restart ends the loop and begins it anew: every live session leaves the live path where it is,
+// and loses nothing. It does not wait, and has no effect on a loop that does not come to the end of
+// what it does.
 func (h *Hub) Restart() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,13 +191,15 @@ func (h *Hub) Restart() {
 	}
 }
 
-// Age returns for how long the loop has had something to do and has not got on. It is for one goroutine.
+// Age returns for how long the loop has had something to do and has not got on. It is for one
+// goroutine.
 func (h *Hub) Age() time.Duration {
 	end, at := h.log.End(), h.Position()
 	return max(h.turning.Age(), h.behind.Age(h.turns.Load(), end.After(at), time.Now()))
 }
 
-// part takes all sessions off the live path, where they are, and what is between here and the log's end from whoever reads pages.
+// part takes all sessions off the live path, where they are, and what is between here and the log's
+// end from whoever reads pages.
 func (h *Hub) part() {
 	for s := range h.live {
 		h.leave(s, change.Later(h.at, s.from))
@@ -260,7 +268,8 @@ func (h *Hub) run(ctx context.Context) error {
 	}
 }
 
-// do calls a function in the loop between two replies and waits for it. It returns false if the Hub has stopped or the context ends first.
+// do calls a function in the loop between two replies and waits for it. It returns false if the Hub
+// has stopped or the context ends first.
 func (h *Hub) do(ctx context.Context, f func()) bool {
 	did := make(chan struct{})
 	select {
@@ -308,7 +317,8 @@ func (h *Hub) Position() change.Position {
 	return h.mu.at
 }
 
-// reached advances the Hub. When its position becomes known, it wakes the sessions that wait to join.
+// reached advances the Hub. When its position becomes known, it wakes the sessions that wait to
+// join.
 func (h *Hub) reached(to change.Position) {
 	h.at = to
 	h.mu.Lock()
@@ -372,8 +382,9 @@ func (h *Hub) pass(batch *oplog.Batch) {
 	}
 }
 
-// event matches one event and delivers it to its sessions. before is the position of the previous one: sessions whose filters cost too much leave the
-// live path there, and consider the event themselves.
+// event matches one event and delivers it to its sessions. before is the position of the previous
+// one: sessions whose filters cost too much leave the live path there, and consider the event
+// themselves.
 func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before change.Position) {
 	if keyed {
 		h.events[p]++
@@ -464,8 +475,8 @@ func (s *Session) forgetMatched() {
 	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 }
 
-// shed removes a session from the live path before the current event, because the budget allows it no more. before is the position of the
-// previous one.
+// shed removes a session from the live path before the current event, because the budget allows it
+// no more. before is the position of the previous one.
 func (h *Hub) shed(s *Session, before change.Position) {
 	at := change.Later(before, s.position()).Clone()
 	delete(h.touched, s)
@@ -504,8 +515,8 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 }
 
-// tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt. It returns false if nothing was queued.
-// Called by the owner.
+// tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt.
+// It returns false if nothing was queued. Called by the owner.
 func (s *Session) tell(loss *oplog.Loss) bool { return s.tellAt(loss, loss.To) }
 
 // tellAt is tell, with the place of the session after the loss.
@@ -531,7 +542,8 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 		s.replaced(loss.Namespaces[0])
 	}
 	if attached := s.attached.Load(); attached != nil && len(*attached) == 0 && !s.cfg.Owner {
-		// It misses nothing, but what is attached to it does, and begins before the loss then or has had it.
+		// It misses nothing, but what is attached to it does, and begins before the loss then or
+		// has had it.
 		s.hub.remember(loss)
 		return false
 	}
@@ -552,12 +564,14 @@ func (s *Session) recover(loss *oplog.Loss) {
 }
 
 const (
-	// maxLosses bounds the losses that are remembered for partitions that move, and lossAge for how long.
+	// maxLosses bounds the losses that are remembered for partitions that move, and lossAge for how
+	// long.
 	maxLosses = 64
 	lossAge   = 10 * time.Minute
 )
 
-// Remember keeps a loss of late that this node has not met itself, for partitions that come from a session with another node.
+// Remember keeps a loss of late that this node has not met itself, for partitions that come from a
+// session with another node.
 func (h *Hub) Remember(loss oplog.Loss) { h.remember(&loss) }
 
 // remember keeps a loss for partitions that come from a session with another node.
@@ -574,8 +588,9 @@ func (h *Hub) remember(loss *oplog.Loss) {
 	}
 }
 
-// owes begins the snapshots that compensate for losses of late before the places of partitions that are attached: another node may have begun with them,
-// and nobody says how far it has come. What was read before does not count for these partitions. Called by the owner.
+// owes begins the snapshots that compensate for losses of late before the places of partitions that
+// are attached: another node may have begun with them, and nobody says how far it has come. What
+// was read before does not count for these partitions. Called by the owner.
 func (s *Session) owes(places map[change.Partition]Place) {
 	s.hub.mu.Lock()
 	losses := slices.Clone(s.hub.mu.losses)
@@ -622,7 +637,8 @@ func (s *Session) compensate(loss *oplog.Loss, begin func(*Subscription, snapsho
 	}
 }
 
-// concerned reports whether a loss may concern one of the session's subscriptions. Called by the owner.
+// concerned reports whether a loss may concern one of the session's subscriptions. Called by the
+// owner.
 func (s *Session) concerned(loss *oplog.Loss) bool {
 	switch {
 	case loss.Reason != gap.Renamed && loss.Reason != gap.Unread, len(loss.Namespaces) == 0:
@@ -672,7 +688,8 @@ func (h *Hub) takeOff(s *Session, at change.Position) {
 	s.mu.considered, s.mu.follows = at, false
 }
 
-// handOver passes a session that is off the live path to its own loop. The caller must not use it afterwards.
+// handOver passes a session that is off the live path to its own loop. The caller must not use it
+// afterwards.
 func (s *Session) handOver() {
 	s.mu.Lock()
 	s.mu.live = false
@@ -700,7 +717,8 @@ func (h *Hub) Sessions() []*Session {
 	return slices.Collect(maps.Keys(h.mu.sessions))
 }
 
-// join adds a session that has considered everything up to at to the live path, unless the Hub is later.
+// join adds a session that has considered everything up to at to the live path, unless the Hub is
+// later.
 func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	if h.at.IsZero() || !at.Covers(h.at) {
 		return false

@@ -118,7 +118,8 @@ func TestSessionsGetWhatTheyAskForInOrder(t *testing.T) {
 	})
 }
 
-// The first batch is empty and ends where the session begins, however much there is to deliver by the time that it is received.
+// The first batch is empty and ends where the session begins, however much there is to deliver by
+// the time that it is received.
 func TestFirstBatchSaysWhereTheSessionBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -152,7 +153,8 @@ func TestSessionThatWaitsForTheLogDoesWhatItIsAskedFor(t *testing.T) {
 		last := source.Append(deliverytest.Inserts(10, 0)...)[9].Position()
 		b := begin(t, source, delivery.Config{})
 		defer b.end()
-		// The log has nothing at this place, so that the session does not know whether it has passed it.
+		// The log has nothing at this place, so that the session does not know whether it has
+		// passed it.
 		other := changetest.Event{ID: 77, Time: last.Time}
 		s := b.open(delivery.SessionConfig{Start: delivery.Place{Ref: other.Position().Ref()}, Attached: true}, deliverytest.Everything(t))
 		synctest.Wait()
@@ -188,8 +190,8 @@ func parse(t *testing.T, ev changetest.Event) *change.Event {
 	return &e
 }
 
-// A session without credit leaves the live path, holds no more than its credit and a reply, and comes back without a gap. Others do not
-// notice.
+// A session without credit leaves the live path, holds no more than its credit and a reply, and
+// comes back without a gap. Others do not notice.
 func TestSessionWithoutCreditComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10}
@@ -256,7 +258,8 @@ func TestAcknowledgementsOfWhatWasNotReceivedAreRefused(t *testing.T) {
 	})
 }
 
-// Losses come in their place, whether a session is live or catching up, and are acknowledged like events.
+// Losses come in their place, whether a session is live or catching up, and are acknowledged like
+// events.
 func TestLossesComeInTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -286,8 +289,8 @@ func TestLossesComeInTheirPlace(t *testing.T) {
 	})
 }
 
-// A session with nothing attached, which may read before its subscriber says what it wants, tells of no loss; what is attached then, from where its
-// subscriber was, gets it once.
+// A session with nothing attached, which may read before its subscriber says what it wants, tells
+// of no loss; what is attached then, from where its subscriber was, gets it once.
 func TestLossComesOnceToWhatIsAttachedAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -331,7 +334,8 @@ func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		}
-		// One that has acknowledged everything before the loss stays there too, whatever comes after it.
+		// One that has acknowledged everything before the loss stays there too, whatever comes
+		// after it.
 		for acked := false; !acked; { // until it was faster than the loss
 			done := b.open(delivery.SessionConfig{Start: delivery.Place{At: old[3].Position()}}, deliverytest.Everything(t))
 			if batches, _, err := done.Receive(t.Context()); err == nil {
@@ -348,7 +352,8 @@ func TestHaltEndsTheSessionsThatWouldLose(t *testing.T) {
 	})
 }
 
-// A subscriber that is known by a Ref only resumes exactly after it, also among events of equal heads, wherever it was.
+// A subscriber that is known by a Ref only resumes exactly after it, also among events of equal
+// heads, wherever it was.
 func TestResumeAmongEventsOfEqualHeads(t *testing.T) {
 	at := func(i uint32) change.Timestamp { return change.Timestamp{T: 1000, I: i} }
 	events := []changetest.Event{
@@ -467,8 +472,8 @@ func TestSubscriptionsComeAndGo(t *testing.T) {
 	})
 }
 
-// Whoever looks where a subscriber is while it is moved back never sees it in the generation of the rewind, and later than where it was moved:
-// that would undo the rewind.
+// Whoever looks where a subscriber is while it is moved back never sees it in the generation of the
+// rewind, and later than where it was moved: that would undo the rewind.
 func TestSubscriberThatIsMovedBackIsNowhereElseMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -518,8 +523,8 @@ func TestSubscriberThatIsMovedBackIsNowhereElseMeanwhile(t *testing.T) {
 	})
 }
 
-// Whoever resumes at the place of a document of a snapshot, which is no event's, gets the events of that head again, and need not wait for the
-// log to move on.
+// Whoever resumes at the place of a document of a snapshot, which is no event's, gets the events of
+// that head again, and need not wait for the log to move on.
 func TestResumeAtTheDocumentOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -537,7 +542,8 @@ func TestResumeAtTheDocumentOfASnapshot(t *testing.T) {
 	})
 }
 
-// A loss that shares its head with other events, of other shards, skips nobody who is at one of those before it, on the live path or not.
+// A loss that shares its head with other events, of other shards, skips nobody who is at one of
+// those before it, on the live path or not.
 func TestLossesAmongEventsOfEqualHeads(t *testing.T) {
 	at := func(i uint32) change.Timestamp { return change.Timestamp{T: 1000, I: i} }
 	for _, what := range []changetest.Event{{Op: change.SkippedName, Keyless: true}, {Op: "rename", Coll: "other", To: "orders", Keyless: true}} {

@@ -7,8 +7,9 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Owe sets what is left of the subscriber's snapshots by its checkpoint, by partition: a session with attached partitions gets it with those that are
-// attached from now on, and with those that are named.
+// Owe sets what is left of the subscriber's snapshots by its checkpoint, by partition: a session
+// with attached partitions gets it with those that are attached from now on, and with those that
+// are named.
 func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) {
 	s.await(func() {
 		if s.owed = left; len(partitions) > 0 {
@@ -17,8 +18,9 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 	})
 }
 
-// joinSnapshots has partitions that are attached take part in the snapshots of the session, which may have read what they have not had, and in what is
-// left in them by the subscriber's checkpoint. It is left from now on, wherever the subscriber is by its acknowledgements. Called by the owner.
+// joinSnapshots has partitions that are attached take part in the snapshots of the session, which
+// may have read what they have not had, and in what is left in them by the subscriber's checkpoint.
+// It is left from now on, wherever the subscriber is by its acknowledgements. Called by the owner.
 func (s *Session) joinSnapshots(partitions []change.Partition) {
 	owed := snapshot.Together(snapshot.In(s.owed, partitions))
 	for _, sub := range s.byKey {
@@ -41,8 +43,8 @@ func (s *Session) joinSnapshots(partitions []change.Partition) {
 	}
 }
 
-// joined returns the progress of all snapshots after partitions have joined that of a subscription, in which owed is left. It returns false if that changes
-// nothing.
+// joined returns the progress of all snapshots after partitions have joined that of a subscription,
+// in which owed is left. It returns false if that changes nothing.
 func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progress, bool) {
 	of := func(p snapshot.Progress) bool {
 		return p.Subscription == sub.ID || p.Subscription == snapshot.Key(sub.ID)
@@ -82,7 +84,8 @@ func (sub *Subscription) collections(p snapshot.Progress) []change.Namespace {
 	}
 }
 
-// HasSnapshots reports whether a subscription may have a snapshot that nobody asks for separately: at its start or after a loss.
+// HasSnapshots reports whether a subscription may have a snapshot that nobody asks for separately:
+// at its start or after a loss.
 func (h *Hub) HasSnapshots(sub Subscription) bool {
 	f := sub.Program.Filter()
 	return sub.Snapshot || sub.Recover || slices.ContainsFunc(h.cfg.Recover, func(ns change.Namespace) bool {

@@ -8,8 +8,9 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// AppendEvent appends a change event in the JSON form of server-sent events and sinks: an object with an opaque id and the partition instead of
-// the resume token. The partition is null for an event without a document.
+// AppendEvent appends a change event in the JSON form of server-sent events and sinks: an object
+// with an opaque id and the partition instead of the resume token. The partition is null for an
+// event without a document.
 func AppendEvent(b []byte, id string, e *Event, payload []byte) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)

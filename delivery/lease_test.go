@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/delivery"
 )
 
-// Readers of one page share its documents, which count once against the budget until the last of them has acknowledged them.
+// Readers of one page share its documents, which count once against the budget until the last of
+// them has acknowledged them.
 func TestReadersShareAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, docs := ordersOf(true, 100, 100)

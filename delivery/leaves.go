@@ -17,7 +17,8 @@ const (
 	imageUnits = 200
 )
 
-// leavers are the subscriptions with Leaves by the namespaces that their filters select; an empty name is every one.
+// leavers are the subscriptions with Leaves by the namespaces that their filters select; an empty
+// name is every one.
 type leavers map[change.Namespace]map[*Subscription]struct{}
 
 func (l leavers) add(sub *Subscription) {
@@ -58,8 +59,8 @@ func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
 	}
 }
 
-// sentDocuments is what a subscription with Leaves was sent: the documents that match its filter, as far as its subscriber knows. It belongs to the owner
-// of the session.
+// sentDocuments is what a subscription with Leaves was sent: the documents that match its filter,
+// as far as its subscriber knows. It belongs to the owner of the session.
 type sentDocuments struct {
 	whole bool                    // it has all of them
 	of    map[string]sentDocument // by key
@@ -76,8 +77,8 @@ type sentDocument struct {
 // size returns an estimate of the memory that it takes under its key.
 func (d sentDocument) size(key string) int { return 128 + len(key) + len(d.id.Data) }
 
-// key identifies a document. It is no hash of it: documents of one hash, which a tenant can look for, would be taken for each other. It is
-// valid until the next call.
+// key identifies a document. It is no hash of it: documents of one hash, which a tenant can look
+// for, would be taken for each other. It is valid until the next call.
 func (d *sentDocuments) key(ns change.Namespace, id change.Value) []byte {
 	d.buf = appendKey(d.buf[:0], ns, id)
 	return d.buf
@@ -117,8 +118,10 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 // rememberedStep is in what steps the memory of sent documents counts against the budget.
 const rememberedStep = 16 << 10
 
-// remembers changes how many bytes the session remembers of what it was sent. It returns false, and changes nothing, if it may remember no more: by its
-// own bound, or because all sessions together hold so much that what they remember would leave too little for what they are sent. Called by the owner.
+// remembers changes how many bytes the session remembers of what it was sent. It returns false, and
+// changes nothing, if it may remember no more: by its own bound, or because all sessions together
+// hold so much that what they remember would leave too little for what they are sent. Called by the
+// owner.
 func (s *Session) remembers(bytes int) bool {
 	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
 	more := steps(s.remembered+bytes) - steps(s.remembered)
@@ -166,8 +169,9 @@ func (sub *Subscription) sendsEvent(e *change.Event) {
 	}
 }
 
-// left reports whether a document has, with an event that does not match, stopped to match: by its image before, otherwise by what the subscriber
-// was sent. Where that is not known it may have. It returns what it costs to ask, too.
+// left reports whether a document has, with an event that does not match, stopped to match: by its
+// image before, otherwise by what the subscriber was sent. Where that is not known it may have. It
+// returns what it costs to ask, too.
 func (sub *Subscription) left(e *change.Event) (left bool, units int) {
 	if !sub.Program.Admits(e.Op()) && e.Op() != change.OpDelete {
 		if holds, err := sub.Program.Holds(e); holds && err == nil { // the change is hidden, the document is there
@@ -185,7 +189,8 @@ func (sub *Subscription) left(e *change.Event) (left bool, units int) {
 	return sent || !sub.sent.whole, sentUnits
 }
 
-// leave tells subscriptions that a document of theirs has stopped to match. What that costs is added to the writer of the event.
+// leave tells subscriptions that a document of theirs has stopped to match. What that costs is
+// added to the writer of the event.
 func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
 	if len(subscriptions) == 0 {
 		return
@@ -201,8 +206,8 @@ func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, sub
 	of.cost, of.copied = of.cost+s.leaver.cost, of.copied+s.leaver.copied
 }
 
-// gone tells a subscription, at the end of a snapshot, of the documents that it was sent before and that are not there any more. The Hub's loop
-// calls it.
+// gone tells a subscription, at the end of a snapshot, of the documents that it was sent before and
+// that are not there any more. The Hub's loop calls it.
 func (h *Hub) gone(sub *Subscription) {
 	if sub.sent == nil {
 		return

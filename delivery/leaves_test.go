@@ -25,7 +25,8 @@ func lefts(t *testing.T, fresh bool) []delivery.Subscription {
 	})
 }
 
-// All entries of one position are in one batch, however full it is: whoever has had the end of a batch drops the rest of its position.
+// All entries of one position are in one batch, however full it is: whoever has had the end of a
+// batch drops the rest of its position.
 func TestEntriesOfAPositionAreOneUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 2000}
@@ -54,7 +55,8 @@ func TestEntriesOfAPositionAreOneUnit(t *testing.T) {
 	})
 }
 
-// Whatever bounds a batch, a queue or the budget, all entries of a position are in one batch, next to each other, and each comes once in a session.
+// Whatever bounds a batch, a queue or the budget, all entries of a position are in one batch, next
+// to each other, and each comes once in a session.
 func TestPositionsAreNeverSplit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
@@ -76,7 +78,8 @@ func TestPositionsAreNeverSplit(t *testing.T) {
 	})
 }
 
-// split drives one subscriber that gets changes in several forms, and what leaves. It returns what was split.
+// split drives one subscriber that gets changes in several forms, and what leaves. It returns what
+// was split.
 func split(t *testing.T, cfg delivery.Config, reply int, fresh bool, steps []step) (failure string) {
 	source := &oplogtest.Log{ReplyEvents: reply}
 	source.Tick(1)
@@ -180,7 +183,8 @@ func (u *units) ack(n int) {
 	u.seqs = u.seqs[n:]
 }
 
-// A document that stops matching is told of as left unless it is known that the subscriber does not have it.
+// A document that stops matching is told of as left unless it is known that the subscriber does not
+// have it.
 func TestLeftIsToldUnlessKnownBetter(t *testing.T) {
 	for name, c := range map[string]struct {
 		fresh bool
@@ -213,7 +217,8 @@ func TestLeftIsToldUnlessKnownBetter(t *testing.T) {
 	}
 }
 
-// A change that the operations of a subscription hide, and after which the document matches, is no leaving.
+// A change that the operations of a subscription hide, and after which the document matches, is no
+// leaving.
 func TestHiddenChangeIsNoLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -238,7 +243,8 @@ func TestHiddenChangeIsNoLeaving(t *testing.T) {
 	})
 }
 
-// What sessions remember of the documents that they were sent is in the budget, leaves room for what they are sent, and is given back.
+// What sessions remember of the documents that they were sent is in the budget, leaves room for
+// what they are sent, and is given back.
 func TestRememberedDocumentsAreInTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const budget = 2 << 20

@@ -21,9 +21,11 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// TestNothingIsLostWhateverHappens drives subscribers through crashes, stalls, filters that are too costly for the live path, lost acknowledgements, partitions that come and go, jumps, refused
-// positions and a log that wraps, against the model that each gets every change that it asked for, or a loss that bounds it, in
-// the order of its partition; and that what comes again after a crash begins where it had acknowledged.
+// TestNothingIsLostWhateverHappens drives subscribers through crashes, stalls, filters that are too
+// costly for the live path, lost acknowledgements, partitions that come and go, jumps, refused
+// positions and a log that wraps, against the model that each gets every change that it asked for,
+// or a loss that bounds it, in the order of its partition; and that what comes again after a crash
+// begins where it had acknowledged.
 func TestNothingIsLostWhateverHappens(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

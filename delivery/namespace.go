@@ -10,9 +10,11 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// CheckNamespace refuses a namespace of which nothing will ever come, with the fault SessionUnwatched: the node reads nothing of it, or it is a view or a time
-// series. It is the one place that says so: whoever asks for changes or documents asks for a program or a page, and sinks ask when they begin. Where
-// there is nothing yet, missing says so to people. An empty Coll is any collection of the database, an empty DB any database.
+// CheckNamespace refuses a namespace of which nothing will ever come, with the fault
+// SessionUnwatched: the node reads nothing of it, or it is a view or a time series. It is the one
+// place that says so: whoever asks for changes or documents asks for a program or a page, and sinks
+// ask when they begin. Where there is nothing yet, missing says so to people. An empty Coll is any
+// collection of the database, an empty DB any database.
 func (h *Hub) CheckNamespace(ctx context.Context, ns change.Namespace) (missing string, err error) {
 	if h.cfg.Covers != nil && !h.cfg.Covers(ns) {
 		return "", fault.Newf(fault.SessionUnwatched, "the node reads nothing of %.300q", ns.String())
@@ -55,7 +57,8 @@ const (
 	mostLooks    = 4               // how many are asked for at a time
 )
 
-// kinds remembers for a moment what namespaces are, so that many who come at once cost MongoDB one look. The zero value is ready.
+// kinds remembers for a moment what namespaces are, so that many who come at once cost MongoDB one
+// look. The zero value is ready.
 type kinds struct {
 	once  sync.Once
 	looks chan struct{}
@@ -71,7 +74,8 @@ type knownKind struct {
 	until time.Time
 }
 
-// of returns what a namespace is. It is unknown where nobody tells in time: what may be right is not refused.
+// of returns what a namespace is. It is unknown where nobody tells in time: what may be right is
+// not refused.
 func (k *kinds) of(ctx context.Context, ns change.Namespace, look func(context.Context, change.Namespace) (change.NamespaceKind, error)) (change.NamespaceKind, error) {
 	k.once.Do(func() { k.looks = make(chan struct{}, mostLooks) })
 	if kind, known := k.remembered(ns); known {

@@ -15,19 +15,23 @@ import (
 type PageRequest struct {
 	Namespace change.Namespace
 	Program   *match.Program
-	// Account is whose request it is. It is given one page at a time, so that those who ask for many leave their share to the others.
+	// Account is whose request it is. It is given one page at a time, so that those who ask for
+	// many leave their share to the others.
 	Account string
-	// At is the cluster time of the first page; zero is now. From is the _id at which the page begins; zero is the beginning.
+	// At is the cluster time of the first page; zero is now. From is the _id at which the page
+	// begins; zero is the beginning.
 	At   change.Timestamp
 	From change.Value
-	// FromHash, unless it is nil, is the hash of the _id at which the page begins (change.KeyHash), and From is a value before it.
+	// FromHash, unless it is nil, is the hash of the _id at which the page begins (change.KeyHash),
+	// and From is a value before it.
 	FromHash []byte
 	// Documents bounds how many are read.
 	Documents int
 }
 
-// A PageAnswer is a page of documents that match, in relaxed Extended JSON. It shows everything that happened up to At; where it shows something
-// that happened later, the changes after At say so again.
+// A PageAnswer is a page of documents that match, in relaxed Extended JSON. It shows everything
+// that happened up to At; where it shows something that happened later, the changes after At say so
+// again.
 type PageAnswer struct {
 	Documents [][]byte
 	Keys      []string // of the documents (extjson.AppendKey)
@@ -35,8 +39,9 @@ type PageAnswer struct {
 	Next      change.Value // zero: there are no more
 }
 
-// Page reads a page. It fails with LogHistoryLost if the changes since At are not in the log any more, so that the client must start over, and with
-// AccessLimit if the account asks for too many at a time.
+// Page reads a page. It fails with LogHistoryLost if the changes since At are not in the log any
+// more, so that the client must start over, and with AccessLimit if the account asks for too many
+// at a time.
 func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error) {
 	if h.cfg.Snapshots == nil {
 		return a, fault.Newf(fault.SessionBadRequest, "this node reads no documents")
@@ -118,7 +123,8 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	return a, nil
 }
 
-// A pageSlice is what an identity spends on a page, a slice after the other: the first at once, the others in its turn.
+// A pageSlice is what an identity spends on a page, a slice after the other: the first at once, the
+// others in its turn.
 type pageSlice struct {
 	tenants *tenants
 	of      *tenant
@@ -127,7 +133,8 @@ type pageSlice struct {
 	slot    bool
 }
 
-// begins waits, where a slice is spent, for the next one. It returns false if the context ends first.
+// begins waits, where a slice is spent, for the next one. It returns false if the context ends
+// first.
 func (s *pageSlice) begins(ctx context.Context) bool {
 	if s.of == nil || s.meter.left > s.end {
 		return true

@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A page is a page of documents, encoded for its readers, which share it. It is not changed once they have it.
+// A page is a page of documents, encoded for its readers, which share it. It is not changed once
+// they have it.
 type page struct {
 	namespace change.Namespace
 	after, to change.Timestamp
@@ -124,7 +125,8 @@ func (w *pageWriter) append(p *page, e *change.Event) {
 	}
 }
 
-// A pageMeter bounds what identities spend on a page of documents, which waits for all of its readers.
+// A pageMeter bounds what identities spend on a page of documents, which waits for all of its
+// readers.
 type pageMeter struct {
 	hub     *Hub
 	readers map[match.ID]*reader
@@ -172,8 +174,9 @@ func (h *Hub) placeAll() {
 	}
 }
 
-// place hands a page over to the sessions that stand at its time. One that could not be read at this time may show what happened until it was read: the
-// Hub then waits until it has seen that, and the documents that it concerns are read once more.
+// place hands a page over to the sessions that stand at its time. One that could not be read at
+// this time may show what happened until it was read: the Hub then waits until it has seen that,
+// and the documents that it concerns are read once more.
 func (h *Hub) place(c *scan) {
 	p := c.page
 	inexact := p != nil && p.to != p.after
@@ -219,8 +222,9 @@ func (h *Hub) place(c *scan) {
 	maps.DeleteFunc(c.holds, func(s *Session, _ *standstill) bool { return p.costly[s] != nil })
 }
 
-// sift takes the documents that changes have touched while the page was read out of it, to be read again; those that never rest stay in it, because
-// reading them once more would not end: what their changes say next brings them to their present state.
+// sift takes the documents that changes have touched while the page was read out of it, to be read
+// again; those that never rest stay in it, because reading them once more would not end: what their
+// changes say next brings them to their present state.
 func (h *Hub) sift(c *scan, p *page) {
 	c.tries++
 	for i := range p.documents {
@@ -276,7 +280,8 @@ func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 	return untaken < maxUntaken && s.hasRoomFor(documents, bytes)
 }
 
-// expensive acts on a subscription that costs too much on a page of its snapshot, of which nothing is delivered to it.
+// expensive acts on a subscription that costs too much on a page of its snapshot, of which nothing
+// is delivered to it.
 func (h *Hub) expensive(s *Session, sub *Subscription) {
 	h.now = time.Now()
 	h.banish(s.tenant)

@@ -2,8 +2,8 @@ package delivery
 
 import "github.com/mongostream/streamer/change"
 
-// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that a subscriber may know of, and whether that is
-// anything.
+// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that
+// a subscriber may know of, and whether that is anything.
 type Readable func(namespaces []string) (readable []string, some bool)
 
 // readable returns the part of a list of namespaces that the session may know of.
@@ -14,8 +14,9 @@ func (s *Session) readable(namespaces []string) (readable []string, some bool) {
 	return s.cfg.Readable(namespaces)
 }
 
-// hide returns a Writer for an event that names a namespace of which the session may not know, without that: a rename comes to the subscribers
-// of its source and of its target. For any other event it is w.
+// hide returns a Writer for an event that names a namespace of which the session may not know,
+// without that: a rename comes to the subscribers of its source and of its target. For any other
+// event it is w.
 func (s *Session) hide(e *change.Event, w *Writer) *Writer {
 	if s.cfg.Readable == nil || len(e.ToDB()) == 0 {
 		return w

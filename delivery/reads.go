@@ -16,8 +16,9 @@ const (
 	maxServed = 10_000
 )
 
-// A reads decides whose page is read next: the identity's whose last turn is longest ago, so that many large scans of one do not hold up a small one of
-// another. The rate is waited for before a page is begun, and a page costs what it brings.
+// A reads decides whose page is read next: the identity's whose last turn is longest ago, so that
+// many large scans of one do not hold up a small one of another. The rate is waited for before a
+// page is begun, and a page costs what it brings.
 type reads struct {
 	limit *rate.Limiter // nil: none
 

@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// A loss has those collections read again that it concerns and a subscription wants: all of them, or the configured ones.
+// A loss has those collections read again that it concerns and a subscription wants: all of them,
+// or the configured ones.
 func TestRecoveryReadsWhatIsConcerned(t *testing.T) {
 	orders, other := change.Namespace{DB: "shop", Coll: "orders"}, change.Namespace{DB: "lab", Coll: "samples"}
 	for _, c := range []struct {

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// A hub whose loop stands still is seen to do so, and its restart costs no session anything: each gets everything once, in order.
+// A hub whose loop stands still is seen to do so, and its restart costs no session anything: each
+// gets everything once, in order.
 func TestRestartedHubLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

@@ -13,7 +13,8 @@ import (
 const (
 	// pageBytes bounds a page.
 	pageBytes = 512 << 10
-	// patience is how long a scan waits for readers that are not ready before it continues without them.
+	// patience is how long a scan waits for readers that are not ready before it continues without
+	// them.
 	patience = time.Second
 	// retryRead is the wait after a failed read.
 	retryRead = time.Second
@@ -22,7 +23,8 @@ const (
 	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag
 	// for how long they do after the Hub has gone on.
 	longestStand, longestLag = time.Second, 25 * time.Millisecond
-	// attempts is how often a document is read whose changes hide what it was at the page's time. The last state read counts then.
+	// attempts is how often a document is read whose changes hide what it was at the page's time.
+	// The last state read counts then.
 	attempts = 3
 )
 
@@ -48,7 +50,8 @@ type scan struct {
 	stood   time.Time // when they began to stand
 	more    bool      // another page comes at the same time
 	page    *page     // waits for the Hub to reach the time by which it was read
-	// again are documents of the page to read once more before the scan continues, so many times before; until, next and read are the page's then.
+	// again are documents of the page to read once more before the scan continues, so many times
+	// before; until, next and read are the page's then.
 	again       []change.Value
 	tries       int
 	until, next change.Value
@@ -106,7 +109,8 @@ func (h *Hub) isReady(r *reader) bool {
 	return s.hasRoom()
 }
 
-// past returns the latest time of which the Hub may have considered an event: a page that is read there shows everything that live sessions have had.
+// past returns the latest time of which the Hub may have considered an event: a page that is read
+// there shows everything that live sessions have had.
 func (h *Hub) past() change.Timestamp {
 	if h.drained {
 		return h.at.Time
@@ -122,7 +126,8 @@ func pastOf(at change.Position) change.Timestamp {
 	return at.Time
 }
 
-// runScan reads pages until no reader is left. It waits for its turn, and for the rate, before any session stands still.
+// runScan reads pages until no reader is left. It waits for its turn, and for the rate, before any
+// session stands still.
 func (h *Hub) runScan(ctx context.Context, c *scan) {
 	for ctx.Err() == nil {
 		if !h.reads.acquire(ctx, c.identity) {

@@ -7,13 +7,15 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Place is a subscriber's place in the log: a position, or a Ref received from a client. At is used if it is set.
+// A Place is a subscriber's place in the log: a position, or a Ref received from a client. At is
+// used if it is set.
 type Place struct {
 	At  change.Position
 	Ref change.Ref
 }
 
-// From returns the position after which the subscriber has seen nothing; for a Ref that is the beginning of its time.
+// From returns the position after which the subscriber has seen nothing; for a Ref that is the
+// beginning of its time.
 func (p Place) From() change.Position {
 	if p.At.IsZero() && !p.Ref.IsZero() {
 		return change.At(p.Ref.Time())
@@ -24,8 +26,9 @@ func (p Place) From() change.Position {
 // IsZero reports whether the place is unknown.
 func (p Place) IsZero() bool { return p.At.IsZero() && p.Ref.IsZero() }
 
-// A seen filters out events that a subscriber has seen, if its partitions are at different places or a place is known only as a Ref. The
-// log is then read from the earliest place. It belongs to the owner of the session.
+// A seen filters out events that a subscriber has seen, if its partitions are at different places
+// or a place is known only as a Ref. The log is then read from the earliest place. It belongs to
+// the owner of the session.
 type seen struct {
 	owner   bool    // events without a document are handled in partition 0
 	rest    *marker // of the partitions that are not in of
@@ -40,8 +43,8 @@ type marker struct {
 	head  [change.HeadSize]byte
 
 	passed bool
-	// held are events at the Ref's head before its own event: they were seen if that event follows, and not if the log goes beyond without
-	// it.
+	// held are events at the Ref's head before its own event: they were seen if that event follows,
+	// and not if the log goes beyond without it.
 	held []heldEvent
 }
 
@@ -68,7 +71,8 @@ func headOf(h change.Head) (head [change.HeadSize]byte) {
 	return head
 }
 
-// newSeen returns a seen for a subscriber at rest, and at other places in some partitions; nil if a cursor that starts at rest suffices.
+// newSeen returns a seen for a subscriber at rest, and at other places in some partitions; nil if a
+// cursor that starts at rest suffices.
 func newSeen(rest Place, of map[change.Partition]Place) *seen {
 	s := &seen{of: make(map[change.Partition]*marker)}
 	known := make(map[string]*marker)
@@ -132,7 +136,8 @@ const (
 	hold            // not known yet
 )
 
-// look decides on the next event of the log. released are held events that have turned out to be new; they precede it.
+// look decides on the next event of the log. released are held events that have turned out to be
+// new; they precede it.
 func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict, released []heldEvent) {
 	at := e.Position()
 	head := headOf(at.Head())
@@ -198,7 +203,8 @@ func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released 
 	return slices.CompactFunc(released, func(a, b heldEvent) bool { return a.event.Position().Compare(b.event.Position()) == 0 })
 }
 
-// reached updates the markers when the log has been considered up to a position, and returns the events to release.
+// reached updates the markers when the log has been considered up to a position, and returns the
+// events to release.
 func (s *seen) reached(to change.Position) (released []heldEvent) {
 	for _, m := range s.markers {
 		m.passed = m.passed || m.exact && m.place.At.Compare(to) == 0
@@ -206,8 +212,9 @@ func (s *seen) reached(to change.Position) (released []heldEvent) {
 	return s.passed(to, headOf(to.Head()))
 }
 
-// drained updates the markers when everything up to the time of a position has been considered, and reports whether all further events are new. Those
-// right after that time are no later, however long the log rests.
+// drained updates the markers when everything up to the time of a position has been considered, and
+// reports whether all further events are new. Those right after that time are no later, however
+// long the log rests.
 func (s *seen) drained(to change.Position) bool {
 	for _, m := range s.markers {
 		at := m.place.At

@@ -10,7 +10,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// What is remembered of one document is not that of another one whose key has the same hash: a tenant can choose such _ids.
+// What is remembered of one document is not that of another one whose key has the same hash: a
+// tenant can choose such _ids.
 func TestRememberedDocumentsAreNotTakenForEachOther(t *testing.T) {
 	text := func(end string) change.Value {
 		s := "01234\xde\xd4\x6d\xe9\x83\x90\x97\xdb" + end // where these bytes are, a factor of xxh3 is zero, whatever follows

@@ -27,12 +27,15 @@ type Subscription struct {
 	Snapshot bool
 	// Recover sends the current documents again after a loss.
 	Recover bool
-	// Leaves also tells when a document stops matching: an event of the operation type left, with the key. A document counts that matched by its
-	// image before, otherwise one that was sent; where that is not known, any.
+	// Leaves also tells when a document stops matching: an event of the operation type left, with
+	// the key. A document counts that matched by its image before, otherwise one that was sent;
+	// where that is not known, any.
 	Leaves bool
-	// Fresh says that the subscriber has no document of this subscription, so that the sent ones are all that can leave.
+	// Fresh says that the subscriber has no document of this subscription, so that the sent ones
+	// are all that can leave.
 	Fresh bool
-	// Missing says, for people, that there is nothing of that name yet (Hub.Compile). The subscriber is told.
+	// Missing says, for people, that there is nothing of that name yet (Hub.Compile). The
+	// subscriber is told.
 	Missing string
 
 	session *Session
@@ -53,43 +56,52 @@ type Subscription struct {
 type group struct {
 	form Form
 	size int
-	// ids are those of the subscriptions that match the current event; one is a subscription among them.
+	// ids are those of the subscriptions that match the current event; one is a subscription among
+	// them.
 	ids []string
 	one *Subscription
 }
 
 // SessionConfig configures a Session.
 type SessionConfig struct {
-	// Subscriber is the name of the subscriber in logs and statistics; may be empty. Identity is whose it is, for its share of the budget.
+	// Subscriber is the name of the subscriber in logs and statistics; may be empty. Identity is
+	// whose it is, for its share of the budget.
 	Subscriber, Identity string
-	// Account identifies the identity whose sessions share what their filters may cost. Empty means no limit: the session is the node's own.
+	// Account identifies the identity whose sessions share what their filters may cost. Empty means
+	// no limit: the session is the node's own.
 	Account string
 	// Start is the subscriber's position: it has seen everything up to there.
 	Start Place
 	// Partitions are the partitions with another position.
 	Partitions map[change.Partition]Place
-	// Earliest says that Start was the beginning of the log at the request: what has left the log since is not reported as a loss.
+	// Earliest says that Start was the beginning of the log at the request: what has left the log
+	// since is not reported as a loss.
 	Earliest bool
-	// Snapshot begins every subscription with the current documents, unless the subscriber already has them.
+	// Snapshot begins every subscription with the current documents, unless the subscriber already
+	// has them.
 	Snapshot bool
-	// Snapshots is the progress of the snapshots of its subscriptions. Unknown says that it could not be loaded: no subscription begins with one then,
-	// because it may have had it, nor goes on with one.
+	// Snapshots is the progress of the snapshots of its subscriptions. Unknown says that it could
+	// not be loaded: no subscription begins with one then, because it may have had it, nor goes on
+	// with one.
 	Snapshots []snapshot.Progress
 	Unknown   bool
 	// Generation is the checkpoint generation of the position.
 	Generation uint64
-	// Attached delivers only partitions that Attach names; otherwise the session has all partitions.
+	// Attached delivers only partitions that Attach names; otherwise the session has all
+	// partitions.
 	Attached bool
-	// Owner delivers an attached partition only during its term, and an event without a document only with partition 0, so that one of the
-	// nodes that serve a subscriber together delivers it.
+	// Owner delivers an attached partition only during its term, and an event without a document
+	// only with partition 0, so that one of the nodes that serve a subscriber together delivers it.
 	Owner bool
 	// Detachable says that the subscriber handles Batch.Detached.
 	Detachable bool
-	// Lapsed is a loss of the subscriber alone, up to where it is, nil if there is none. It comes first.
+	// Lapsed is a loss of the subscriber alone, up to where it is, nil if there is none. It comes
+	// first.
 	Lapsed *oplog.Loss
 	// Readable is that of the Request.
 	Readable Readable
-	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to those of the Hub.
+	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to
+	// those of the Hub.
 	CreditEvents, CreditBytes int
 }
 
@@ -103,7 +115,8 @@ type Session struct {
 	stirred  chan struct{} // holds one signal for the session's own loop
 	done     chan struct{}
 
-	// The following fields belong to the owner: the Hub's loop while the session is on the live path, otherwise its own loop.
+	// The following fields belong to the owner: the Hub's loop while the session is on the live
+	// path, otherwise its own loop.
 	subscriptions map[string]*Subscription
 	byKey         map[match.ID]*Subscription
 	seen          *seen           // nil if everything that follows is new
@@ -125,7 +138,8 @@ type Session struct {
 	standing      bool                // it stands still at the time of its hold
 	expense       expense
 
-	// attached are the partitions of the session, nil for all. The owner replaces the map and never modifies it.
+	// attached are the partitions of the session, nil for all. The owner replaces the map and never
+	// modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]
 	limited  atomic.Bool // some have a window
 	reads    atomic.Bool // a snapshot is not complete
@@ -178,15 +192,16 @@ type sent struct {
 	lease         *lease
 }
 
-// A reading is what the subscriber had when reading began or after a rewind: everything up to rest, or to the position in of for some
-// partitions. Later acknowledgements belong to the generation.
+// A reading is what the subscriber had when reading began or after a rewind: everything up to rest,
+// or to the position in of for some partitions. Later acknowledgements belong to the generation.
 type reading struct {
 	rest       change.Position
 	of         map[change.Partition]change.Position
 	generation uint64
 }
 
-// place returns the subscriber's position in a partition when everything up to acked has been acknowledged.
+// place returns the subscriber's position in a partition when everything up to acked has been
+// acknowledged.
 func (r *reading) place(p change.Partition, acked change.Position) change.Position {
 	had, elsewhere := r.of[p]
 	if !elsewhere {
@@ -204,13 +219,15 @@ func newReading(rest Place, of map[change.Partition]Place, generation uint64) *r
 	return r
 }
 
-// An attachment is the position at which, and the batch after which, a partition was attached or all were rewound.
+// An attachment is the position at which, and the batch after which, a partition was attached or
+// all were rewound.
 type attachment struct {
 	at  change.Position
 	seq uint64
 }
 
-// A cut is where a partition leaves: the last batch whose events are handed over, its end, and the progress of the snapshots after it.
+// A cut is where a partition leaves: the last batch whose events are handed over, its end, and the
+// progress of the snapshots after it.
 type cut struct {
 	attachment
 
@@ -224,13 +241,15 @@ type Notice struct {
 	At                       time.Time
 	// Partitions are the affected partitions; empty means all.
 	Partitions []change.Partition
-	// Namespaces are those that it is about; empty means none in particular. It is only for subscribers that may read one of them. Private says
-	// that it is only for those that may read everything: it names other subscribers or members, or says what a dependency answered.
+	// Namespaces are those that it is about; empty means none in particular. It is only for
+	// subscribers that may read one of them. Private says that it is only for those that may read
+	// everything: it names other subscribers or members, or says what a dependency answered.
 	Namespaces []string
 	Private    bool
 }
 
-// Receive returns at least one batch or notice. It blocks until there is one. After the session has ended it returns the cause.
+// Receive returns at least one batch or notice. It blocks until there is one. After the session has
+// ended it returns the cause.
 func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
 	for {
 		queue, notices, cause := s.take()
@@ -262,8 +281,9 @@ func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	return queue, notices, nil
 }
 
-// Prune removes events that may not be handed over: those whose term or window has ended, or that were queued before their partition was attached
-// under its current term. The transport calls it right before it hands over a batch. The next owner, or later batches, deliver the removed events.
+// Prune removes events that may not be handed over: those whose term or window has ended, or that
+// were queued before their partition was attached under its current term. The transport calls it
+// right before it hands over a batch. The next owner, or later batches, deliver the removed events.
 func (s *Session) Prune(b *Batch) {
 	switch {
 	case s.cfg.Owner:
@@ -282,7 +302,8 @@ func (s *Session) Prune(b *Batch) {
 	}
 }
 
-// Term returns the term under which events of a partition in a batch may be handed over, false if they may not.
+// Term returns the term under which events of a partition in a batch may be handed over, false if
+// they may not.
 func (s *Session) Term(p change.Partition, seq uint64) (change.Term, bool) {
 	term, there := (*s.attached.Load())[p]
 	if !there || term.Err() != nil {
@@ -332,10 +353,12 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	return events, nil
 }
 
-// room is the divisor for the share of the credit that must be free before a session resumes reading.
+// room is the divisor for the share of the credit that must be free before a session resumes
+// reading.
 const room = 2 // one half
 
-// hasCredit reports whether more may be queued; hasRoom reports whether resuming is worthwhile. The caller holds the mutex.
+// hasCredit reports whether more may be queued; hasRoom reports whether resuming is worthwhile. The
+// caller holds the mutex.
 func (s *Session) hasCredit() bool {
 	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && s.hub.budget.has(s, s.mu.held, 1)
 }
@@ -348,8 +371,8 @@ func (s *Session) hasRoomFor(events, bytes int) bool {
 		s.hub.budget.has(s, s.mu.held+bytes+events*eventOverhead, room)
 }
 
-// Delivered records that the batches up to seq have been written to the subscriber, which owes an acknowledgement from now on. Transports call
-// it whose subscribers acknowledge by themselves.
+// Delivered records that the batches up to seq have been written to the subscriber, which owes an
+// acknowledgement from now on. Transports call it whose subscribers acknowledge by themselves.
 func (s *Session) Delivered(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -357,8 +380,8 @@ func (s *Session) Delivered(seq uint64) {
 	s.owe()
 }
 
-// owe begins to count the time in which the subscriber acknowledges nothing of what it has. Empty batches need no acknowledgement. The caller
-// holds the mutex.
+// owe begins to count the time in which the subscriber acknowledges nothing of what it has. Empty
+// batches need no acknowledgement. The caller holds the mutex.
 func (s *Session) owe() {
 	if !s.mu.owes.IsZero() {
 		return
@@ -451,7 +474,8 @@ func (s *Session) handle(live bool) {
 	}
 }
 
-// Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after which they apply.
+// Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after
+// which they apply.
 func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
 	s.await(func() {
 		s.add(subscriptions)
@@ -469,7 +493,8 @@ func (s *Session) Unsubscribe(ids []string) {
 	})
 }
 
-// add adds copies of the subscriptions: the caller may keep and use its own, even while this session ends.
+// add adds copies of the subscriptions: the caller may keep and use its own, even while this
+// session ends.
 func (s *Session) add(subscriptions []Subscription) {
 	for _, subscription := range subscriptions {
 		sub := &subscription
@@ -628,8 +653,9 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 	clear(s.matching)
 }
 
-// closeUnit queues the open batch if it is full. Called when everything of a position is in it: a batch never ends among the entries of
-// one, because whoever has had its end drops the rest of them as repeated.
+// closeUnit queues the open batch if it is full. Called when everything of a position is in it: a
+// batch never ends among the entries of one, because whoever has had its end drops the rest of them
+// as repeated.
 func (s *Session) closeUnit(at change.Position) {
 	if s.open != nil && !s.open.grows() {
 		s.queue(change.Later(s.position(), at).Clone())
@@ -650,7 +676,8 @@ func (s *Session) position() change.Position {
 	return s.mu.considered
 }
 
-// queue queues the open batch, which ends at to, and advances the session to to even without an open batch.
+// queue queues the open batch, which ends at to, and advances the session to to even without an
+// open batch.
 func (s *Session) queue(to change.Position) {
 	b := s.open
 	s.open = nil
@@ -700,21 +727,27 @@ func (s *Session) queue(to change.Position) {
 
 // A SessionState is the state of a session.
 type SessionState struct {
-	// At is the position up to which everything is acknowledged; zero for a session with attached partitions.
+	// At is the position up to which everything is acknowledged; zero for a session with attached
+	// partitions.
 	At change.Position
-	// Partitions are the partitions that are acknowledged further than At or less, or all attached ones.
+	// Partitions are the partitions that are acknowledged further than At or less, or all attached
+	// ones.
 	Partitions map[change.Partition]change.Position
-	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session is on the live path.
+	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session
+	// is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
-	// Owes is since when the subscriber has acknowledged nothing of what it has been sent; zero if it owes nothing.
+	// Owes is since when the subscriber has acknowledged nothing of what it has been sent; zero if
+	// it owes nothing.
 	Owes time.Time
 	// Acked counts acknowledged events.
 	Acked uint64
-	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave: what is read afterwards is not handed over for them.
+	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave: what
+	// is read afterwards is not handed over for them.
 	Snapshots []snapshot.Progress
 	Leaving   map[change.Partition][]snapshot.Progress
-	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier batches are acknowledged.
+	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier
+	// batches are acknowledged.
 	Generation uint64
 }
 
@@ -782,8 +815,8 @@ func (s *Session) idle() bool {
 	return len(s.mu.sent) == 0
 }
 
-// Cut ends what is handed over of partitions with the last batch that was received, and returns its number. Their checkpoints do not pass it, nor
-// the progress of snapshots in them.
+// Cut ends what is handed over of partitions with the last batch that was received, and returns its
+// number. Their checkpoints do not pass it, nor the progress of snapshots in them.
 func (s *Session) Cut(partitions []change.Partition) (last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -813,7 +846,8 @@ func (s *Session) HasAcked(seq uint64) bool {
 // Attached reports whether the session has only partitions that were attached to it.
 func (s *Session) Attached() bool { return s.attached.Load() != nil }
 
-// Credit returns how many more events, and bytes of them, the session may be sent before it acknowledges some.
+// Credit returns how many more events, and bytes of them, the session may be sent before it
+// acknowledges some.
 func (s *Session) Credit() (events, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

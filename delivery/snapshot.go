@@ -36,8 +36,8 @@ type SnapshotMark struct {
 	Read, Estimated uint64
 }
 
-// Snapshot sends the current documents of subscriptions, each in its place among the changes. It restarts a snapshot that is in progress.
-// Unknown IDs are ignored.
+// Snapshot sends the current documents of subscriptions, each in its place among the changes. It
+// restarts a snapshot that is in progress. Unknown IDs are ignored.
 func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	s.await(func() {
 		for _, id := range ids {
@@ -59,8 +59,9 @@ const (
 	CancelSnapshot Operation = "cancel"
 )
 
-// Operate does something with the snapshots of a subscription, or of all if id is empty, for an operator. It returns how many it was done with.
-// A snapshot that begins reads a collection, or all of the subscription if ns is zero.
+// Operate does something with the snapshots of a subscription, or of all if id is empty, for an
+// operator. It returns how many it was done with. A snapshot that begins reads a collection, or all
+// of the subscription if ns is zero.
 func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int) {
 	s.await(func() {
 		for _, sub := range s.byKey {
@@ -82,7 +83,8 @@ func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done in
 	return done
 }
 
-// operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is none for that. Called by the owner.
+// operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is
+// none for that. Called by the owner.
 func (s *Session) operate(sub *Subscription, do Operation) bool {
 	p := sub.progress()
 	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
@@ -127,8 +129,9 @@ func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapsh
 	return all
 }
 
-// Stamp distinguishes states of snapshots; 0 if there is none. A subscriber that keeps the stamp with its position can prove which documents
-// it has had, because documents that were read together share a position.
+// Stamp distinguishes states of snapshots; 0 if there is none. A subscriber that keeps the stamp
+// with its position can prove which documents it has had, because documents that were read together
+// share a position.
 func Stamp(all []snapshot.Progress) (stamp uint32) {
 	for _, p := range all {
 		stamp += uint32(xxh3.Hash(p.AppendState(nil)))
@@ -136,7 +139,8 @@ func Stamp(all []snapshot.Progress) (stamp uint32) {
 	return stamp
 }
 
-// Progress returns the progress of the snapshots that the stamp is of as text, while any is left; empty if it is too long.
+// Progress returns the progress of the snapshots that the stamp is of as text, while any is left;
+// empty if it is too long.
 func (b *Batch) Progress() string {
 	if !b.Owes() {
 		return ""
@@ -173,8 +177,9 @@ func FilterHash(p *match.Program) uint64 {
 	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
 }
 
-// begun returns the progress of a snapshot of a subscription, of all collections or of some, that begins after another one, nil if there was none. The
-// collections are added to a snapshot that is in progress.
+// begun returns the progress of a snapshot of a subscription, of all collections or of some, that
+// begins after another one, nil if there was none. The collections are added to a snapshot that is
+// in progress.
 func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason, some []change.Namespace) snapshot.Progress {
 	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Number: rand.Uint32(), Some: some, Listed: len(some) > 0}
 	if len(some) > 0 && before != nil && !before.Done {
@@ -202,7 +207,8 @@ func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason
 	return p
 }
 
-// beginSnapshot begins the snapshot of a subscription, of all collections or of some. Called by the owner.
+// beginSnapshot begins the snapshot of a subscription, of all collections or of some. Called by the
+// owner.
 func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := sub.begun(sub.progress(), reason, some)
 	if p.Read == 0 || sub.traced == nil {
@@ -220,14 +226,15 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	}
 }
 
-// accept begins a snapshot that somebody has asked for, wherever the subscriber is by its acknowledgements. Called by the owner.
+// accept begins a snapshot that somebody has asked for, wherever the subscriber is by its
+// acknowledgements. Called by the owner.
 func (s *Session) accept(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.promise(sub, reason, some)
 	s.beginSnapshot(sub, reason, some)
 }
 
-// promise has a snapshot be left for the subscriber from now on, also if it comes back with nothing acknowledged of what it has been sent. Called by the owner,
-// which begins it afterwards.
+// promise has a snapshot be left for the subscriber from now on, also if it comes back with nothing
+// acknowledged of what it has been sent. Called by the owner, which begins it afterwards.
 func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +252,8 @@ func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []chan
 	s.setSnapshots(owed(s.mu.snapshots))
 }
 
-// acceptMore is accept for partitions that are attached: a snapshot of these collections that they have joined is not begun anew. Called by the owner.
+// acceptMore is accept for partitions that are attached: a snapshot of these collections that they
+// have joined is not begun anew. Called by the owner.
 func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := sub.progress()
 	joined := p != nil && !p.Done && !slices.ContainsFunc(some, func(ns change.Namespace) bool { return len(p.Some) > 0 && !slices.Contains(p.Some, ns) })
@@ -255,8 +263,9 @@ func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []c
 	s.accept(sub, reason, some)
 }
 
-// DocumentsFrom has the session take no documents that were read at an earlier time. A subscriber that is served by several nodes needs this where
-// it gets partitions: the owner before may have delivered any change up to the time at which its term ended, and a document that is older than
+// DocumentsFrom has the session take no documents that were read at an earlier time. A subscriber
+// that is served by several nodes needs this where it gets partitions: the owner before may have
+// delivered any change up to the time at which its term ended, and a document that is older than
 // such a change must not follow it.
 func (s *Session) DocumentsFrom(t change.Timestamp) {
 	s.await(func() {
@@ -266,8 +275,9 @@ func (s *Session) DocumentsFrom(t change.Timestamp) {
 	})
 }
 
-// Reread has the session read again what is left of snapshots by another session of the subscriber, from the beginning of each collection. Until it
-// has, that is left wherever the subscriber is by its acknowledgements.
+// Reread has the session read again what is left of snapshots by another session of the subscriber,
+// from the beginning of each collection. Until it has, that is left wherever the subscriber is by
+// its acknowledgements.
 func (s *Session) Reread(left []snapshot.Progress) {
 	s.await(func() {
 		for _, p := range left {
@@ -336,7 +346,8 @@ func (h *Hub) advance(sub *Subscription) {
 	}
 }
 
-// mark queues a snapshot mark, which concerns some collections or, if there are none, all of the subscription, and then updates the progress.
+// mark queues a snapshot mark, which concerns some collections or, if there are none, all of the
+// subscription, and then updates the progress.
 func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress, some []change.Namespace) {
 	s.queue(s.position())
 	sub.forgetAhead()
@@ -351,7 +362,8 @@ func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progre
 	sub.marked(state, p)
 }
 
-// list lists the collections of a subscription's snapshot. Collections created later begin with changes.
+// list lists the collections of a subscription's snapshot. Collections created later begin with
+// changes.
 func (h *Hub) list(sub *Subscription) {
 	if sub.listing {
 		return
@@ -386,8 +398,9 @@ type listing struct {
 	losses      int // that the subscription had been told of when the listing began
 }
 
-// placeListings begins the snapshots whose collections are listed, if the Hub has reached the time of the listing: a collection that was dropped
-// before it is still there for the session. One that has come meanwhile begins with changes, unless a loss says that there were none, or that another
+// placeListings begins the snapshots whose collections are listed, if the Hub has reached the time
+// of the listing: a collection that was dropped before it is still there for the session. One that
+// has come meanwhile begins with changes, unless a loss says that there were none, or that another
 // one was renamed to its name: then the collections are listed again.
 func (h *Hub) placeListings() {
 	waiting := h.listings
@@ -409,7 +422,8 @@ func (h *Hub) placeListings() {
 	}
 }
 
-// listed begins to read the collections that are listed. Of a snapshot that partitions have joined, what is being read goes on where it is.
+// listed begins to read the collections that are listed. Of a snapshot that partitions have joined,
+// what is being read goes on where it is.
 func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
 	before := p.Left
 	p.Listed, p.Left = true, nil

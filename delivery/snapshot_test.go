@@ -25,7 +25,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A doc is a document of the store: v is set by every change, b only by those that carry the whole document.
+// A doc is a document of the store: v is set by every change, b only by those that carry the whole
+// document.
 type doc struct{ v, b int64 }
 
 type contents map[string]map[int64]doc // by collection and _id
@@ -137,7 +138,8 @@ func (s *store) at(t change.Timestamp) contents {
 	return s.past[i-1].then
 }
 
-// Collections lists them as they are at first, with a time after the command, as a server's operation time is.
+// Collections lists them as they are at first, with a time after the command, as a server's
+// operation time is.
 func (s *store) Collections(_ context.Context, _, coll string) (all []snapshot.Collection, at change.Timestamp, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +163,8 @@ func idValue(n int64) change.Value {
 
 func idOf(v change.Value) int64 { return int64(binary.LittleEndian.Uint64(v.Data)) }
 
-// Read reads every document by itself, at any time after the query's, as a server does that lets others write meanwhile.
+// Read reads every document by itself, at any time after the query's, as a server does that lets
+// others write meanwhile.
 func (s *store) Read(_ context.Context, q snapshot.Query) (p snapshot.Page, err error) {
 	take := func(id int64) (d doc, there bool) {
 		s.mu.Lock()
@@ -226,8 +229,9 @@ type replica struct {
 	saved  contents
 	state  delivery.SessionState
 	marks  int
-	// renamed says that something that is not acknowledged renames a collection. Whoever gets that again must go back to what it had before: it would
-	// rename the documents, too, that have come to the old name since.
+	// renamed says that something that is not acknowledged renames a collection. Whoever gets that
+	// again must go back to what it had before: it would rename the documents, too, that have come
+	// to the old name since.
 	renamed bool
 	done    bool
 	whole   bool // it has had everything since the snapshot was complete
@@ -389,7 +393,8 @@ func (r *replica) ack(n int) {
 	r.renamed = r.renamed && len(r.seqs) > 0
 }
 
-// A collection that gets its name while the collections are listed is read, too, though no change tells of its documents.
+// A collection that gets its name while the collections are listed is read, too, though no change
+// tells of its documents.
 func TestRenameDuringAListingIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -431,8 +436,9 @@ func (s *slowLister) Collections(ctx context.Context, db, coll string) ([]snapsh
 	return all, at, err
 }
 
-// A document that an update has brought may be newer than a page that follows, because MongoDB looks it up when the change is read. The page does not
-// take it back, unless the subscription was not told of a change in between.
+// A document that an update has brought may be newer than a page that follows, because MongoDB
+// looks it up when the change is read. The page does not take it back, unless the subscription was
+// not told of a change in between.
 func TestPagesTakeNoDocumentBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		ops    string
@@ -506,7 +512,8 @@ func TestPagesTakeNoDocumentBack(t *testing.T) {
 	}
 }
 
-// A subscription with Leaves has the documents that match its filter, and no others, whatever happens.
+// A subscription with Leaves has the documents that match its filter, and no others, whatever
+// happens.
 func TestDocumentsLeave(t *testing.T) {
 	t.Parallel()
 	during(t, shortly, documentsLeave)
@@ -532,7 +539,8 @@ func documentsLeave(t *testing.T) {
 	})
 }
 
-// Whatever happens, a replica has what the collections had at the end of each batch since its snapshot is complete, and no document goes back.
+// Whatever happens, a replica has what the collections had at the end of each batch since its
+// snapshot is complete, and no document goes back.
 func TestSnapshotsMeetTheirChanges(t *testing.T) {
 	t.Parallel()
 	during(t, shortly, snapshotsMeetTheirChanges)
@@ -541,7 +549,8 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 // shortly is how long a property is tried each time that all tests run; TestProve… tries it longer.
 const shortly = 30 * time.Second
 
-// during tries a property again and again, each time with a seed of its own, which rapid prints where it fails.
+// during tries a property again and again, each time with a seed of its own, which rapid prints
+// where it fails.
 func during(t *testing.T, long time.Duration, try func(*testing.T)) {
 	t.Helper()
 	if testing.Short() {

@@ -9,17 +9,17 @@ import (
 const (
 	// strainWindow is how often it is looked whether goroutines wait for a core.
 	strainWindow = 100 * time.Millisecond
-	// strained is a wait in seconds. The node is strained while more than one goroutine of a hundred waits as long, of leastWaits at least: a single one
-	// says nothing.
+	// strained is a wait in seconds. The node is strained while more than one goroutine of a
+	// hundred waits as long, of leastWaits at least: a single one says nothing.
 	strained   = 250e-6
 	leastWaits = 200
-	// A strain is 1 while nobody waits, and maxStrain at most. It is multiplied by strainRise in each window in which the node is strained, and
-	// less by strainFall after each other one.
+	// A strain is 1 while nobody waits, and maxStrain at most. It is multiplied by strainRise in
+	// each window in which the node is strained, and less by strainFall after each other one.
 	maxStrain, strainRise, strainFall = 15, 4, 0.2
 )
 
-// A strain says how busy the cores are: how long a slot rests off the live path, in multiples of how long it was used. So what is off the live path has
-// what others leave of the cores.
+// A strain says how busy the cores are: how long a slot rests off the live path, in multiples of
+// how long it was used. So what is off the live path has what others leave of the cores.
 type strain struct {
 	read func() (waits *runtimemetrics.Float64Histogram)
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The strain rises while more than one goroutine of a hundred waits for long, and falls slowly, between its bounds.
+// The strain rises while more than one goroutine of a hundred waits for long, and falls slowly,
+// between its bounds.
 func TestStrainFollowsTheWaitForCores(t *testing.T) {
 	waits := &runtimemetrics.Float64Histogram{Counts: make([]uint64, 2), Buckets: []float64{0, strained, 1}}
 	s, now, reads := newStrain(), time.Unix(0, 0), 0

@@ -14,31 +14,37 @@ import (
 	"github.com/mongostream/streamer/match"
 )
 
-// What filters may cost, in units of match.MaxCost. A second of a core is about unitsPerSecond of them.
+// What filters may cost, in units of match.MaxCost. A second of a core is about unitsPerSecond of
+// them.
 const (
 	unitsPerSecond = 100_000_000
 
-	// What an identity may spend on the live path in one reply of MongoDB, with so much for each of its events. The sessions that need more leave the live path
-	// before the event for which they need it.
+	// What an identity may spend on the live path in one reply of MongoDB, with so much for each of
+	// its events. The sessions that need more leave the live path before the event for which they
+	// need it.
 	replyUnits      = unitsPerSecond / 500
 	replyEventUnits = unitsPerSecond / 50_000
-	// costlyUnits is the most that one evaluation may cost on the live path. Off it, what costs more counts towards suspension.
+	// costlyUnits is the most that one evaluation may cost on the live path. Off it, what costs
+	// more counts towards suspension.
 	costlyUnits = unitsPerSecond / 1000
-	// liveUnits is what all identities together may spend on the live path within about liveWindow: a quarter of the Hub's loop. Above it, the one that
-	// spends most leaves.
+	// liveUnits is what all identities together may spend on the live path within about liveWindow:
+	// a quarter of the Hub's loop. Above it, the one that spends most leaves.
 	liveUnits  = unitsPerSecond / 10
 	liveWindow = 400 * time.Millisecond
-	// freeUnits is what a session may spend within about liveWindow off the live path without a slot: a twentieth of a core.
+	// freeUnits is what a session may spend within about liveWindow off the live path without a
+	// slot: a twentieth of a core.
 	freeUnits = liveUnits / 5
 	// startUnits is what the beginning and the end of a session cost.
 	startUnits = unitsPerSecond / 1000
-	// Under strain a slot rests no longer than this, or than it was used: after the beginning of a session, because many begin at once where another node
-	// has ended; and after compiling a filter or a slice of evaluations, which cost as much as an identity likes.
+	// Under strain a slot rests no longer than this, or than it was used: after the beginning of a
+	// session, because many begin at once where another node has ended; and after compiling a
+	// filter or a slice of evaluations, which cost as much as an identity likes.
 	startRest, slotRest = 8 * time.Millisecond, 100 * time.Millisecond
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 1000
-	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that needs more leaves the live path, and is suspended when it
-	// has done so maxPages times: its snapshot would never be complete.
+	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that
+	// needs more leaves the live path, and is suspended when it has done so maxPages times: its
+	// snapshot would never be complete.
 	pageUnits = unitsPerSecond
 	maxPages  = 3
 	// mostPages is how many pages an identity may ask for at a time.
@@ -48,9 +54,11 @@ const (
 	suspendWindow = time.Minute
 	// suspension is for how long a suspended filter is refused.
 	suspension = 5 * time.Minute
-	// maxSuspended bounds the suspended filters of an identity that are remembered: the first that is over goes.
+	// maxSuspended bounds the suspended filters of an identity that are remembered: the first that
+	// is over goes.
 	maxSuspended = 100
-	// A session that left the live path because of its filters stays off it for leastAway, and twice as long each time, up to mostAway.
+	// A session that left the live path because of its filters stays off it for leastAway, and
+	// twice as long each time, up to mostAway.
 	leastAway, mostAway = 10 * time.Second, 10 * time.Minute
 )
 
@@ -98,8 +106,8 @@ type tenant struct {
 
 // tenants are the identities that have sessions, or suspended filters.
 type tenants struct {
-	// slots hold as many as may compile, or evaluate filters and deliver much off the live path, at a time: half of the cores, for which identities wait
-	// in line.
+	// slots hold as many as may compile, or evaluate filters and deliver much off the live path, at
+	// a time: half of the cores, for which identities wait in line.
 	slots    chan struct{}
 	starts   chan struct{} // as many beginnings of sessions at a time
 	compiler *match.Compiler
@@ -124,7 +132,8 @@ func newTenants() *tenants {
 	return t
 }
 
-// enter returns the tenant of an account until the caller calls exit. Nobody's account is the node's own, and has no limits: it has no tenant.
+// enter returns the tenant of an account until the caller calls exit. Nobody's account is the
+// node's own, and has no limits: it has no tenant.
 func (t *tenants) enter(account string) *tenant {
 	if account == "" {
 		return nil
@@ -171,7 +180,8 @@ func (t *tenants) keep(of *tenant, until time.Time) {
 	of.kept = until
 }
 
-// forget removes the tenants that are not used and whose suspensions are over. The caller holds the mutex.
+// forget removes the tenants that are not used and whose suspensions are over. The caller holds the
+// mutex.
 func (t *tenants) forget(now time.Time) {
 	for account, of := range t.mu.of {
 		for key, until := range of.suspended {
@@ -211,7 +221,8 @@ func (t *tenants) refusal(of *tenant, key match.Key) error {
 	return nil
 }
 
-// acquire waits for the slot of an identity and then for one of the node's. It returns false if the session or the context is over first.
+// acquire waits for the slot of an identity and then for one of the node's. It returns false if the
+// session or the context is over first.
 func (t *tenants) acquire(of *tenant, over, gone <-chan struct{}) bool {
 	return acquire(of.slot, t.slots, over, gone)
 }
@@ -235,8 +246,9 @@ func acquire(own, slots chan struct{}, over, gone <-chan struct{}) bool {
 	return false
 }
 
-// release returns both slots after it was used for so long, by its cost. While there are other identities, that of the node rests as long, and longer
-// while the node is strained, up to a bound: what is off the live path takes a quarter of the cores then at most.
+// release returns both slots after it was used for so long, by its cost. While there are other
+// identities, that of the node rests as long, and longer while the node is strained, up to a bound:
+// what is off the live path takes a quarter of the cores then at most.
 func (t *tenants) release(of *tenant, used time.Duration) {
 	<-of.slot
 	t.rest(t.slots, used, slotRest)
@@ -258,8 +270,9 @@ func costing(units int) time.Duration { return time.Duration(units) * time.Secon
 // Admit waits until a session of an account may begin, as tenants.start says.
 func (h *Hub) Admit(ctx context.Context, account string) error { return h.tenants.start(ctx, account) }
 
-// start waits until a session of an account may begin: while there are several identities, each has as many beginnings as every other one, and they
-// take a quarter of the cores at most. It returns the context's cause if that ends first.
+// start waits until a session of an account may begin: while there are several identities, each has
+// as many beginnings as every other one, and they take a quarter of the cores at most. It returns
+// the context's cause if that ends first.
 func (t *tenants) start(ctx context.Context, account string) error {
 	of := t.enter(account)
 	if of == nil {
@@ -303,7 +316,8 @@ func (h *Hub) spend(s *Session, units int) {
 	t.reply, s.expense.spent, h.spent = t.reply+units, s.expense.spent+units, h.spent+units
 }
 
-// Grant implements match.Meter for the live path. A session whose filters may not be evaluated now leaves it before the current event.
+// Grant implements match.Meter for the live path. A session whose filters may not be evaluated now
+// leaves it before the current event.
 func (h *Hub) Grant(id match.ID) int {
 	h.asked = h.subscriptions[id]
 	t := h.asked.session.tenant
@@ -332,8 +346,8 @@ func (h *Hub) Spent(_ match.ID, units int, err error) {
 
 var _ match.Meter = (*Hub)(nil)
 
-// affordsForms reports whether a session may have an event encoded in all the forms of its matching subscriptions on the live path. One form is always
-// affordable.
+// affordsForms reports whether a session may have an event encoded in all the forms of its matching
+// subscriptions on the live path. One form is always affordable.
 func (h *Hub) affordsForms(s *Session, e *change.Event) bool {
 	if len(s.groups) == 1 || h.bound {
 		return true
@@ -372,8 +386,8 @@ func (h *Hub) closes() {
 	h.spent = 0
 }
 
-// relieve takes sessions off the live path while all of it costs too much: those of the identity that spends most. at is the position of the event that
-// they have considered last.
+// relieve takes sessions off the live path while all of it costs too much: those of the identity
+// that spends most. at is the position of the event that they have considered last.
 func (h *Hub) relieve(at change.Position) {
 	for h.level.units+float64(h.spent) > liveUnits {
 		var most *tenant
@@ -409,7 +423,8 @@ func (h *Hub) sessionsOf(t *tenant) (n int) {
 	return n
 }
 
-// evict takes a session off the live path, because its filters cost too much there. It has considered everything up to at, or where it began.
+// evict takes a session off the live path, because its filters cost too much there. It has
+// considered everything up to at, or where it began.
 func (h *Hub) evict(s *Session, at change.Position) {
 	if _, live := h.live[s]; !live {
 		return
@@ -437,7 +452,8 @@ func (h *Hub) banish(t *tenant) {
 	h.tenants.keep(t, t.away.Add(mostAway))
 }
 
-// evaluates reports whether a subscription of the session has more than comparisons that cost little.
+// evaluates reports whether a subscription of the session has more than comparisons that cost
+// little.
 func (s *Session) evaluates() bool {
 	for _, sub := range s.byKey {
 		if !sub.Program.IsDecided() {
@@ -447,7 +463,8 @@ func (s *Session) evaluates() bool {
 	return false
 }
 
-// isAway reports whether the session must stay off the live path, because its filters cost too much. The session's own loop calls it.
+// isAway reports whether the session must stay off the live path, because its filters cost too
+// much. The session's own loop calls it.
 func (s *Session) isAway(now time.Time) bool {
 	if s.tenant == nil || !s.expense.slot && s.expense.away.IsZero() {
 		return false
@@ -459,8 +476,8 @@ func (s *Session) isAway(now time.Time) bool {
 	return now.Before(s.expense.away)
 }
 
-// suspend ends a session because one of its filters keeps costing too much, after a notice. Nothing is lost: the session ends where it is. The same
-// filter is refused for a while.
+// suspend ends a session because one of its filters keeps costing too much, after a notice. Nothing
+// is lost: the session ends where it is. The same filter is refused for a while.
 func (h *Hub) suspend(sub *Subscription) {
 	s := sub.session
 	now := time.Now()
@@ -476,9 +493,11 @@ func (h *Hub) suspend(sub *Subscription) {
 	s.Close(cause)
 }
 
-// Compile compiles a filter for an identity, as match.Compile does, of a namespace that CheckNamespace accepts; missing is what that says. Equal filters share a program. An identity compiles one filter at a time, and all
-// of them together use half of the cores at most, so Compile may block; it returns the context's cause if that ends first. A filter that was suspended for
-// the identity of late is refused with the fault SessionFilterCostly.
+// Compile compiles a filter for an identity, as match.Compile does, of a namespace that
+// CheckNamespace accepts; missing is what that says. Equal filters share a program. An identity
+// compiles one filter at a time, and all of them together use half of the cores at most, so Compile
+// may block; it returns the context's cause if that ends first. A filter that was suspended for the
+// identity of late is refused with the fault SessionFilterCostly.
 func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (p *match.Program, missing string, err error) {
 	if missing, err = h.CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}); err != nil {
 		return nil, "", err

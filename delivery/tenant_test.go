@@ -18,7 +18,8 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// costlyOn is a filter that is true, and costs more than one evaluation may on the live path where a condition holds.
+// costlyOn is a filter that is true, and costs more than one evaluation may on the live path where
+// a condition holds.
 func costlyOn(condition string) string {
 	numbers := "[" + strings.Repeat("1,", 29) + "1]"
 	return fmt.Sprintf("(!(%[1]s) || %[2]s.all(a, %[2]s.all(b, a + b > 0)))", condition, numbers)
@@ -34,8 +35,8 @@ func filtered(t *testing.T, sources ...string) (all []delivery.Subscription) {
 	return all
 }
 
-// A session whose filter is too costly for an event leaves the live path before it, in the middle of a reply, and has everything in order and once.
-// Another session of the same identity stays.
+// A session whose filter is too costly for an event leaves the live path before it, in the middle
+// of a reply, and has everything in order and once. Another session of the same identity stays.
 func TestCostlyFilterLeavesBeforeTheEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -121,7 +122,8 @@ func TestIdentityStaysAwayWhenItConnectsAgain(t *testing.T) {
 	})
 }
 
-// Identities that keep within what each may spend in a reply, but spend too much together, leave one by one: those that spend most.
+// Identities that keep within what each may spend in a reply, but spend too much together, leave
+// one by one: those that spend most.
 func TestIdentityThatSpendsMostLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 1}
@@ -173,7 +175,8 @@ func TestManyFormsLeaveTheLivePath(t *testing.T) {
 	})
 }
 
-// The position of a quiet session that is away from the live path moves on with the log, and its subscriber hears of it.
+// The position of a quiet session that is away from the live path moves on with the log, and its
+// subscriber hears of it.
 func TestQuietSessionThatIsAwayMovesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -247,8 +250,9 @@ func TestSuspensionsEnd(t *testing.T) {
 	})
 }
 
-// A filter that is too costly for the documents of a snapshot does not hold up the snapshot of another identity: its session leaves, and is suspended
-// when that happens again and again. Nothing of its own snapshot counts as read.
+// A filter that is too costly for the documents of a snapshot does not hold up the snapshot of
+// another identity: its session leaves, and is suspended when that happens again and again. Nothing
+// of its own snapshot counts as read.
 func TestCostlyFilterHoldsUpNobodysSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -295,7 +299,8 @@ func TestCostlyFilterHoldsUpNobodysSnapshot(t *testing.T) {
 	})
 }
 
-// What it costs to ask whether a document has left is its identity's; subscriptions of other collections are not asked.
+// What it costs to ask whether a document has left is its identity's; subscriptions of other
+// collections are not asked.
 func TestManyLeaversLeaveTheLivePath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 1}

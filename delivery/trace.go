@@ -15,7 +15,8 @@ import (
 // errUnfinished says that a snapshot has not come to its end.
 var errUnfinished = errors.New("the snapshot began anew, or its session or subscription ended before it was done")
 
-// A trail is the span of a subscription's snapshot, from its beginning to its end. It belongs to the owner of the session.
+// A trail is the span of a subscription's snapshot, from its beginning to its end. It belongs to
+// the owner of the session.
 type trail struct {
 	span  trace.Span
 	pages int // that were read
@@ -71,8 +72,9 @@ func (sub *Subscription) marked(state SnapshotState, p snapshot.Progress) {
 	}
 }
 
-// tracePage records a page below the snapshot that takes it, if that is recorded: its 1st page, the 2nd, the 4th, the 8th, and so on, so that the trace
-// of a large collection stays small. Called by the owner.
+// tracePage records a page below the snapshot that takes it, if that is recorded: its 1st page, the
+// 2nd, the 4th, the 8th, and so on, so that the trace of a large collection stays small. Called by
+// the owner.
 func (h *Hub) tracePage(sub *Subscription, p *page) {
 	t := sub.traced
 	if t == nil || p.begun.IsZero() {

@@ -8,16 +8,17 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// What deliveries cost, in units as filters do. An event is copied by the Hub and by its transport; and each reply of MongoDB wakes a writer, which
-// frames what there is and hands it to the system.
+// What deliveries cost, in units as filters do. An event is copied by the Hub and by its transport;
+// and each reply of MongoDB wakes a writer, which frames what there is and hands it to the system.
 const (
 	wakeUnits   = unitsPerSecond / 40_000
 	eventUnits  = unitsPerSecond / 1_000_000
 	copiedBytes = 16 // bytes for a unit
 )
 
-// deliverUnits is what all deliveries on the live path may cost within about liveWindow while several identities are on it: a quarter of the cores. Above
-// it, the identity whose deliveries cost most leaves.
+// deliverUnits is what all deliveries on the live path may cost within about liveWindow while
+// several identities are on it: a quarter of the cores. Above it, the identity whose deliveries
+// cost most leaves.
 func deliverUnits() float64 {
 	return liveWindow.Seconds() * unitsPerSecond * float64(runtime.GOMAXPROCS(0)) / 4
 }
@@ -45,8 +46,9 @@ func (h *Hub) sends(s *Session, units int) {
 	t.sends += units
 }
 
-// disperse ends a reply: the identities whose deliveries cost most leave the live path while all of them together cost too much. All live sessions have
-// considered everything up to at. An identity that has the live path for itself stays.
+// disperse ends a reply: the identities whose deliveries cost most leave the live path while all of
+// them together cost too much. All live sessions have considered everything up to at. An identity
+// that has the live path for itself stays.
 func (h *Hub) disperse(at change.Position) {
 	for _, t := range h.senders {
 		t.sent.add(h.now, t.sends, liveWindow)
@@ -115,8 +117,8 @@ func (t *tenants) delivers(of *tenant, units int) {
 	of.crowd.spent.add(time.Now(), units, liveWindow)
 }
 
-// turn waits for the session's turn off the live path, if it has to take turns, and for another one when it has spent its slice. It returns false if the
-// session or its context is over.
+// turn waits for the session's turn off the live path, if it has to take turns, and for another one
+// when it has spent its slice. It returns false if the session or its context is over.
 func (c *catchup) turn() bool {
 	s := c.session
 	switch {
@@ -150,7 +152,8 @@ func (c *catchup) giveBack() {
 	c.session.hub.tenants.release(c.session.tenant, costing(sliceUnits-c.slice+wakeUnits))
 }
 
-// fill says that the session queues more in this turn: its transport waits for all of that, which costs less than piece by piece.
+// fill says that the session queues more in this turn: its transport waits for all of that, which
+// costs less than piece by piece.
 func (s *Session) fill(on bool) {
 	s.mu.Lock()
 	s.mu.fills = on

@@ -13,13 +13,15 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// enough is how many events to so many sessions of an identity cost more than its share of the live path, where no time passes.
+// enough is how many events to so many sessions of an identity cost more than its share of the live
+// path, where no time passes.
 func enough(sessions int) int {
 	return runtime.GOMAXPROCS(0)*10_000_000/(sessions*2_600) + 10
 }
 
-// An identity with many sessions that want everything leaves the live path, where its sessions take turns: it waits for what it is sent, and others do
-// not. Everybody has everything in order and once, and it comes back later.
+// An identity with many sessions that want everything leaves the live path, where its sessions take
+// turns: it waits for what it is sent, and others do not. Everybody has everything in order and
+// once, and it comes back later.
 func TestIdentityThatWantsEverythingPaysForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 1}

@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A window is the time in which a session continues to deliver an attached partition that has moved to another node.
+// A window is the time in which a session continues to deliver an attached partition that has moved
+// to another node.
 type window struct {
 	term    change.Term
 	joined  uint64 // the batch that attaches the partition
@@ -18,8 +19,9 @@ type window struct {
 	until   uint64 // the last batch before it was attached again
 }
 
-// Limit has the session deliver attached partitions only under terms. When a term is over, the session does not have its partition any more, and
-// the next batch says so. Partitions that the subscriber attaches again meanwhile, or detaches, are not limited. A session that cannot tell its
+// Limit has the session deliver attached partitions only under terms. When a term is over, the
+// session does not have its partition any more, and the next batch says so. Partitions that the
+// subscriber attaches again meanwhile, or detaches, are not limited. A session that cannot tell its
 // subscriber, because that is not Detachable, keeps them.
 func (s *Session) Limit(terms []change.Term) {
 	if !s.cfg.Detachable || s.cfg.Owner || !s.cfg.Attached || len(terms) == 0 {
@@ -45,7 +47,8 @@ func (s *Session) Limit(terms []change.Term) {
 	})
 }
 
-// endWindows removes the partitions whose windows are over, and has a batch say so. Called by the owner.
+// endWindows removes the partitions whose windows are over, and has a batch say so. Called by the
+// owner.
 func (s *Session) endWindows() {
 	attached, some := maps.Clone(*s.attached.Load()), false
 	s.mu.Lock()
@@ -66,8 +69,8 @@ func (s *Session) endWindows() {
 	s.queue(at)
 }
 
-// reopen ends the window of a partition that the subscriber attaches again or detaches. What the window has kept from it until now stays so,
-// because it comes again. The caller holds the mutex.
+// reopen ends the window of a partition that the subscriber attaches again or detaches. What the
+// window has kept from it until now stays so, because it comes again. The caller holds the mutex.
 func (s *Session) reopen(p change.Partition) {
 	switch w := s.mu.windows[p]; {
 	case w == nil:
@@ -78,8 +81,8 @@ func (s *Session) reopen(p change.Partition) {
 	}
 }
 
-// closeWindows says in a batch that is about to be handed over which partitions the session does not have any more, and returns those whose
-// events must not be handed over with it.
+// closeWindows says in a batch that is about to be handed over which partitions the session does
+// not have any more, and returns those whose events must not be handed over with it.
 func (s *Session) closeWindows(b *Batch) (over map[change.Partition]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,7 +104,8 @@ func equalCounts(t *testing.T, what string, got, want map[change.Partition]int) 
 	}
 }
 
-// Partitions that have moved are delivered until their windows are over. Then the session does not have them, and says so before anything else.
+// Partitions that have moved are delivered until their windows are over. Then the session does not
+// have them, and says so before anything else.
 func TestPartitionsAreDeliveredUntilTheirWindowsAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -139,8 +140,9 @@ func TestPartitionsAreDeliveredUntilTheirWindowsAreOver(t *testing.T) {
 	})
 }
 
-// What was queued in a window is not handed over after it, and not passed by the checkpoint: a process that was frozen past its lease's deadline
-// finds out right before it hands anything over, although no timer has run.
+// What was queued in a window is not handed over after it, and not passed by the checkpoint: a
+// process that was frozen past its lease's deadline finds out right before it hands anything over,
+// although no timer has run.
 func TestNothingOfAWindowIsHandedOverAfterTheLeaseHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -169,8 +171,8 @@ func TestNothingOfAWindowIsHandedOverAfterTheLeaseHasEnded(t *testing.T) {
 	})
 }
 
-// A subscriber that attaches a partition again, because it reaches no other node, gets it from where it is, and every event once. One that detaches
-// it early hears nothing.
+// A subscriber that attaches a partition again, because it reaches no other node, gets it from
+// where it is, and every event once. One that detaches it early hears nothing.
 func TestPartitionsAreAttachedAgainAfterTheirWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -209,8 +211,8 @@ func TestPartitionsAreAttachedAgainAfterTheirWindows(t *testing.T) {
 	})
 }
 
-// A window may be over before the batch that attaches its partition has been handed over. That the session does not have the partition is said after
-// it as well: it is the last word.
+// A window may be over before the batch that attaches its partition has been handed over. That the
+// session does not have the partition is said after it as well: it is the last word.
 func TestEndOfAWindowIsSaidAfterTheAttachment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

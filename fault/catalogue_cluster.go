@@ -1,6 +1,7 @@
 package fault
 
-// clusterEntries are what nodes meet with each other, their checkpoints and etcd, in the order of their codes.
+// clusterEntries are what nodes meet with each other, their checkpoints and etcd, in the order of
+// their codes.
 func clusterEntries() []Entry {
 	return []Entry{
 		{

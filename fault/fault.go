@@ -60,10 +60,10 @@ func Of(err error) Code {
 	return ""
 }
 
-// Public returns the public part of an error: its code, a text, and the remedy. The text is the error's
-// own if the client's request or session is at fault. Other texts may contain hosts of MongoDB and etcd,
-// files, or names of other subscribers, because they wrap errors of drivers: they are replaced by the
-// summary of the catalogue, and only the log has them.
+// Public returns the public part of an error: its code, a text, and the remedy. The text is the
+// error's own if the client's request or session is at fault. Other texts may contain hosts of
+// MongoDB and etcd, files, or names of other subscribers, because they wrap errors of drivers: they
+// are replaced by the summary of the catalogue, and only the log has them.
 func Public(err error) (code Code, text, remedy string) {
 	f, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -51,7 +51,8 @@ func TestCodeOutsideTheCatalogueIsABrokenInvariant(t *testing.T) {
 	_ = fault.New("STRM-NO-SUCH", errors.New("x"))
 }
 
-// What a driver says may name hosts and other tenants: clients are told the text of what is their own doing, and the catalogue's of the rest.
+// What a driver says may name hosts and other tenants: clients are told the text of what is their
+// own doing, and the catalogue's of the rest.
 func TestClientsAreToldWhatIsTheirs(t *testing.T) {
 	driver := errors.New("connection(10.1.2.3:27017[-4]) of tenant-b was closed")
 	for _, tt := range []struct {

@@ -12,10 +12,11 @@ type Reason string
 
 // The reasons.
 const (
-	// HistoryLost: the log no longer holds the position (errors 286, 136, 464, 280 after one retry, 40576 and 40585 of old servers, or a
-	// first entry that is later).
+	// HistoryLost: the log no longer holds the position (errors 286, 136, 464, 280 after one retry,
+	// 40576 and 40585 of old servers, or a first entry that is later).
 	HistoryLost Reason = "history_lost"
-	// AheadOfServer: the position is later than the server's own time; the deployment was restored or is another one.
+	// AheadOfServer: the position is later than the server's own time; the deployment was restored
+	// or is another one.
 	AheadOfServer Reason = "ahead_of_server"
 	// Jump: cluster time jumped without a proof of continuity.
 	Jump Reason = "jump"
@@ -25,7 +26,8 @@ const (
 	Poison Reason = "poison"
 	// Unread: the stream that moved the position did not read the namespaces, which are read again.
 	Unread Reason = "unread"
-	// Renamed: another collection was renamed to a watched name; its documents changed without change events.
+	// Renamed: another collection was renamed to a watched name; its documents changed without
+	// change events.
 	Renamed Reason = "renamed"
 )
 
@@ -42,13 +44,15 @@ type Detector struct {
 	accepted change.Position // the start of a suspected stretch that was read again and found empty
 }
 
-// NewDetector returns a Detector for a reader at the position. A jump of more than maxGap is suspicious; 0 means 5 minutes.
+// NewDetector returns a Detector for a reader at the position. A jump of more than maxGap is
+// suspicious; 0 means 5 minutes.
 func NewDetector(maxGap time.Duration, at change.Position) *Detector {
 	return &Detector{maxGap: cmp.Or(maxGap, 5*time.Minute), last: at}
 }
 
-// Progress checks the progress to a position. proven says that the log was read without a hole since the last progress. If found is true,
-// the caller must discard what revealed the span, go back to its From and read again. jumped reports a jump even if continuity is proven.
+// Progress checks the progress to a position. proven says that the log was read without a hole
+// since the last progress. If found is true, the caller must discard what revealed the span, go
+// back to its From and read again. jumped reports a jump even if continuity is proven.
 //
 // When the same jump is found again after reading again, it is accepted.
 func (d *Detector) Progress(to change.Position, proven bool) (span Span, found, jumped bool) {
@@ -62,8 +66,8 @@ func (d *Detector) Progress(to change.Position, proven bool) (span Span, found, 
 	return Span{}, false, jumped
 }
 
-// Reached records that everything up to the position has been accepted. Of two equal positions it keeps the recorded one, because the other
-// may alias a whole reply.
+// Reached records that everything up to the position has been accepted. Of two equal positions it
+// keeps the recorded one, because the other may alias a whole reply.
 func (d *Detector) Reached(at change.Position) { d.last = change.Later(at, d.last) }
 
 // Reset sets the position, wherever it was before.

@@ -10,20 +10,22 @@ import (
 type Reach struct {
 	// First is the time of the oldest entry, zero if unknown.
 	First change.Timestamp
-	// Last is the time of the last operation, Majority of the last majority-committed one; zero if unknown.
+	// Last is the time of the last operation, Majority of the last majority-committed one; zero if
+	// unknown.
 	Last, Majority change.Timestamp
 	// Slack is how far Last may lag the positions of streams, because different servers answer.
 	Slack time.Duration
 }
 
-// Ahead reports whether the position is later than the deployment's own time. It compares seconds, because a stream may report the next
-// operation's time in advance.
+// Ahead reports whether the position is later than the deployment's own time. It compares seconds,
+// because a stream may report the next operation's time in advance.
 func (r Reach) Ahead(p change.Position) bool { return p.Time.Time().Sub(r.Last.Time()) > r.Slack }
 
 // idle is how far an idle deployment may be behind the clocks: it writes a no-op every 10 s.
 const idle = 15 * time.Second
 
-// At returns the cluster time of a time by the clock. One that an idle deployment has not reached yet is its present.
+// At returns the cluster time of a time by the clock. One that an idle deployment has not reached
+// yet is its present.
 func (r Reach) At(t time.Time) change.Timestamp {
 	at := change.Timestamp{T: uint32(t.Unix()), I: 1}
 	if ahead := at.Time().Sub(r.Last.Time()); !r.Last.IsZero() && ahead > 0 && ahead <= idle {

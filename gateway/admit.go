@@ -19,8 +19,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// maxOthers bounds the concurrent calls of other services, such as health watches and reflection, which need no token; maxOthersOfAddress those
-// of one remote address.
+// maxOthers bounds the concurrent calls of other services, such as health watches and reflection,
+// which need no token; maxOthersOfAddress those of one remote address.
 const maxOthers, maxOthersOfAddress = 100, 25
 
 // An others counts the calls of other services, by remote address, as listeners count connections.
@@ -53,7 +53,8 @@ func (o *others) enter(ctx context.Context, method string) (exit func(), err err
 	}, nil
 }
 
-// An admitted is a stream whose context carries the identity of the peer, and ends when the peer's credentials expire.
+// An admitted is a stream whose context carries the identity of the peer, and ends when the peer's
+// credentials expire.
 type admitted struct {
 	grpc.ServerStream
 

@@ -1,20 +1,26 @@
-// Package gateway implements the servers that subscribers connect to. [Server] speaks the protocol of proto/streamer/v1 over gRPC; [Events]
-// serves GET /v1/events as server-sent events. Each connection is one session of the node; package streamer implements what both share.
+// Package gateway implements the servers that subscribers connect to. [Server] speaks the protocol
+// of proto/streamer/v1 over gRPC; [Events] serves GET /v1/events as server-sent events. Each
+// connection is one session of the node; package streamer implements what both share.
 //
 // # gRPC
 //
-// A client must send a Hello within the handshake timeout and any message within each heartbeat timeout, or the connection is closed. The
-// server reads requests at the rate at which it can process them. When a client does not receive, its session runs out of credit and its
-// changes wait in the log; when it takes nothing for the stall timeout, it is disconnected, whatever it sends. Batches are encoded by hand,
-// because their payloads are already encoded.
+// A client must send a Hello within the handshake timeout and any message within each heartbeat
+// timeout, or the connection is closed. The server reads requests at the rate at which it can
+// process them. When a client does not receive, its session runs out of credit and its changes wait
+// in the log; when it takes nothing for the stall timeout, it is disconnected, whatever it sends.
+// Batches are encoded by hand, because their payloads are already encoded.
 //
-// A session ends with its client: the context of its call ends every wait, and the compilation of its filters.
+// A session ends with its client: the context of its call ends every wait, and the compilation of
+// its filters.
 //
 // # Server-sent events
 //
-// The position of a client is the id of its last event, which it sends as Last-Event-ID. Whatever has been written to the client counts as
-// acknowledged. A client that gives a subscriber name also has a checkpoint and resumes there without an id. A node that stops ends its
-// streams with a reconnect delay. It answers an EventSource with a permanent error only if the client must change something.
+// The position of a client is the id of its last event, which it sends as Last-Event-ID. Whatever
+// has been written to the client counts as acknowledged. A client that gives a subscriber name also
+// has a checkpoint and resumes there without an id. A node that stops ends its streams with a
+// reconnect delay. It answers an EventSource with a permanent error only if the client must change
+// something.
 //
-// A client that receives nothing for the stall timeout is disconnected. It reconnects with its last id and misses nothing.
+// A client that receives nothing for the stall timeout is disconnected. It reconnects with its last
+// id and misses nothing.
 package gateway

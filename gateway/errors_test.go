@@ -27,7 +27,8 @@ func (s unreadable) Load(ctx context.Context, subscriber string) ([]checkpoint.C
 	return s.Memory.Load(ctx, subscriber)
 }
 
-// What a driver says, which may name hosts and others, reaches no client over any transport: it gets code, summary and remedy.
+// What a driver says, which may name hosts and others, reaches no client over any transport: it
+// gets code, summary and remedy.
 func TestErrorsOfDependenciesNameNothing(t *testing.T) {
 	w := newWorld(t, options{unread: errors.New("dial tcp 10.1.2.3:2379: secret-host of tenant-b")})
 	entry, _ := fault.Lookup(fault.CheckpointUnreadable)

@@ -27,7 +27,8 @@ import (
 // numbers is a list of n numbers, as filters write it.
 func numbers(n int) string { return "[" + strings.Repeat("1,", n-1) + "1]" }
 
-// costly is a filter that costs what one evaluation may cost, some 20 ms, and slow one that costs some 2 ms and matches. Each i makes another one.
+// costly is a filter that costs what one evaluation may cost, some 20 ms, and slow one that costs
+// some 2 ms and matches. Each i makes another one.
 func costly(i int) string {
 	return fmt.Sprintf("%[1]s.all(a, %[1]s.all(b, %[1]s.all(c, a + b + c + key._id > %[2]d)))", numbers(60), i-1000)
 }
@@ -42,7 +43,8 @@ func tenants(t *testing.T, cfg gateway.Config) gateway.Config {
 	return newList(t, "hostile name=hostile namespace=*", "honest name=honest namespace=*").config(cfg)
 }
 
-// by is a hello of a subscriber with filters, whose batches count as acknowledged when they have been sent.
+// by is a hello of a subscriber with filters, whose batches count as acknowledged when they have
+// been sent.
 func by(subscriber string, filters ...string) *streampb.Hello {
 	h := named(subscriber)
 	h.Subscriptions = nil
@@ -135,7 +137,8 @@ func threshold(id string) string {
 	return fmt.Sprint(i - 1000)
 }
 
-// Ten identities, each with a hundred filters that stay just below what one evaluation may cost, would take a second of each event.
+// Ten identities, each with a hundred filters that stay just below what one evaluation may cost,
+// would take a second of each event.
 func TestTenHostileIdentitiesHarmNobodyElse(t *testing.T) {
 	const identities, filters, events = 10, 100, 100
 	lines := []string{"honest name=honest namespace=*"}
@@ -185,7 +188,8 @@ func TestSessionOffTheLivePathMissesNothing(t *testing.T) {
 	}
 }
 
-// A session that ends because of a filter ends at its last position: without the filter nothing is missing.
+// A session that ends because of a filter ends at its last position: without the filter nothing is
+// missing.
 func TestSuspendedFilterLosesNothing(t *testing.T) {
 	const n = 400
 	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 5 * time.Minute})})
@@ -317,8 +321,8 @@ func TestFiltersTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// What a client chooses for a subscription besides its filter is bounded in bytes, and charged to its identity: also what is replaced or given back, and
-// what a heartbeat says.
+// What a client chooses for a subscription besides its filter is bounded in bytes, and charged to
+// its identity: also what is replaced or given back, and what a heartbeat says.
 func TestTextsOfSubscriptionsTakeBoundedMemory(t *testing.T) {
 	const most = 8 << 20
 	accounts := access.NewAccounts(access.Defaults{})
@@ -383,7 +387,8 @@ func TestTextsOfSubscriptionsTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// What an identity may not have is not compiled for it: a filter beyond its quota is not even found to be wrong.
+// What an identity may not have is not compiled for it: a filter beyond its quota is not even found
+// to be wrong.
 func TestQuotaComesBeforeTheFilter(t *testing.T) {
 	w := newWorld(t, options{server: newList(t, "t name=a namespace=* max_subscriptions=1").config(gateway.Config{})})
 	s := w.openAs("t", by("s", "key._id == 1", "wrong("))

@@ -13,11 +13,13 @@ import (
 	"github.com/mongostream/streamer/internal/input"
 )
 
-// A frame is an encoded ConnectResponse with a batch. Almost all messages are batches, and their payloads are already encoded: building a
-// protobuf message for each event would cost more than everything before it.
+// A frame is an encoded ConnectResponse with a batch. Almost all messages are batches, and their
+// payloads are already encoded: building a protobuf message for each event would cost more than
+// everything before it.
 type frame struct{ data mem.BufferSlice }
 
-// codec passes frames on and leaves other messages to protobuf. It checks what clients send before memory is taken for it.
+// codec passes frames on and leaves other messages to protobuf. It checks what clients send before
+// memory is taken for it.
 type codec struct {
 	encoding.CodecV2
 
@@ -34,7 +36,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// A received is a message to be decoded into, and why it cannot be: gRPC would tell the client of an error in its own words.
+// A received is a message to be decoded into, and why it cannot be: gRPC would tell the client of
+// an error in its own words.
 type received struct {
 	message proto.Message
 	err     error
@@ -83,7 +86,8 @@ const (
 	fieldSnapshot      = 7
 )
 
-// frames are the buffers of frames. A batch is at most some 256 KiB, for which gRPC's own pool has buffers of 1 MiB.
+// frames are the buffers of frames. A batch is at most some 256 KiB, for which gRPC's own pool has
+// buffers of 1 MiB.
 //
 //nolint:gochecknoglobals // a pool is shared
 var frames = newPool()
@@ -96,7 +100,8 @@ func newPool() mem.BufferPool {
 	return pool
 }
 
-// newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after sending.
+// newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after
+// sending.
 func newFrame(b *delivery.Batch) *frame {
 	size := sizeBatch(b)
 	whole := protowire.SizeTag(fieldBatch) + protowire.SizeBytes(size)
@@ -118,8 +123,8 @@ func newFrame(b *delivery.Batch) *frame {
 	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
 }
 
-// placeOf returns the place of an event by which clients drop what they have had. Documents of a snapshot share theirs, and must not be dropped
-// for each other, nor for the change before them.
+// placeOf returns the place of an event by which clients drop what they have had. Documents of a
+// snapshot share theirs, and must not be dropped for each other, nor for the change before them.
 func placeOf(e *delivery.Event) change.Ref {
 	if e.Snapshot {
 		return e.Ref.Between()

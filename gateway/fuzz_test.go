@@ -23,8 +23,9 @@ func position() change.Ref {
 	return changetest.Event{ID: 1, Time: change.Timestamp{T: 1001, I: 9}}.Position().Ref()
 }
 
-// FuzzConnectRequest reads what a client may send over gRPC, first and later: a message of any bytes is read or refused with a code, and of what
-// is read every text is bounded, and every name can be shown.
+// FuzzConnectRequest reads what a client may send over gRPC, first and later: a message of any
+// bytes is read or refused with a code, and of what is read every text is bounded, and every name
+// can be shown.
 func FuzzConnectRequest(f *testing.F) {
 	at := position().Append(nil)
 	hellos := []*streampb.Hello{
@@ -115,7 +116,8 @@ func FuzzConnectRequest(f *testing.F) {
 	})
 }
 
-// FuzzEventsRequest reads what a client of event streams may ask for: the query and the id of its last event.
+// FuzzEventsRequest reads what a client of event streams may ask for: the query and the id of its
+// last event.
 func FuzzEventsRequest(f *testing.F) {
 	id := string(position().AppendText(nil, "c"))
 	f.Add("db=shop&coll=orders&op=insert,delete&op=update&filter=key._id+%3D%3D+1", "")

@@ -112,7 +112,8 @@ func (s *watchedStore) Load(ctx context.Context, subscriber string) ([]checkpoin
 	return s.Checkpoints.Load(ctx, subscriber)
 }
 
-// Nothing more is done for a client that has gone while its filters are compiled: its checkpoint is not read.
+// Nothing more is done for a client that has gone while its filters are compiled: its checkpoint is
+// not read.
 func TestFiltersOfAClientThatHasGoneAreNotCompiled(t *testing.T) {
 	const n = 10_000
 	for name, goes := range departures() {
@@ -152,7 +153,8 @@ func TestFiltersOfAClientThatHasGoneAreNotCompiled(t *testing.T) {
 	}
 }
 
-// A client that goes while its session waits for something ends the session and the wait, not only when the wait is over.
+// A client that goes while its session waits for something ends the session and the wait, not only
+// when the wait is over.
 func TestClientThatGoesIsNotWaitedFor(t *testing.T) {
 	for name, goes := range departures() {
 		t.Run("for its checkpoint: "+name, func(t *testing.T) {
@@ -208,7 +210,8 @@ func (w *world) untilStuck() {
 	})
 }
 
-// An event stream ends with its client, also while it is being written to and the client takes nothing.
+// An event stream ends with its client, also while it is being written to and the client takes
+// nothing.
 func TestEventStreamEndsWithItsClient(t *testing.T) {
 	for name, goes := range departures() {
 		if name == "it cancels its call" {
@@ -244,7 +247,8 @@ func TestEventStreamEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// listen begins an event stream over a connection of its own with a small buffer, and reads the beginning of it.
+// listen begins an event stream over a connection of its own with a small buffer, and reads the
+// beginning of it.
 func (w *world) listen() *net.TCPConn {
 	w.Helper()
 	conn, err := (&net.Dialer{}).DialContext(w.Context(), "tcp", w.web.Listener.Addr().String())
@@ -266,7 +270,8 @@ func (w *world) listen() *net.TCPConn {
 	return tcp
 }
 
-// A client that takes nothing of what it is sent is disconnected, whatever it says itself, and told why.
+// A client that takes nothing of what it is sent is disconnected, whatever it says itself, and told
+// why.
 func TestClientThatTakesNothingIsDisconnectedAlthoughItSpeaks(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	w := newWorld(t, options{
@@ -292,7 +297,8 @@ func TestClientThatTakesNothingIsDisconnectedAlthoughItSpeaks(t *testing.T) {
 	}
 }
 
-// A MongoDB that answers nobody costs a client that connects a while, not for ever: it is told to come again.
+// A MongoDB that answers nobody costs a client that connects a while, not for ever: it is told to
+// come again.
 func TestMongoDBThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 	var deaf atomic.Bool
 	w := newWorld(t, options{

@@ -29,27 +29,34 @@ type Config struct {
 	Topology Topologist
 	// Carries says what the events of the log contain, for the validation of filters.
 	Carries match.Carries
-	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to 1000 and 10000.
+	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to
+	// 1000 and 10000.
 	MaxSessions, MaxSubscriptions int
-	// SubscribeRate and SubscribeBurst bound how many subscriptions a connection may change a second, and at once; excess requests are
-	// delayed. Default to 200 and 10000.
+	// SubscribeRate and SubscribeBurst bound how many subscriptions a connection may change a
+	// second, and at once; excess requests are delayed. Default to 200 and 10000.
 	SubscribeRate, SubscribeBurst int
 	// CreditEvents and CreditBytes are the hub's limits, sent in every Welcome.
 	CreditEvents, CreditBytes int
-	// HandshakeTimeout bounds connection establishment, and then the wait for a Hello. Defaults to 10 s.
+	// HandshakeTimeout bounds connection establishment, and then the wait for a Hello. Defaults to
+	// 10 s.
 	HandshakeTimeout time.Duration
 	// IdleTimeout bounds how long a connection may be open without a call. Defaults to 2 min.
 	IdleTimeout time.Duration
-	// ProbeAfter is the idle time before a keepalive ping, ProbeTimeout bounds the answer. Default to 30 s and 10 s.
+	// ProbeAfter is the idle time before a keepalive ping, ProbeTimeout bounds the answer. Default
+	// to 30 s and 10 s.
 	ProbeAfter, ProbeTimeout time.Duration
-	// StallTimeout is how long a client may take nothing of what is sent to it, whatever it sends. Defaults to 30 s.
+	// StallTimeout is how long a client may take nothing of what is sent to it, whatever it sends.
+	// Defaults to 30 s.
 	StallTimeout time.Duration
-	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats three times as often.
+	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats
+	// three times as often.
 	HeartbeatTimeout time.Duration
-	// MaxPeers is how many named subscribers Peers returns at most, KeepLeft for how long it returns one that has left. Default to 256 and 10 s.
+	// MaxPeers is how many named subscribers Peers returns at most, KeepLeft for how long it
+	// returns one that has left. Default to 256 and 10 s.
 	MaxPeers int
 	KeepLeft time.Duration
-	// Access authenticates peers, Accounts enforce their limits. Default to everybody without limits.
+	// Access authenticates peers, Accounts enforce their limits. Default to everybody without
+	// limits.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
 	// Audit is told of every session. Optional.
@@ -60,7 +67,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Audit is told that a subscriber of an identity has connected from an address over GRPC or HTTP, and calls ended when its session is over.
+// Audit is told that a subscriber of an identity has connected from an address over GRPC or HTTP,
+// and calls ended when its session is over.
 type Audit func(transport, address, identity, subscriber string) (ended func(why string))
 
 // begin calls an Audit, if there is one, for a session without an error so far.
@@ -71,7 +79,8 @@ func (a Audit) begin(transport, address string, identity *access.Identity, subsc
 	return a(transport, address, identity.Name, subscriber)
 }
 
-// A Server serves the protocol of proto/streamer/v1 over gRPC: one session of the node for each connection.
+// A Server serves the protocol of proto/streamer/v1 over gRPC: one session of the node for each
+// connection.
 type Server struct {
 	streampb.UnimplementedGatewayServer
 
@@ -165,8 +174,8 @@ func (s *Server) enter() error {
 	return nil
 }
 
-// Leave tells clients that the node is about to stop: the health service says NOT_SERVING, no session
-// begins any more, and those that are open are told to connect to another node. They go on.
+// Leave tells clients that the node is about to stop: the health service says NOT_SERVING, no
+// session begins any more, and those that are open are told to connect to another node. They go on.
 func (s *Server) Leave() {
 	s.health.Shutdown()
 	s.mu.Lock()

@@ -140,7 +140,8 @@ func TestRequestsThatMakeNoSenseEndTheSession(t *testing.T) {
 	}
 }
 
-// Acknowledgements say up to where: late ones and repeated ones change nothing, and what is not acknowledged comes again.
+// Acknowledgements say up to where: late ones and repeated ones change nothing, and what is not
+// acknowledged comes again.
 func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
 	w := newWorld(t, options{})
 	s := w.connect(hello(nil))
@@ -221,7 +222,8 @@ func TestSubscriptionsComeAndGo(t *testing.T) {
 	}
 }
 
-// A client begins where it says that it is, whatever its checkpoint says, and its earlier connection ends.
+// A client begins where it says that it is, whatever its checkpoint says, and its earlier
+// connection ends.
 func TestSessionBeginsWhereTheClientIs(t *testing.T) {
 	w := newWorld(t, options{})
 	s := w.connect(hello(nil))
@@ -242,7 +244,8 @@ func TestSessionBeginsWhereTheClientIs(t *testing.T) {
 	}
 }
 
-// A client that does not say when it started, such as a tool on the command line, has just started: it gets the name.
+// A client that does not say when it started, such as a tool on the command line, has just started:
+// it gets the name.
 func TestProcessWithoutATimeHasJustStarted(t *testing.T) {
 	w := newWorld(t, options{})
 	first := w.connect(hello(func(h *streampb.Hello) { h.StartedAt = timestamppb.Now() }))
@@ -262,7 +265,8 @@ func TestOlderProcessIsRefused(t *testing.T) {
 	newer.events(1)
 }
 
-// What has been lost, and where an operator has moved the subscriber, comes in its place among the batches.
+// What has been lost, and where an operator has moved the subscriber, comes in its place among the
+// batches.
 func TestLossesAreBatches(t *testing.T) {
 	w := newWorld(t, options{})
 	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2}, changetest.Event{ID: 3})
@@ -294,7 +298,8 @@ func TestLossesAreBatches(t *testing.T) {
 	}
 }
 
-// A client may resume after a loss of which it has acknowledged nothing: when it hears of the loss, what compensates for that is in its checkpoint.
+// A client may resume after a loss of which it has acknowledged nothing: when it hears of the loss,
+// what compensates for that is in its checkpoint.
 func TestSnapshotOfALossIsKeptBeforeTheLossIsTold(t *testing.T) {
 	w := newWorld(t, options{node: streamer.NodeConfig{Policy: checkpoint.Policy{Interval: time.Hour}}})
 	s := w.connect(hello(func(h *streampb.Hello) { h.Subscriptions[0].OnLoss = streampb.OnLoss_ON_LOSS_SNAPSHOT }))
@@ -317,7 +322,8 @@ func TestSilentClientIsLetGo(t *testing.T) {
 	}
 }
 
-// A client that acknowledges nothing by itself may say its hello and then only listen, as tools for the command line do.
+// A client that acknowledges nothing by itself may say its hello and then only listen, as tools for
+// the command line do.
 func TestListenerIsServedAfterItsHello(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 100 * time.Millisecond}})
 	s := w.open(t.Context(), named("s"))
@@ -409,7 +415,8 @@ func TestSessionGetsThePartitionsThatAreAttached(t *testing.T) {
 	}
 }
 
-// A node that is about to stop says so first: to those who look at its health, and to new sessions. Open ones go on meanwhile.
+// A node that is about to stop says so first: to those who look at its health, and to new sessions.
+// Open ones go on meanwhile.
 func TestNodeThatLeavesTakesNoNewSessions(t *testing.T) {
 	w := newWorld(t, options{})
 	s := w.connect(hello(nil))
@@ -453,7 +460,8 @@ func TestNodeThatStopsTellsItsSessions(t *testing.T) {
 	}
 }
 
-// What is about the service is told to every session, and what happened lately to one that begins without positions of its own.
+// What is about the service is told to every session, and what happened lately to one that begins
+// without positions of its own.
 func TestSessionsAreToldOfTheService(t *testing.T) {
 	recent := delivery.Notice{Kind: "stale", Text: "text", Partitions: []change.Partition{1, 3}}
 	w := newWorld(t, options{server: gateway.Config{Recent: func() []delivery.Notice { return []delivery.Notice{recent} }}})
@@ -514,7 +522,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// What clients may send is bounded for every service that a node has; it does not serve one that is not. What is not accepted is told in our words.
+// What clients may send is bounded for every service that a node has; it does not serve one that is
+// not. What is not accepted is told in our words.
 func TestEveryServiceIsBounded(t *testing.T) {
 	w := newWorld(t, options{})
 	stream, err := reflectionpb.NewServerReflectionClient(w.conn()).ServerReflectionInfo(t.Context())

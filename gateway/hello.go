@@ -79,8 +79,9 @@ func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.R
 	return r, nil
 }
 
-// identify sets whose request it is: the name of a subscriber belongs to its identity. When the process started is what it says itself: it cannot
-// be later than now, nor earlier than what a time can be.
+// identify sets whose request it is: the name of a subscriber belongs to its identity. When the
+// process started is what it says itself: it cannot be later than now, nor earlier than what a time
+// can be.
 func identify(r *streamer.Request, by *access.Identity) {
 	if by != nil {
 		r.By = by.Name
@@ -97,8 +98,8 @@ func identify(r *streamer.Request, by *access.Identity) {
 	}
 }
 
-// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left of them is in the checkpoint of a
-// subscriber, and it is known of all partitions together.
+// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left
+// of them is in the checkpoint of a subscriber, and it is known of all partitions together.
 func snapshotsKept(m *streampb.Hello) error {
 	switch {
 	case m.GetSubscriber() == "":
@@ -141,7 +142,8 @@ func (s *Server) readPositions(positions []*streampb.PartitionPosition, partitio
 	return places, nil
 }
 
-// readSubscription converts a subscription that input has checked. Its filter is still to be compiled.
+// readSubscription converts a subscription that input has checked. Its filter is still to be
+// compiled.
 func readSubscription(m *streampb.Subscription, carries match.Carries) (sub delivery.Subscription, filter match.Filter, err error) {
 	if m.GetId() == "" {
 		return sub, filter, fault.Newf(fault.SessionBadRequest, "a subscription needs an id")

@@ -97,7 +97,8 @@ func detachment(partition ...uint32) *streampb.ConnectRequest {
 	return &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Detach{Detach: &streampb.Detach{Partitions: partition}}}
 }
 
-// Whatever a session says that it must not, or that means nothing in its mode, a session of somebody else with attached partitions misses nothing.
+// Whatever a session says that it must not, or that means nothing in its mode, a session of
+// somebody else with attached partitions misses nothing.
 func TestMessagesOfOthersCostNobodyAnything(t *testing.T) {
 	w := newWorld(t, options{})
 	victim := w.connect(hello(func(h *streampb.Hello) { h.Subscriber, h.Ack = "victim", streampb.AckMode_ACK_MODE_AUTO; owned(h) }))
@@ -110,7 +111,8 @@ func TestMessagesOfOthersCostNobodyAnything(t *testing.T) {
 	const bad, position, ahead = fault.SessionBadRequest, fault.SessionBadPosition, fault.SessionBadAck
 	for name, says := range map[string]struct {
 		messages []*streampb.ConnectRequest
-		// What becomes of the session in each mode: all and explicit, all and auto, owned and explicit, owned and auto; "" where it goes on.
+		// What becomes of the session in each mode: all and explicit, all and auto, owned and
+		// explicit, owned and auto; "" where it goes on.
 		ends [4]fault.Code
 	}{
 		"detach":                   {[]*streampb.ConnectRequest{detachment(0)}, [4]fault.Code{bad, bad, "", ""}},
@@ -167,7 +169,8 @@ func TestMessagesOfOthersCostNobodyAnything(t *testing.T) {
 	}
 }
 
-// A name belongs to its identity: nobody else takes it over, locks its owner out, or gets what it had, whatever the time that a process tells.
+// A name belongs to its identity: nobody else takes it over, locks its owner out, or gets what it
+// had, whatever the time that a process tells.
 func TestNameBelongsToItsIdentity(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{Access: closed(t, "victim", "tenant", "a/b", "a")}})
 	orders := func(process string, started time.Time) *streampb.Hello {
@@ -222,7 +225,8 @@ func TestNameBelongsToItsIdentity(t *testing.T) {
 	}
 }
 
-// The clock of a client locks nobody out, and both processes are told who the other one is, and operators of both.
+// The clock of a client locks nobody out, and both processes are told who the other one is, and
+// operators of both.
 func TestClocksOfClients(t *testing.T) {
 	board := notice.NewBoard(notice.Config{Node: "n"})
 	w := newWorld(t, options{server: gateway.Config{Access: closed(t, "owner")}, node: streamer.NodeConfig{Board: board}})
@@ -295,7 +299,8 @@ func TestNamesOfAnIdentityAreBounded(t *testing.T) {
 	w.connectAs("tenant", named("more"))
 }
 
-// What was made under a name while the node was open is not taken for the checkpoint of an identity whose name looks like that.
+// What was made under a name while the node was open is not taken for the checkpoint of an identity
+// whose name looks like that.
 func TestCheckpointsOfAnOpenNodeAreNobodys(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{Access: closed(t, "victim")}})
 	planted := checkpoint.Checkpoint{
@@ -322,8 +327,8 @@ func TestCheckpointsOfAnOpenNodeAreNobodys(t *testing.T) {
 	}
 }
 
-// A subscriber that acknowledges nothing holds up nobody else's checkpoint, is told of, and is disconnected at last; one that has nothing to
-// acknowledge, or need not, is not.
+// A subscriber that acknowledges nothing holds up nobody else's checkpoint, is told of, and is
+// disconnected at last; one that has nothing to acknowledge, or need not, is not.
 func TestSubscriberThatAcknowledgesNothingIsDisconnected(t *testing.T) {
 	w := newWorld(t, options{
 		hub:  delivery.Config{Bookmark: 20 * time.Millisecond},
@@ -420,8 +425,8 @@ func TestAttachmentsWithoutAcknowledgementAreBounded(t *testing.T) {
 	}
 }
 
-// What many sessions of one identity do not acknowledge stays within the budget, whether they take it or not, and a session of another identity
-// does not notice.
+// What many sessions of one identity do not acknowledge stays within the budget, whether they take
+// it or not, and a session of another identity does not notice.
 func TestSumOfAllQueuesIsBounded(t *testing.T) {
 	const budget, size, n, hostile = 32 << 20, 20_000, 1500, 50
 	w := newWorld(t, options{hub: delivery.Config{QueueBytes: budget}, server: gateway.Config{Access: closed(t, "honest", "tenant")}})
@@ -465,7 +470,8 @@ func TestSumOfAllQueuesIsBounded(t *testing.T) {
 	if held := w.node.Hub().Load().Held; held > budget || held < budget/4 {
 		t.Errorf("%d bytes are held", held)
 	}
-	// A margin for transports, whose windows and buffers are bounded by themselves, and for the ring.
+	// A margin for transports, whose windows and buffers are bounded by themselves, and for the
+	// ring.
 	if used := int(most.Load()); used > budget+64<<20 {
 		t.Errorf("the heap has grown by %d MiB", used>>20)
 	}
@@ -511,7 +517,8 @@ func TestNameOfAnEventStreamBelongsToItsIdentity(t *testing.T) {
 	t.Errorf("no event, %v", victim.Err())
 }
 
-// An absentStore refuses claims while it is away, and holds up the final checkpoint of a subscriber.
+// An absentStore refuses claims while it is away, and holds up the final checkpoint of a
+// subscriber.
 type absentStore struct {
 	streamer.Checkpoints
 
@@ -541,7 +548,8 @@ func (s *absentStore) Save(ctx context.Context, all []checkpoint.Checkpoint) []e
 	return s.Checkpoints.Save(ctx, all)
 }
 
-// Nobody is told of a process that was replaced where that was the same process, or had gone already.
+// Nobody is told of a process that was replaced where that was the same process, or had gone
+// already.
 func TestReplacedByNobodyIsNotTold(t *testing.T) {
 	store := &absentStore{saving: make(chan struct{}), let: make(chan struct{})}
 	board := notice.NewBoard(notice.Config{Node: "n"})

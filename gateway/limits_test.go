@@ -48,7 +48,8 @@ func (r reserve) Read(ctx context.Context, q snapshot.Query) (snapshot.Page, err
 	return r.shelf.Read(ctx, q)
 }
 
-// An identity is given one page of documents at a time, however many it asks for: the others have their share of what the node reads.
+// An identity is given one page of documents at a time, however many it asks for: the others have
+// their share of what the node reads.
 func TestManyPagesHoldUpNobodyElse(t *testing.T) {
 	const most = 100
 	docs := reserve{shelf(1), "much", make(chan struct{})}
@@ -85,7 +86,8 @@ func TestManyPagesHoldUpNobodyElse(t *testing.T) {
 	asked.Wait()
 }
 
-// A subscriber that takes nothing, or acknowledges nothing, holds its credit and no more, holds nobody else up, and misses nothing.
+// A subscriber that takes nothing, or acknowledges nothing, holds its credit and no more, holds
+// nobody else up, and misses nothing.
 func TestSubscriberThatStopsCostsOnlyItself(t *testing.T) {
 	const credit, size, n = 1 << 20, 10_000, 1000
 	for name, reads := range map[string]bool{"it reads": true, "it does not read": false} {
@@ -122,7 +124,8 @@ func TestSubscriberThatStopsCostsOnlyItself(t *testing.T) {
 
 func TestThousandReconnectsAtOnce(t *testing.T) {
 	const connections, each = 20, 50
-	// On a busy machine all of this takes its time; what is bounded by time is not what is tested here.
+	// On a busy machine all of this takes its time; what is bounded by time is not what is tested
+	// here.
 	w := newWorld(t, options{server: gateway.Config{MaxSessions: connections*each + 1, HandshakeTimeout: 5 * time.Minute, HeartbeatTimeout: 5 * time.Minute}})
 	steady := w.connect(named("steady"))
 	var welcomed atomic.Int64
@@ -201,7 +204,8 @@ func TestOversizedRequestHarmsNobodyElse(t *testing.T) {
 	steady.events(1)
 }
 
-// A client that subscribes without end is let go at its limit; what it asks for is dealt with at a bounded pace.
+// A client that subscribes without end is let go at its limit; what it asks for is dealt with at a
+// bounded pace.
 func TestSubscribesAreBounded(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{MaxSubscriptions: 500}})
 	steady := w.connect(named("steady"))
@@ -269,7 +273,8 @@ func (s *heldStore) Load(ctx context.Context, subscriber string) ([]checkpoint.C
 	return s.Checkpoints.Load(ctx, subscriber)
 }
 
-// Who takes nothing of what it is sent is let go when it is silent too, although what is being sent to it cannot be called back.
+// Who takes nothing of what it is sent is let go when it is silent too, although what is being sent
+// to it cannot be called back.
 func TestClientThatNeitherListensNorSpeaksIsLetGo(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 300 * time.Millisecond}, hub: delivery.Config{CreditBytes: 64 << 20}})
 	gone := func() bool {
@@ -297,7 +302,8 @@ func TestClientThatNeitherListensNorSpeaksIsLetGo(t *testing.T) {
 	<-ended
 }
 
-// A frozen connection is one whose client has gone without a word once ice is closed: it is open, and nobody reads from it.
+// A frozen connection is one whose client has gone without a word once ice is closed: it is open,
+// and nobody reads from it.
 type frozen struct {
 	net.Conn
 
@@ -321,7 +327,8 @@ func (f *frozen) Close() error {
 	return f.Conn.Close()
 }
 
-// A client that only listens need not say anything, so that nothing but probes finds out that it is gone.
+// A client that only listens need not say anything, so that nothing but probes finds out that it is
+// gone.
 func TestHalfOpenConnectionIsFoundOut(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{ProbeAfter: time.Second, ProbeTimeout: 200 * time.Millisecond}})
 	ice := make(chan struct{})
@@ -379,7 +386,8 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	}
 }
 
-// Calls that wait for a change of health, and ask nobody for a token, are bounded over all connections, and of one host.
+// Calls that wait for a change of health, and ask nobody for a token, are bounded over all
+// connections, and of one host.
 func TestOtherCallsAreBounded(t *testing.T) {
 	w := newWorld(t, options{})
 	var got []int

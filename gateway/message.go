@@ -102,7 +102,8 @@ func ended(err error) bool {
 	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, delivery.ErrClosed)
 }
 
-// isGone reports whether a context has ended because its client has gone, and not because the server ended it.
+// isGone reports whether a context has ended because its client has gone, and not because the
+// server ended it.
 func isGone(ctx context.Context) bool { return ctx.Err() != nil && fault.Of(context.Cause(ctx)) == "" }
 
 // reasonOf returns why a session has ended, for the metric. The context is that of its call.
@@ -135,7 +136,8 @@ func reasonOf(ctx context.Context, err error) string {
 	}
 }
 
-// refusal returns the gRPC status for an error, with what clients may be told of it. Faults carry code and remedy in the text and as error details.
+// refusal returns the gRPC status for an error, with what clients may be told of it. Faults carry
+// code and remedy in the text and as error details.
 func refusal(err error) error {
 	if ended(err) {
 		return nil
@@ -165,7 +167,8 @@ func statusOf(f *fault.Error) *status.Status {
 	return detailed
 }
 
-// holdBack waits before a client is told of an error, if that is its own doing and its identity has had many of late.
+// holdBack waits before a client is told of an error, if that is its own doing and its identity has
+// had many of late.
 func holdBack(ctx context.Context, accounts *access.Accounts, err error) {
 	if fault.Of(err) == "" || accounts == nil {
 		return

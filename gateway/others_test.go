@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// A machine has all addresses of an IPv6 network of 64 bits, and may make no more calls of other services than a host of one address.
+// A machine has all addresses of an IPv6 network of 64 bits, and may make no more calls of other
+// services than a host of one address.
 func TestOtherCallsAreBoundedByNetwork(t *testing.T) {
 	others := &others{of: make(map[netip.Addr]int)}
 	from := func(address string) context.Context {

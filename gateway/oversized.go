@@ -12,10 +12,11 @@ import (
 // statusDetails is the trailer that carries a complete status (grpc.io, "Richer error model").
 const statusDetails = "grpc-status-details-bin"
 
-// presetTooLarge makes gRPC report an oversized request with code and remedy. gRPC ends such a stream with its own status before a handler
-// can, but sends trailers that were set earlier: so the trailer is set in advance. Call the returned function at the end with the error of
-// the stream. It removes the trailer if the status has no details. A status with details overwrites the trailer; clients ignore duplicate
-// values.
+// presetTooLarge makes gRPC report an oversized request with code and remedy. gRPC ends such a
+// stream with its own status before a handler can, but sends trailers that were set earlier: so the
+// trailer is set in advance. Call the returned function at the end with the error of the stream. It
+// removes the trailer if the status has no details. A status with details overwrites the trailer;
+// clients ignore duplicate values.
 func presetTooLarge(stream streampb.Gateway_ConnectServer, ended *error) (remove func()) {
 	encoded, err := proto.Marshal(statusOf(fault.Newf(fault.SessionTooLarge, "message rejected: larger than %d bytes", maxRequest)).Proto())
 	if err != nil {

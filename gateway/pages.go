@@ -23,16 +23,19 @@ const (
 	maxPage   = 5000
 )
 
-// Pages serves GET /v1/snapshot: the documents of a collection as JSON, page by page, for clients that keep their own progress, as sync engines
-// do. Parameters: db, coll, filter (CEL), limit (500), and from, the next of the page before. When a page has no next, position is where
-// /v1/events goes on without a gap, as Last-Event-ID. 410 says that the client must start over, without from.
+// Pages serves GET /v1/snapshot: the documents of a collection as JSON, page by page, for clients
+// that keep their own progress, as sync engines do. Parameters: db, coll, filter (CEL), limit
+// (500), and from, the next of the page before. When a page has no next, position is where
+// /v1/events goes on without a gap, as Last-Event-ID. 410 says that the client must start over,
+// without from.
 type Pages struct {
 	cfg  EventsConfig
 	node *streamer.Node
 	h    *Events
 }
 
-// NewPages returns the handler. Of the configuration it uses Cluster, Carries, Accounts and Logger. It counts the requests of identities itself.
+// NewPages returns the handler. Of the configuration it uses Cluster, Carries, Accounts and Logger.
+// It counts the requests of identities itself.
 func NewPages(cfg EventsConfig, node *streamer.Node) *Pages {
 	return &Pages{cfg: cfg, node: node, h: NewEvents(EventsConfig{Logger: cfg.Logger}, node)}
 }
@@ -124,8 +127,9 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 	return body, nil
 }
 
-// inlineKey is how long an _id may be, in bytes, to be in the text of a place whole. A longer one is there as a hash, and a value before it at which
-// the search for it begins, so that a text is short whatever the documents are and the node remembers nothing.
+// inlineKey is how long an _id may be, in bytes, to be in the text of a place whole. A longer one
+// is there as a hash, and a value before it at which the search for it begins, so that a text is
+// short whatever the documents are and the node remembers nothing.
 const inlineKey = 1 << 10
 
 // placeHash follows the time in a text that has a hash; it is no type of BSON that an _id may have.

@@ -20,7 +20,8 @@ type Peer struct {
 	Since         time.Time // when the session began
 	Reported      time.Time // when it last reported its checks
 	Failing       []string  // checks that fail, sorted
-	// Left says that it has closed its session: it is named for Config.KeepLeft, unless it comes back before.
+	// Left says that it has closed its session: it is named for Config.KeepLeft, unless it comes
+	// back before.
 	Left bool
 }
 
@@ -32,7 +33,8 @@ type peerSession struct {
 	left   time.Time
 }
 
-// peers are the named subscribers with sessions. It has as many entries as there are sessions and, for Config.KeepLeft, MaxPeers.
+// peers are the named subscribers with sessions. It has as many entries as there are sessions and,
+// for Config.KeepLeft, MaxPeers.
 type peers struct {
 	most int
 	keep time.Duration
@@ -43,7 +45,8 @@ type peers struct {
 	}
 }
 
-// enter adds the session of a subscriber, and replaces the one before. A subscriber without a name is none: nil.
+// enter adds the session of a subscriber, and replaces the one before. A subscriber without a name
+// is none: nil.
 func (s *peers) enter(r streamer.Request, failing []string) *peerSession {
 	if r.Subscriber == "" {
 		return nil
@@ -72,7 +75,8 @@ func (s *peers) report(p *peerSession, failing []string) {
 	p.Reported, p.Failing = time.Now(), failing
 }
 
-// exit removes a session, unless another one has replaced it. One that its client has closed is kept for a while.
+// exit removes a session, unless another one has replaced it. One that its client has closed is
+// kept for a while.
 func (s *peers) exit(p *peerSession, closed bool) {
 	if p == nil {
 		return
@@ -88,8 +92,8 @@ func (s *peers) exit(p *peerSession, closed bool) {
 	}
 }
 
-// list returns the subscribers that are listed, by name, and how many are not because there are too many. Whoever is listed stays so; of the others
-// those are listed first that came first.
+// list returns the subscribers that are listed, by name, and how many are not because there are too
+// many. Whoever is listed stays so; of the others those are listed first that came first.
 func (s *peers) list() (listed []Peer, unlisted int) {
 	now := time.Now()
 	s.mu.Lock()
@@ -113,8 +117,8 @@ func (s *peers) list() (listed []Peer, unlisted int) {
 	return listed, len(all) - len(listed)
 }
 
-// Peers returns the named subscribers with sessions over gRPC, at most Config.MaxPeers and by name, and how many more there are. It may be
-// called from any goroutine.
+// Peers returns the named subscribers with sessions over gRPC, at most Config.MaxPeers and by name,
+// and how many more there are. It may be called from any goroutine.
 func (s *Server) Peers() (listed []Peer, unlisted int) { return s.peers.list() }
 
 // readChecks returns the checks that fail, sorted.

@@ -94,7 +94,8 @@ func TestPeersLeaveOrAreCutOff(t *testing.T) {
 	w.untilPeers("left p fails ")
 }
 
-// Whoever is listed stays so while others come; who is not is counted, and listed when there is room.
+// Whoever is listed stays so while others come; who is not is counted, and listed when there is
+// room.
 func TestListOfPeersIsBounded(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{MaxPeers: 2, KeepLeft: 50 * time.Millisecond}})
 	sessions := map[string]*session{}

@@ -21,7 +21,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// Limits of a connection. Requests are small; idle and half-open connections are detected and closed.
+// Limits of a connection. Requests are small; idle and half-open connections are detected and
+// closed.
 const (
 	maxRequest = 4 << 20
 	maxHeaders = 16 << 10
@@ -31,8 +32,8 @@ const (
 	leastProbe = 5 * time.Second // minimum interval of a client's keepalive pings
 )
 
-// Serve serves the protocol, the standard health service and reflection until the context ends. Open streams then end within grace. A nil
-// TLS configuration means plaintext.
+// Serve serves the protocol, the standard health service and reflection until the context ends.
+// Open streams then end within grace. A nil TLS configuration means plaintext.
 func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.Config, grace time.Duration) error {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest), grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(s.cfg.HandshakeTimeout),
@@ -73,7 +74,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 	return nil
 }
 
-// checkBounds returns an error if a client may send a text or a list that has no bound: every request would be refused that has it.
+// checkBounds returns an error if a client may send a text or a list that has no bound: every
+// request would be refused that has it.
 func (s *Server) checkBounds(services map[string]grpc.ServiceInfo) error {
 	for name := range services {
 		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
@@ -93,12 +95,13 @@ func (s *Server) checkBounds(services map[string]grpc.ServiceInfo) error {
 	return nil
 }
 
-// closeAfter is how long a client must have taken nothing when its session ends to lose its connection, and how long it may then take to receive
-// why.
+// closeAfter is how long a client must have taken nothing when its session ends to lose its
+// connection, and how long it may then take to receive why.
 const closeAfter = time.Second
 
-// hangUp closes the connection of a call after closeAfter, if its remote address is an io.Closer. What the client has not taken of an ended call
-// would otherwise stay in memory for as long as the client keeps the connection.
+// hangUp closes the connection of a call after closeAfter, if its remote address is an io.Closer.
+// What the client has not taken of an ended call would otherwise stay in memory for as long as the
+// client keeps the connection.
 func hangUp(ctx context.Context) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if conn, ok := p.Addr.(io.Closer); ok {
@@ -107,7 +110,8 @@ func hangUp(ctx context.Context) {
 	}
 }
 
-// handshakes are credentials that tell a connection with a method HandshakeDone that its handshake is complete.
+// handshakes are credentials that tell a connection with a method HandshakeDone that its handshake
+// is complete.
 type handshakes struct {
 	credentials.TransportCredentials
 }

@@ -90,7 +90,8 @@ func TestSnapshotIsFlaggedBetweenItsMarks(t *testing.T) {
 	}
 }
 
-// An event stream says in its ids which documents a client has had: one that broke within them sends them again, one after them does not.
+// An event stream says in its ids which documents a client has had: one that broke within them
+// sends them again, one after them does not.
 func TestEventStreamResumesWithinASnapshot(t *testing.T) {
 	w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(5)}})
 	const query = "?subscriber=s&start=snapshot"
@@ -122,7 +123,8 @@ func TestEventStreamResumesWithinASnapshot(t *testing.T) {
 	}
 }
 
-// A client whose connection breaks after every few documents gets all of them: each time it goes on where the id says that it is.
+// A client whose connection breaks after every few documents gets all of them: each time it goes on
+// where the id says that it is.
 func TestEventStreamGetsOnHoweverOftenItBreaks(t *testing.T) {
 	w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(60), SnapshotPage: 7}})
 	last := ""

@@ -29,11 +29,13 @@ type EventsConfig struct {
 	Cluster string
 	// Carries says what the events of the log contain, for the validation of filters.
 	Carries match.Carries
-	// Accounts enforce the limits of identities; requests must then have passed an access.Authenticator. nil allows everything to everybody.
+	// Accounts enforce the limits of identities; requests must then have passed an
+	// access.Authenticator. nil allows everything to everybody.
 	Accounts *access.Accounts
 	// Heartbeat is the interval of comments on an idle connection. Defaults to 15 s.
 	Heartbeat time.Duration
-	// StallTimeout is how long a write may block before the client is disconnected. Defaults to 30 s.
+	// StallTimeout is how long a write may block before the client is disconnected. Defaults to 30
+	// s.
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int
@@ -45,7 +47,8 @@ type EventsConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// Events serves GET /v1/events as server-sent events (WHATWG HTML, section 9.2): one session of the node for each connection.
+// Events serves GET /v1/events as server-sent events (WHATWG HTML, section 9.2): one session of the
+// node for each connection.
 type Events struct {
 	cfg     EventsConfig
 	node    *streamer.Node
@@ -64,14 +67,17 @@ func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 	}
 }
 
-// retryAfter returns a random reconnect delay, so that the clients of a node do not reconnect at once.
+// retryAfter returns a random reconnect delay, so that the clients of a node do not reconnect at
+// once.
 func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Second) }
 
-// ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas), filter (CEL), subscriber (a durable name
-// with a checkpoint), start (now, earliest, an RFC 3339 time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify,
-// or snapshot: the documents come again after a loss; defaults to notify), leaves (true: an event left comes when a document stops
-// matching), fresh (true: the client has no document yet, so that left comes only for those that it is sent). Snapshots need a subscriber. The header or parameter Last-Event-ID
-// resumes after the event with that id.
+// ServeHTTP implements http.Handler. Parameters: db, coll, op (repeated or separated by commas),
+// filter (CEL), subscriber (a durable name with a checkpoint), start (now, earliest, an RFC 3339
+// time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify, or
+// snapshot: the documents come again after a loss; defaults to notify), leaves (true: an event left
+// comes when a document stops matching), fresh (true: the client has no document yet, so that left
+// comes only for those that it is sent). Snapshots need a subscriber. The header or parameter
+// Last-Event-ID resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reason, err := h.serve(w, r)
 	if err != nil {
@@ -82,8 +88,8 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.ended.count(reason)
 }
 
-// serve serves one connection and returns why it has ended, or an error before anything was written. Everything that it took has been given
-// back when it returns.
+// serve serves one connection and returns why it has ended, or an error before anything was
+// written. Everything that it took has been given back when it returns.
 func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, err error) {
 	if err := leaving(r.Context()); err != nil {
 		return "", err
@@ -125,8 +131,8 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	return c.run(r.Context()), nil
 }
 
-// leaving returns why a request cannot be served because its context has ended: the node stops or access was revoked. It returns nil if the
-// context has not ended.
+// leaving returns why a request cannot be served because its context has ended: the node stops or
+// access was revoked. It returns nil if the context has not ended.
 func leaving(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -137,7 +143,8 @@ func leaving(ctx context.Context) error {
 	return fault.Newf(fault.NodeStopping, "node accepts no more subscribers")
 }
 
-// admit checks that the identity may use the filter, and counts the event stream and its subscription. The caller must close the account.
+// admit checks that the identity may use the filter, and counts the event stream and its
+// subscription. The caller must close the account.
 func (h *Events) admit(r *http.Request, f match.Filter) (account *access.Account, err error) {
 	if h.cfg.Accounts != nil {
 		if err := access.From(r.Context()).Permit(f.DB, f.Coll); err != nil {
@@ -154,7 +161,8 @@ func (h *Events) admit(r *http.Request, f match.Filter) (account *access.Account
 	return account, nil
 }
 
-// openAccount counts a request as a use by its identity. Without accounts nothing is limited. The caller must close the account.
+// openAccount counts a request as a use by its identity. Without accounts nothing is limited. The
+// caller must close the account.
 func openAccount(accounts *access.Accounts, r *http.Request, use access.Use) (*access.Account, error) {
 	if accounts == nil {
 		return access.NewAccounts(access.Defaults{}).Open(access.Anonymous(), use, r.RemoteAddr)
@@ -256,11 +264,12 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	return f, request, sub, nil
 }
 
-// idMark separates the position, the checkpoint generation, the stamp of snapshots and their progress in an id. They are omitted where there is nothing
-// to say.
+// idMark separates the position, the checkpoint generation, the stamp of snapshots and their
+// progress in an id. They are omitted where there is nothing to say.
 const idMark = "."
 
-// refuse responds with the fault as JSON, or in a form after which an EventSource reconnects if it should retry.
+// refuse responds with the fault as JSON, or in a form after which an EventSource reconnects if it
+// should retry.
 func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !fault.IsPublic(err) {
 		h.logger.Warn("event stream refused", "error", err)

@@ -34,7 +34,8 @@ type client struct {
 	text       string     // the progress of its snapshots
 }
 
-// run writes events until the client disconnects, stalls, or the session ends. It returns the reason.
+// run writes events until the client disconnects, stalls, or the session ends. It returns the
+// reason.
 func (c *client) run(ctx context.Context) (reason string) {
 	defer c.abandon(ctx)()
 	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter().Milliseconds())
@@ -80,7 +81,8 @@ func (c *client) run(ctx context.Context) (reason string) {
 	}
 }
 
-// abandon ends a write that blocks when the client has gone. Call the returned function before the response ends.
+// abandon ends a write that blocks when the client has gone. Call the returned function before the
+// response ends.
 func (c *client) abandon(ctx context.Context) (stop func()) {
 	abandoned := make(chan struct{})
 	stopped := context.AfterFunc(ctx, func() {
@@ -96,7 +98,8 @@ func (c *client) abandon(ctx context.Context) (stop func()) {
 	}
 }
 
-// ended returns why the context has ended. It tells the client if its access was revoked; a client of a stopping node just reconnects.
+// ended returns why the context has ended. It tells the client if its access was revoked; a client
+// of a stopping node just reconnects.
 func (c *client) ended(ctx context.Context) (reason string) {
 	switch cause := context.Cause(ctx); fault.Of(cause) {
 	case "":
@@ -130,7 +133,8 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	return reason
 }
 
-// id returns the event id of a position in a batch: with the generation of the subscriber's checkpoint and the stamp of its snapshots.
+// id returns the event id of a position in a batch: with the generation of the subscriber's
+// checkpoint and the stamp of its snapshots.
 func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
 	id := ref.AppendText(nil, c.events.cfg.Cluster)
 	switch {
@@ -147,7 +151,8 @@ func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
 	}
 }
 
-// progress returns the progress of snapshots as text, while any is left: whoever comes back with it goes on there.
+// progress returns the progress of snapshots as text, while any is left: whoever comes back with it
+// goes on there.
 func (c *client) progress(b *delivery.Batch) string {
 	if c.stamped != b.Stamp {
 		c.stamped, c.text = b.Stamp, b.Progress()
@@ -194,7 +199,8 @@ func (c *client) batch(b *delivery.Batch) error {
 	return nil
 }
 
-// notice appends a notice about the client's own subscription. Notices about the service are served at /v1/notices.
+// notice appends a notice about the client's own subscription. Notices about the service are served
+// at /v1/notices.
 func (c *client) notice(n delivery.Notice) {
 	if n.Subscription == "" {
 		return
@@ -209,8 +215,8 @@ func (c *client) problem(event string, err error) {
 	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", event, text)
 }
 
-// flush writes the buffer within the identity's rate limit and the stall timeout, and acknowledges its batches. It returns a reason if the
-// stream ends.
+// flush writes the buffer within the identity's rate limit and the stall timeout, and acknowledges
+// its batches. It returns a reason if the stream ends.
 func (c *client) flush(ctx context.Context) (reason string) {
 	if c.written > 0 {
 		if err := c.account.Wait(ctx, c.written, len(c.buffer)); err != nil {

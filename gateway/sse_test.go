@@ -155,7 +155,8 @@ func TestFilterChoosesEvents(t *testing.T) {
 	}
 }
 
-// Events of different shards may share everything of their heads; only their tokens' hashes tell which the client has seen.
+// Events of different shards may share everything of their heads; only their tokens' hashes tell
+// which the client has seen.
 func TestResumeAmongEventsOfEqualHeads(t *testing.T) {
 	w := newWorld(t, options{})
 	r := w.get("", "")
@@ -178,7 +179,8 @@ func TestResumeAmongEventsOfEqualHeads(t *testing.T) {
 	}
 }
 
-// An id whose event the stream no longer yields, because the filter was changed, must not swallow its neighbours.
+// An id whose event the stream no longer yields, because the filter was changed, must not swallow
+// its neighbours.
 func TestResumeAtAnEventThatIsNoLongerThere(t *testing.T) {
 	w := newWorld(t, options{})
 	at := change.Timestamp{T: 1001, I: 9}
@@ -289,7 +291,8 @@ func TestBadRequestsAreRefusedWithACode(t *testing.T) {
 	}
 }
 
-// What the log no longer holds is told with its bounds, and then the client goes on with what there is.
+// What the log no longer holds is told with its bounds, and then the client goes on with what there
+// is.
 func TestLostPositionIsToldNotSkipped(t *testing.T) {
 	w := newWorld(t, options{})
 	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2}, changetest.Event{ID: 3})
@@ -322,7 +325,8 @@ func TestLostPositionIsToldNotSkipped(t *testing.T) {
 	}
 }
 
-// A named client resumes without an id where it has been written to. One that an operator has moved back goes there, whatever id it has.
+// A named client resumes without an id where it has been written to. One that an operator has moved
+// back goes there, whatever id it has.
 func TestNamedClientHasACheckpoint(t *testing.T) {
 	w := newWorld(t, options{})
 	first := w.stream("?subscriber=page", "")
@@ -363,8 +367,8 @@ func TestNamedClientHasACheckpoint(t *testing.T) {
 	}
 }
 
-// The ids of what was on its way when an operator moved a client back are of the generation before: one that comes back with such an id has not
-// heard of it, and goes back.
+// The ids of what was on its way when an operator moved a client back are of the generation before:
+// one that comes back with such an id has not heard of it, and goes back.
 func TestIDsBeforeARewindAreOfTheGenerationBefore(t *testing.T) {
 	w := newWorld(t, options{})
 	r := sse.NewReader(w.stream("?subscriber=page", "").Body)
@@ -423,7 +427,8 @@ func TestMissedRewindNamesWhatTheIdentityMayRead(t *testing.T) {
 	}
 }
 
-// A client that was away while an operator moved it back is told before anything comes again, also when it leaves right after that.
+// A client that was away while an operator moved it back is told before anything comes again, also
+// when it leaves right after that.
 func TestClientThatWasAwayIsToldOfARewind(t *testing.T) {
 	w := newWorld(t, options{})
 	first := w.stream("?subscriber=page", "")
@@ -453,7 +458,8 @@ func TestClientThatWasAwayIsToldOfARewind(t *testing.T) {
 	}
 }
 
-// A client that was away when its checkpoint was imported, and whose next connection breaks, gets what it has not had.
+// A client that was away when its checkpoint was imported, and whose next connection breaks, gets
+// what it has not had.
 func TestClientThatWasAwayDuringAnImportMissesNothing(t *testing.T) {
 	w := newWorld(t, options{})
 	first := w.stream("?subscriber=page", "")
@@ -495,7 +501,8 @@ func TestClientThatWasAwayDuringAnImportMissesNothing(t *testing.T) {
 	}
 }
 
-// Of two clients with one name the later one has it: the other is told, so that it does not come back in turn for ever.
+// Of two clients with one name the later one has it: the other is told, so that it does not come
+// back in turn for ever.
 func TestLaterClientOfANameReplacesTheEarlier(t *testing.T) {
 	w := newWorld(t, options{})
 	earlier := w.get("?subscriber=page", "")
@@ -546,7 +553,8 @@ func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 	}
 }
 
-// A node that stops ends its streams such that clients come back, and never answers an EventSource with a status upon which it gives up.
+// A node that stops ends its streams such that clients come back, and never answers an EventSource
+// with a status upon which it gives up.
 func TestNodeThatStopsHasClientsComeBack(t *testing.T) {
 	w := newWorld(t, options{})
 	r := w.get("", "")
@@ -573,7 +581,8 @@ func TestNodeThatStopsHasClientsComeBack(t *testing.T) {
 	}
 }
 
-// A filter that fails on every event tells so once a second, with how often it was, and holds nothing up.
+// A filter that fails on every event tells so once a second, with how often it was, and holds
+// nothing up.
 func TestFailuresOfAFilterAreToldOnceASecond(t *testing.T) {
 	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 50 * time.Millisecond}})
 	const n = 500

@@ -19,7 +19,8 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 	return nil
 }
 
-// compile compiles the requested subscriptions and returns an answer for each. It stops with the context, and returns its cause.
+// compile compiles the requested subscriptions and returns an answer for each. It stops with the
+// context, and returns its cause.
 func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []delivery.Subscription, answers []any, err error) {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
@@ -45,7 +46,8 @@ type subscribed struct {
 	texts   int // bytes
 }
 
-// readSubscription checks, authorizes, counts and compiles one subscription, in this order. seen holds the IDs in the same request.
+// readSubscription checks, authorizes, counts and compiles one subscription, in this order. seen
+// holds the IDs in the same request.
 func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}) (delivery.Subscription, error) {
 	if err := c.server.input.Check(m); err != nil {
 		return delivery.Subscription{}, err

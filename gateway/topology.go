@@ -13,13 +13,15 @@ type Topology struct {
 	Owners  []int // by partition: an index into Nodes, or -1 without an owner
 }
 
-// NodeAddress is the address of a node for subscribers. Name is the name in its Welcome; Address is empty if unknown.
+// NodeAddress is the address of a node for subscribers. Name is the name in its Welcome; Address is
+// empty if unknown.
 type NodeAddress struct{ Name, Address string }
 
 // A Topologist provides topologies.
 type Topologist interface {
-	// Follow returns the current topology if its version is later than version, or else waits for one. Any version is later than 0. It
-	// returns an error if the context ends or no more topologies follow.
+	// Follow returns the current topology if its version is later than version, or else waits for
+	// one. Any version is later than 0. It returns an error if the context ends or no more
+	// topologies follow.
 	Follow(ctx context.Context, version uint64) (Topology, error)
 }
 

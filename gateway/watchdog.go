@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A watchdog detects that a client does not do for some time what it should: send a message, or take what is sent to it.
+// A watchdog detects that a client does not do for some time what it should: send a message, or
+// take what is sent to it.
 type watchdog struct {
 	mu struct {
 		sync.Mutex
@@ -39,8 +40,8 @@ func (d *watchdog) left(now time.Time, timeout time.Duration) time.Duration {
 	return timeout - now.Sub(d.mu.last)
 }
 
-// run returns the error when the timeout has passed. It has its own goroutine, because request processing may block on a client that does not
-// receive.
+// run returns the error when the timeout has passed. It has its own goroutine, because request
+// processing may block on a client that does not receive.
 func (d *watchdog) run(ctx context.Context, timeout time.Duration, late error) error {
 	d.heard()
 	timer := time.NewTimer(timeout)

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const partitions = 4
 
-// A world is a node over a log in memory, and what subscribers connect to: gRPC and server-sent events.
+// A world is a node over a log in memory, and what subscribers connect to: gRPC and server-sent
+// events.
 type world struct {
 	*testing.T
 
@@ -303,7 +304,8 @@ func (s *session) unsubscribe(ids ...string) {
 	s.say(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Unsubscribe{Unsubscribe: &streampb.Unsubscribe{Ids: ids}}})
 }
 
-// answers returns the codes with which subscriptions are rejected, in their order; those that are taken have none.
+// answers returns the codes with which subscriptions are rejected, in their order; those that are
+// taken have none.
 func (s *session) answers(n int) (ids, codes []string) {
 	s.Helper()
 	for len(ids) < n {

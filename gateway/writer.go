@@ -2,8 +2,8 @@ package gateway
 
 import "context"
 
-// A writer serializes messages to a transport. A transport's send blocks while the client does not receive and cannot be canceled; send on
-// a writer can.
+// A writer serializes messages to a transport. A transport's send blocks while the client does not
+// receive and cannot be canceled; send on a writer can.
 type writer struct {
 	transport func(any) error
 	turn      chan struct{} // held by the sender: a transport takes one message at a time
@@ -34,8 +34,8 @@ func (w *writer) run(done <-chan struct{}) {
 	}
 }
 
-// send writes messages in order, not interleaved with others. It blocks while the client does not receive. If the context ends first, the
-// connection can no longer be used.
+// send writes messages in order, not interleaved with others. It blocks while the client does not
+// receive. If the context ends first, the connection can no longer be used.
 func (w *writer) send(ctx context.Context, messages ...any) error {
 	select {
 	case w.turn <- struct{}{}:

@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// check returns the owner of the partition, or the fault that says why it cannot be handed over. The recipient has sent no heartbeat for silent,
-// of which limit is too long.
+// check returns the owner of the partition, or the fault that says why it cannot be handed over.
+// The recipient has sent no heartbeat for silent, of which limit is too long.
 func (r Request) check(v cluster.View, silent, limit time.Duration) (owner cluster.Owner, err error) {
 	if int(r.Partition) >= len(v.Owners) {
 		return owner, fault.Newf(fault.CommandBadArgument, "partition %d of %d", r.Partition, len(v.Owners))
@@ -74,7 +74,8 @@ func versionOf(v cluster.View, node string) string {
 	return ""
 }
 
-// olderThan compares versions of the form v1.2.3; what follows a hyphen or a plus does not count. Others cannot be compared.
+// olderThan compares versions of the form v1.2.3; what follows a hyphen or a plus does not count.
+// Others cannot be compared.
 func olderThan(version, than string) (older, known bool) {
 	a, aOK := numbers(version)
 	b, bOK := numbers(than)

@@ -19,7 +19,8 @@ func seatOf(node, version string, status cluster.Status) cluster.Member {
 	}}
 }
 
-// sampleView is a cluster in which a owns partition 0, nobody partition 3, and d is in the plan but dead.
+// sampleView is a cluster in which a owns partition 0, nobody partition 3, and d is in the plan but
+// dead.
 func sampleView() cluster.View {
 	own := func(node string) cluster.Owner {
 		return cluster.Owner{Node: node, Process: node + "1", Epoch: change.Epoch{Incarnation: 1, Revision: 7}}

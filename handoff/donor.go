@@ -21,24 +21,28 @@ import (
 
 // A Server serves the partitions of a node.
 type Server interface {
-	// Drain ends terms: shared subscribers receive no more of their partitions, and what they have acknowledged is saved. It blocks until
-	// then, for a bounded time.
+	// Drain ends terms: shared subscribers receive no more of their partitions, and what they have
+	// acknowledged is saved. It blocks until then, for a bounded time.
 	Drain(ctx context.Context, terms []change.Term)
-	// Broadcast continues to deliver partitions that have moved to another node to the sessions that follow the owners, until the window's
-	// terms are over. It does not block.
+	// Broadcast continues to deliver partitions that have moved to another node to the sessions
+	// that follow the owners, until the window's terms are over. It does not block.
 	Broadcast(window []change.Term)
-	// Announce tells the node's sessions that partitions have moved to another node. It does not block.
+	// Announce tells the node's sessions that partitions have moved to another node. It does not
+	// block.
 	Announce(to string, moved []change.Partition)
 }
 
 // An Owner owns partitions in a cluster, under leases. [member.Member] is one.
 type Owner interface {
-	// Transfer makes a member the owner of the partitions of terms that have been drained, and returns for how many that is known. All of the
-	// terms are returned: what could not be transferred is claimed by the node that the plan names.
+	// Transfer makes a member the owner of the partitions of terms that have been drained, and
+	// returns for how many that is known. All of the terms are returned: what could not be
+	// transferred is claimed by the node that the plan names.
 	Transfer(ctx context.Context, to cluster.Member, terms []change.Term) (int, error)
-	// Window returns terms of partitions that have been transferred, which are over after d, or with the lease of the terms before that.
+	// Window returns terms of partitions that have been transferred, which are over after d, or
+	// with the lease of the terms before that.
 	Window(terms []change.Term, d time.Duration) []change.Term
-	// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its partition to another node.
+	// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns
+	// its partition to another node.
 	Keep(term change.Term)
 }
 
@@ -48,7 +52,8 @@ type Config struct {
 	Partitions int
 	Server     Server
 	Owner      Owner
-	// Overlap is the broadcast window: for how long after the transfer sessions that follow the owners still get the partitions from this node.
+	// Overlap is the broadcast window: for how long after the transfer sessions that follow the
+	// owners still get the partitions from this node.
 	Overlap time.Duration
 	// View returns the last view of the cluster, none before the first.
 	View func() (cluster.View, bool)
@@ -112,7 +117,8 @@ func (d *Donor) Offer(terms []change.Term) {
 	}
 }
 
-// byTarget groups terms by the nodes that take them. Those that no node takes are kept until the plan says otherwise.
+// byTarget groups terms by the nodes that take them. Those that no node takes are kept until the
+// plan says otherwise.
 func (d *Donor) byTarget(terms []change.Term) map[string][]change.Term {
 	view, _ := d.cfg.View()
 	leaving := make(map[string][]change.Term)
@@ -134,8 +140,9 @@ func target(v cluster.View, node string) (cluster.Member, bool) {
 		(m.Status == cluster.StatusHealthy || m.Status == cluster.StatusDegraded)
 }
 
-// move drains terms and transfers their partitions to a node. Afterwards they are not this node's, whether or not the transfer succeeded.
-// The span begins with the offer, and those of the target are below it.
+// move drains terms and transfers their partitions to a node. Afterwards they are not this node's,
+// whether or not the transfer succeeded. The span begins with the offer, and those of the target
+// are below it.
 func (d *Donor) move(ctx context.Context, node string, terms []change.Term, offered time.Time) {
 	begun := time.Now()
 	view, _ := d.cfg.View()

@@ -19,7 +19,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A script is both sides of a donor: what it serves and what it owns. It writes down what the donor has them do.
+// A script is both sides of a donor: what it serves and what it owns. It writes down what the donor
+// has them do.
 type script struct {
 	mu    sync.Mutex
 	lines []string
@@ -81,7 +82,8 @@ func (s *script) Window(terms []change.Term, d time.Duration) []change.Term {
 // Keep implements handoff.Owner.
 func (s *script) Keep(term change.Term) { s.note("keep %d", term.Partition) }
 
-// planned is a view in which the plan assigns partitions to nodes; all of them are members who take partitions, but for those named.
+// planned is a view in which the plan assigns partitions to nodes; all of them are members who take
+// partitions, but for those named.
 func planned(owners string, unfit ...string) func() cluster.View {
 	v := cluster.View{Plan: cluster.Plan{Version: 7, Cause: "test", Owners: strings.Fields(owners)}}
 	for _, node := range []string{"a", "b", "c"} {
@@ -152,7 +154,8 @@ func TestDonorDrainsThenTransfersThenBroadcasts(t *testing.T) {
 	})
 }
 
-// A term that no node takes is kept, and nothing is done about it: drained, its partition would have no owner.
+// A term that no node takes is kept, and nothing is done about it: drained, its partition would
+// have no owner.
 func TestDonorKeepsWhatNobodyTakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		owners string
@@ -175,7 +178,8 @@ func TestDonorKeepsWhatNobodyTakes(t *testing.T) {
 	}
 }
 
-// While one handoff takes its time the target of the next may go: what is offered is judged when its turn comes.
+// While one handoff takes its time the target of the next may go: what is offered is judged when
+// its turn comes.
 func TestDonorJudgesAnOfferWhenItsTurnComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{drains: 5 * time.Second}
@@ -193,8 +197,8 @@ func TestDonorJudgesAnOfferWhenItsTurnComes(t *testing.T) {
 	})
 }
 
-// What could not be transferred is counted and told as such. The terms have been drained: they are not this node's, whatever has become of the
-// transaction.
+// What could not be transferred is counted and told as such. The terms have been drained: they are
+// not this node's, whatever has become of the transaction.
 func TestDonorTellsWhatItCouldNotTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{view: planned("b b b a"), transfers: func(cluster.Member, []change.Term) (int, error) { return 1, errors.New("no answer") }}

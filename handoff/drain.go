@@ -14,10 +14,11 @@ type Drain struct {
 	Node, By string
 	// For is how long Run watches the drain. The directive stays whatever it sees.
 	For time.Duration
-	// Confirm is called with the number of partitions that the node owns, after the checks and before anything is written; an error ends the
-	// drain. nil is yes.
+	// Confirm is called with the number of partitions that the node owns, after the checks and
+	// before anything is written; an error ends the drain. nil is yes.
 	Confirm func(owned int) error
-	// Progress is called with the number of partitions that are left, whenever it changes. Optional.
+	// Progress is called with the number of partitions that are left, whenever it changes.
+	// Optional.
 	Progress func(left int)
 }
 
@@ -32,8 +33,8 @@ type DrainResult struct {
 	TookMS int64 `json:"took_ms"`
 }
 
-// Run writes the directive and returns when the node owns nothing and the plan assigns nothing to it: then it may be stopped. The directive
-// stays until Undrain, also when the context ends.
+// Run writes the directive and returns when the node owns nothing and the plan assigns nothing to
+// it: then it may be stopped. The directive stays until Undrain, also when the context ends.
 func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 	done, begun := DrainResult{Node: d.Node, Left: -1}, time.Now()
 	var err error
@@ -67,7 +68,8 @@ func (d Drain) Write(ctx context.Context, c Cluster) error {
 	return err
 }
 
-// write writes the directive if the drain is possible, and returns how many partitions the node owns.
+// write writes the directive if the drain is possible, and returns how many partitions the node
+// owns.
 func (d Drain) write(ctx context.Context, c Cluster, now time.Time) (had int, err error) {
 	view, err := c.View.View(ctx)
 	if err != nil {
@@ -85,7 +87,8 @@ func (d Drain) write(ctx context.Context, c Cluster, now time.Time) (had int, er
 	return had, c.Directives.Drain(ctx, d.Node, cluster.Drain{By: d.By, At: now.UTC()})
 }
 
-// check returns the fault that says why the node cannot be drained: it is not there, or no other node could take its partitions.
+// check returns the fault that says why the node cannot be drained: it is not there, or no other
+// node could take its partitions.
 func (d Drain) check(v cluster.View) error {
 	m, there := memberOf(v, d.Node)
 	switch {
@@ -106,8 +109,8 @@ func (d Drain) check(v cluster.View) error {
 	return nil
 }
 
-// Undrain removes the drain of a node, which gets its share again. Without a drain it is the fault CommandBadArgument. confirm is called
-// before anything is written; an error ends it. nil is yes.
+// Undrain removes the drain of a node, which gets its share again. Without a drain it is the fault
+// CommandBadArgument. confirm is called before anything is written; an error ends it. nil is yes.
 func Undrain(ctx context.Context, c Cluster, node string, confirm func() error) error {
 	view, err := c.View.View(ctx)
 	if err != nil {

@@ -20,20 +20,23 @@ type History struct {
 	Drained map[string]Directive `json:"drained"` // by node
 }
 
-// A Directive is what an operator wants: a partition at the node To, or a drained node, which has no To.
+// A Directive is what an operator wants: a partition at the node To, or a drained node, which has
+// no To.
 type Directive struct {
 	To string    `json:"to,omitempty"`
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 }
 
-// An Ended is a handoff that has ended: partitions that moved from one node to another in one transaction.
+// An Ended is a handoff that has ended: partitions that moved from one node to another in one
+// transaction.
 type Ended struct {
 	At         time.Time          `json:"at"`
 	From       string             `json:"from"`
 	To         string             `json:"to"`
 	Partitions []change.Partition `json:"partitions"`
-	// HandedOver is how many of them were transferred; the others were returned, for the plan's node to claim.
+	// HandedOver is how many of them were transferred; the others were returned, for the plan's
+	// node to claim.
 	HandedOver int    `json:"handed_over"`
 	Plan       uint64 `json:"plan"`
 	Cause      string `json:"cause"`

@@ -30,7 +30,8 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	return m
 }
 
-// observe counts a handoff by the time that it took, with its trace as the exemplar if it is recorded.
+// observe counts a handoff by the time that it took, with its trace as the exemplar if it is
+// recorded.
 func (m metrics) observe(took time.Duration, span trace.SpanContext) {
 	exemplary, is := m.took.(prometheus.ExemplarObserver)
 	if !is || !span.IsSampled() {

@@ -18,9 +18,11 @@ type Request struct {
 	To, By    string
 	// AllowOlder lets it go to a node of an older version.
 	AllowOlder bool
-	// For is how long the directive lives, and how long Run waits. After that the partition stays where it is.
+	// For is how long the directive lives, and how long Run waits. After that the partition stays
+	// where it is.
 	For time.Duration
-	// Confirm is called with the owner's name after the checks and before anything is written; an error ends the request. nil is yes.
+	// Confirm is called with the owner's name after the checks and before anything is written; an
+	// error ends the request. nil is yes.
 	Confirm func(from string) error
 	// Progress is called with every step as it is seen. Optional.
 	Progress func(Step)
@@ -59,8 +61,8 @@ type pending struct {
 	heard time.Time // when that was
 }
 
-// Run writes the directive and returns when the target serves the partition, or with the fault that says why it will not. A directive that
-// failed is withdrawn, also when the context ends.
+// Run writes the directive and returns when the target serves the partition, or with the fault that
+// says why it will not. A directive that failed is withdrawn, also when the context ends.
 func (r Request) Run(ctx context.Context, c Cluster) (Result, error) {
 	w := r.pending(c)
 	err := w.write(ctx)
@@ -90,7 +92,8 @@ func (r Request) pending(c Cluster) *pending {
 	return w
 }
 
-// write writes the directive if the handoff is possible. After an error with requested the directive may have been written.
+// write writes the directive if the handoff is possible. After an error with requested the
+// directive may have been written.
 func (w *pending) write(ctx context.Context) error {
 	if err := w.validate(ctx); err != nil {
 		return err
@@ -108,7 +111,8 @@ func (w *pending) write(ctx context.Context) error {
 	return err
 }
 
-// validate refuses an impossible handoff. It waits for a heartbeat of the recipient, because a member without heartbeats may be detached.
+// validate refuses an impossible handoff. It waits for a heartbeat of the recipient, because a
+// member without heartbeats may be detached.
 func (w *pending) validate(ctx context.Context) error {
 	return w.cluster.watch(ctx, func(v cluster.View) (over bool, err error) {
 		owner, err := w.check(v, w.silentFor(v), w.cluster.silenceLimit())
@@ -120,7 +124,8 @@ func (w *pending) validate(ctx context.Context) error {
 	})
 }
 
-// silentFor notes heartbeats of the recipient and returns the time since the last one. The first one seen may be old.
+// silentFor notes heartbeats of the recipient and returns the time since the last one. The first
+// one seen may be old.
 func (w *pending) silentFor(v cluster.View) time.Duration {
 	now := time.Now()
 	m, there := memberOf(v, w.To)

@@ -235,7 +235,8 @@ func TestDrainIsFollowedUntilNothingIsLeft(t *testing.T) {
 	})
 }
 
-// What the plan gives to a node that owns nothing yet is on its way to it: whoever stopped it then would have it noticed.
+// What the plan gives to a node that owns nothing yet is on its way to it: whoever stopped it then
+// would have it noticed.
 func TestDrainWaitsForThePlan(t *testing.T) {
 	play(t, func(s *stage) {
 		s.plan(1, "b")

@@ -17,14 +17,16 @@ type View interface {
 	Hints(ctx context.Context) <-chan struct{}
 }
 
-// A DirectiveStore keeps the operators' directives. All methods may block on the network until the context ends.
+// A DirectiveStore keeps the operators' directives. All methods may block on the network until the
+// context ends.
 type DirectiveStore interface {
-	// Pin adds a pin, which expires after ttl unless Unpin removes it before. [cluster.ErrPinned] says that the partition has another pin. It is
-	// idempotent.
+	// Pin adds a pin, which expires after ttl unless Unpin removes it before. [cluster.ErrPinned]
+	// says that the partition has another pin. It is idempotent.
 	Pin(ctx context.Context, p change.Partition, pin cluster.Pin, ttl time.Duration) error
 	// Unpin removes a pin, and no other one of the partition. It is idempotent.
 	Unpin(ctx context.Context, p change.Partition, pin cluster.Pin) error
-	// Drain adds a drain of a node, whether or not the node is there. Of several drains of a node the first counts.
+	// Drain adds a drain of a node, whether or not the node is there. Of several drains of a node
+	// the first counts.
 	Drain(ctx context.Context, node string, drain cluster.Drain) error
 	// Undrain removes the drain of a node. It is idempotent.
 	Undrain(ctx context.Context, node string) error

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A Loop tells whether a loop gets on with its work. Its methods are safe for concurrent use, and do nothing on a nil Loop.
+// A Loop tells whether a loop gets on with its work. Its methods are safe for concurrent use, and
+// do nothing on a nil Loop.
 type Loop struct {
 	begun time.Time
 	due   atomic.Int64 // since begun: from when on the loop has something to do; 0 while it has nothing
@@ -56,7 +57,8 @@ type Progress struct {
 	since time.Time // when the mark was first seen while something waited
 }
 
-// Age returns for how long, as far as was looked, something has waited while the mark has not moved.
+// Age returns for how long, as far as was looked, something has waited while the mark has not
+// moved.
 func (p *Progress) Age(mark uint64, waits bool, now time.Time) time.Duration {
 	if !waits || mark != p.mark || p.since.IsZero() {
 		p.mark, p.since = mark, now
@@ -74,10 +76,11 @@ func (p *Progress) Age(mark uint64, waits bool, now time.Time) time.Duration {
 type Component struct {
 	// Slug names the component: hub, sink-orders.
 	Slug string
-	// Age returns for how long the component has made no progress although it had something to do, 0 while it gets on or has nothing to do. What a
-	// dependency has to do is not the component's.
+	// Age returns for how long the component has made no progress although it had something to do,
+	// 0 while it gets on or has nothing to do. What a dependency has to do is not the component's.
 	Age func() time.Duration
-	// Restart ends the component's work and begins it anew, in this process. It does not wait until that works. Nil where only a new process does.
+	// Restart ends the component's work and begins it anew, in this process. It does not wait until
+	// that works. Nil where only a new process does.
 	Restart func() error
 }
 
@@ -91,7 +94,8 @@ const (
 type Vital struct {
 	Slug   string `json:"slug"`
 	Status string `json:"status"`
-	// LastDecision is how long ago, in milliseconds, the component last made progress, or last had nothing to do.
+	// LastDecision is how long ago, in milliseconds, the component last made progress, or last had
+	// nothing to do.
 	LastDecision int64 `json:"last_decision_ms"`
 	// Uptime is that of the process, in seconds.
 	Uptime int64 `json:"uptime_s"`
@@ -106,7 +110,8 @@ type ComponentsConfig struct {
 	// Process is the random id of the process, Uptime how long it has run. Required.
 	Process string
 	Uptime  func() time.Duration
-	// Stalled is from which age on a component counts as stalled, Lost from which on the process should be replaced. Required.
+	// Stalled is from which age on a component counts as stalled, Lost from which on the process
+	// should be replaced. Required.
 	Stalled, Lost time.Duration
 }
 
@@ -152,7 +157,8 @@ func (c *Components) Slugs() []string {
 // lookEvery is how often components are looked at.
 const lookEvery = time.Second
 
-// Run looks at the components until the context ends. A component that does not even answer how it does ages, and holds up no other.
+// Run looks at the components until the context ends. A component that does not even answer how it
+// does ages, and holds up no other.
 func (c *Components) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -182,7 +188,8 @@ func (c *Components) look(w *watched) {
 	w.at, w.age = time.Now(), age
 }
 
-// ErrUnknownComponent says that there is no component of that name, ErrNotRestartable that it has no restart of its own.
+// ErrUnknownComponent says that there is no component of that name, ErrNotRestartable that it has
+// no restart of its own.
 var (
 	ErrUnknownComponent = errors.New("unknown component")
 	ErrNotRestartable   = errors.New("the component cannot be restarted within its process")
@@ -232,7 +239,8 @@ func (c *Components) Restart(slug string) error {
 	return restart()
 }
 
-// Alive returns which components have made no progress for so long that the process should be replaced, nil where there are none.
+// Alive returns which components have made no progress for so long that the process should be
+// replaced, nil where there are none.
 func (c *Components) Alive() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,7 +259,8 @@ func (c *Components) Alive() error {
 // VitalPath is where the endpoints of components are; the slug follows.
 const VitalPath = "/internal/health/"
 
-// Handle puts the endpoints of the components on a mux: 200 while the component gets on, 503 while it is stalled, 404 where there is none.
+// Handle puts the endpoints of the components on a mux: 200 while the component gets on, 503 while
+// it is stalled, 404 where there is none.
 func (c *Components) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+VitalPath+"{slug...}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := c.Vital(r.PathValue("slug"))

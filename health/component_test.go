@@ -57,8 +57,8 @@ func TestProgressIsJudgedByWhatWaits(t *testing.T) {
 	}
 }
 
-// A component that has something to do and does not get on is stalled, and then a reason to replace the process; so is one that does not even say how
-// it does. Neither holds up the others.
+// A component that has something to do and does not get on is stalled, and then a reason to replace
+// the process; so is one that does not even say how it does. Neither holds up the others.
 func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var age atomic.Int64

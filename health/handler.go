@@ -21,12 +21,14 @@ type Report struct {
 
 // A Membership is a node's place among the nodes that share the partitions, as it last saw them.
 type Membership struct {
-	// Detached says that the node has left the cluster because its lease may have run out: it owns nothing and hands out nothing.
+	// Detached says that the node has left the cluster because its lease may have run out: it owns
+	// nothing and hands out nothing.
 	Detached bool `json:"detached"`
-	// LeaseDeadlineLag is the deadline of the node's lease less now, in seconds: how long it lives unless it is renewed. The node is detached when
-	// a third of cluster.lease_ttl is left.
+	// LeaseDeadlineLag is the deadline of the node's lease less now, in seconds: how long it lives
+	// unless it is renewed. The node is detached when a third of cluster.lease_ttl is left.
 	LeaseDeadlineLag float64 `json:"lease_deadline_lag"`
-	// Leader is the node that makes plans, empty for nobody or while unknown; Plan is the version of the plan, 0 for none.
+	// Leader is the node that makes plans, empty for nobody or while unknown; Plan is the version
+	// of the plan, 0 for none.
 	Leader string `json:"leader"`
 	Plan   uint64 `json:"plan"`
 	// Members counts the nodes by what they say of themselves.
@@ -43,7 +45,8 @@ type Node struct {
 	Partitions             func() []Partition
 	// Membership may be nil, or return nil: the node owns all partitions.
 	Membership func() *Membership
-	// Alive returns why the process should be replaced, nil as long as it should not. It may be nil.
+	// Alive returns why the process should be replaced, nil as long as it should not. It may be
+	// nil.
 	Alive func() error
 }
 
@@ -61,8 +64,9 @@ func (r *Registry) Report(n Node) Report {
 
 // Handle puts /health, /livez and /readyz on a mux.
 //
-// /health answers 200 while the node is healthy or degraded and 503 while it is unhealthy. /readyz answers 503 while a check that
-// serving depends on fails. /livez answers 503 when [Node.Alive] says so: never because MongoDB or etcd is away.
+// /health answers 200 while the node is healthy or degraded and 503 while it is unhealthy. /readyz
+// answers 503 while a check that serving depends on fails. /livez answers 503 when [Node.Alive]
+// says so: never because MongoDB or etcd is away.
 func (r *Registry) Handle(mux *http.ServeMux, n Node) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		report := r.Report(n)

@@ -6,8 +6,8 @@ import (
 	"github.com/mongostream/streamer/match/expr"
 )
 
-// An access is how the index finds a subscription: by conditions, one of which must hold. Without conditions it is evaluated for every
-// event of its scope.
+// An access is how the index finds a subscription: by conditions, one of which must hold. Without
+// conditions it is evaluated for every event of its scope.
 type access struct {
 	conditions []condition
 	// sure means that a true condition decides, because the filter has no other part.
@@ -29,8 +29,8 @@ type condition struct {
 	interval interval   // for a range
 }
 
-// Estimates of how many subscriptions a range finds, against the counted ones of equalities. Ranges that are bounded on both sides
-// tend to be narrow.
+// Estimates of how many subscriptions a range finds, against the counted ones of equalities. Ranges
+// that are bounded on both sides tend to be narrow.
 const (
 	costInterval = 1_000
 	costRange    = 100_000

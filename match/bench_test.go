@@ -16,8 +16,9 @@ import (
 	"github.com/mongostream/streamer/match"
 )
 
-// A crowd is the subscriptions of many gateways: 70 % follow a document, 25 % a field, 4.9 % a field and more in CEL, 0.1 % what no index
-// helps with. However many there are, an event matches about as many of them.
+// A crowd is the subscriptions of many gateways: 70 % follow a document, 25 % a field, 4.9 % a
+// field and more in CEL, 0.1 % what no index helps with. However many there are, an event matches
+// about as many of them.
 type crowd struct {
 	size     int
 	programs []*match.Program
@@ -31,7 +32,8 @@ const (
 	shareMixed = 49
 )
 
-// largeCrowd makes the crowd that several benchmarks need, once: it takes some 20 s of CPU, and a tenth of that with -short.
+// largeCrowd makes the crowd that several benchmarks need, once: it takes some 20 s of CPU, and a
+// tenth of that with -short.
 //
 //nolint:gochecknoglobals // benchmarks share it
 var largeCrowd = sync.OnceValue(func() *crowd {
@@ -106,7 +108,8 @@ func orderID(i int) bson.ObjectID {
 func customer(i int) string { return fmt.Sprintf("customer-%07d", i) }
 func city(i int) string     { return fmt.Sprintf("city-%d", i) }
 
-// events are orders of about 700 bytes, each of a customer, a city and a total that some subscription may ask for.
+// events are orders of about 700 bytes, each of a customer, a city and a total that some
+// subscription may ask for.
 func (c *crowd) events(t testing.TB, n int) []change.Event {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -159,7 +162,8 @@ func matchAll(b *testing.B, x *match.Index, events []change.Event) {
 	b.ReportMetric(float64(matched)/float64(b.N), "matches/op")
 }
 
-// BenchmarkLinear is what the index is compared with: CEL asked about every subscription, which costs ten times as much for ten times as many.
+// BenchmarkLinear is what the index is compared with: CEL asked about every subscription, which
+// costs ten times as much for ten times as many.
 func BenchmarkLinear(b *testing.B) {
 	c := newCrowd(10_000)
 	events := c.events(b, 16)

@@ -7,7 +7,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// A Compiler compiles filters and remembers the programs of late, so that equal filters share one. Its methods are safe for concurrent use.
+// A Compiler compiles filters and remembers the programs of late, so that equal filters share one.
+// Its methods are safe for concurrent use.
 type Compiler struct {
 	most int // bytes
 
@@ -55,7 +56,8 @@ func (c *Compiler) Known(f Filter) (*Program, bool) {
 	return c.mu.programs.Get(f.Key())
 }
 
-// Compile returns the program of an equal filter if it is remembered, and compiles the filter otherwise, as the function Compile does.
+// Compile returns the program of an equal filter if it is remembered, and compiles the filter
+// otherwise, as the function Compile does.
 func (c *Compiler) Compile(f Filter) (*Program, error) {
 	if p, ok := c.Known(f); ok {
 		return p, nil

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Subscribers come and go while events are matched: who stays is found by every Match, who was never there by none, and who is added or
-// removed by the next.
+// Subscribers come and go while events are matched: who stays is found by every Match, who was
+// never there by none, and who is added or removed by the next.
 func TestReadersAreRightWhileSubscribersComeAndGo(t *testing.T) {
 	const stable, writers, rounds = 64, 4, 300
 	sources := []string{

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/match"
 )
 
-// large makes the event of a document near MongoDB's limit of 16 MiB: many fields, a long array, a long text.
+// large makes the event of a document near MongoDB's limit of 16 MiB: many fields, a long array, a
+// long text.
 func large() bson.D {
 	doc := bson.D{{Key: "_id", Value: 7}, {Key: "first", Value: 1}, {Key: "text", Value: strings.Repeat("a", 2<<20)}}
 	list := bson.A{}

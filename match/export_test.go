@@ -2,7 +2,8 @@ package match
 
 import "github.com/mongostream/streamer/change"
 
-// MatchInCEL is Program.Match with the whole expression evaluated by CEL, whatever the index would make of it.
+// MatchInCEL is Program.Match with the whole expression evaluated by CEL, whatever the index would
+// make of it.
 func (p *Program) MatchInCEL(e *change.Event) (bool, error) {
 	m := takeMatcher()
 	defer m.giveBack()

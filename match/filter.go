@@ -17,7 +17,8 @@ type Deletes uint8
 
 // The policies. Conditions on op, ns, key and doc._id apply to deletes in any case.
 const (
-	// DeletesAll matches every delete that the filter cannot exclude: if it reads doc, deletes of all documents.
+	// DeletesAll matches every delete that the filter cannot exclude: if it reads doc, deletes of
+	// all documents.
 	DeletesAll Deletes = iota
 	// DeletesNone matches no delete.
 	DeletesNone
@@ -25,7 +26,8 @@ const (
 	DeletesBefore
 )
 
-// Carries says what the node's change stream contains. It depends on the node's configuration, not on the subscriber.
+// Carries says what the node's change stream contains. It depends on the node's configuration, not
+// on the subscriber.
 type Carries struct {
 	Document bool // updates carry the full document
 	Before   bool // changes carry the pre-image, if the server has it
@@ -48,7 +50,8 @@ func (s Ops) Has(op change.Op) bool { return s&(1<<op) != 0 }
 
 // A Filter selects events for a subscription. The zero Filter selects all.
 type Filter struct {
-	// Source is a CEL expression over doc, before, op, ns, key and update; empty is true. See docs/filters.md.
+	// Source is a CEL expression over doc, before, op, ns, key and update; empty is true. See
+	// docs/filters.md.
 	Source string
 	// DB and Coll are names; empty selects all. See Selector.
 	DB, Coll string
@@ -60,8 +63,10 @@ type Filter struct {
 	Carries Carries
 }
 
-// Compile validates and compiles a filter. Its errors are faults: STRM-FILTER-INVALID (with the position in the expression),
-// STRM-FILTER-TOO-LARGE, STRM-FILTER-NEEDS-DOCUMENT, STRM-FILTER-NEEDS-BEFORE, and STRM-SESSION-UNWATCHED where it asks for operations that are not read.
+// Compile validates and compiles a filter. Its errors are faults: STRM-FILTER-INVALID (with the
+// position in the expression), STRM-FILTER-TOO-LARGE, STRM-FILTER-NEEDS-DOCUMENT,
+// STRM-FILTER-NEEDS-BEFORE, and STRM-SESSION-UNWATCHED where it asks for operations that are not
+// read.
 func Compile(f Filter) (*Program, error) {
 	p := &Program{
 		filter:   f,
@@ -108,8 +113,8 @@ type operation string
 
 func (o operation) String() string { return string(o) }
 
-// operations are the names of all operations that are delivered (MongoDB manual, "Change Events"). Streams leave out those that concern indexes,
-// options and shards.
+// operations are the names of all operations that are delivered (MongoDB manual, "Change Events").
+// Streams leave out those that concern indexes, options and shards.
 func operations() []operation {
 	return []operation{"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate", change.SkippedName, change.SnapshotName}
 }
@@ -127,7 +132,8 @@ func (p *Program) comes(checked *expr.Checked) (could, does bool) {
 	return could, does
 }
 
-// pathWarning returns why the filter is not true when it seems to be; empty where nothing is known against it.
+// pathWarning returns why the filter is not true when it seems to be; empty where nothing is known
+// against it.
 func pathWarning(checked *expr.Checked) string {
 	path := checked.Nested()
 	if path == "" {

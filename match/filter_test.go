@@ -190,7 +190,8 @@ func TestDocumentsOfSnapshotsMatchWhateverTheOperation(t *testing.T) {
 	expect(t, match.Filter{DB: "other", Carries: everything()}, &e, false, "")
 }
 
-// expect asks a filter in all ways: alone, in CEL, and through an index. failure is part of the error's text, empty where there is none.
+// expect asks a filter in all ways: alone, in CEL, and through an index. failure is part of the
+// error's text, empty where there is none.
 func expect(t *testing.T, f match.Filter, e *change.Event, want bool, failure string) {
 	t.Helper()
 	p, err := match.Compile(f)

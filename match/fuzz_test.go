@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/match"
 )
 
-// FuzzCompile compiles anything. It takes bounded time and memory whatever the text is. What is refused has a code; what is not is evaluated, alone and
-// through an index, which must agree.
+// FuzzCompile compiles anything. It takes bounded time and memory whatever the text is. What is
+// refused has a code; what is not is evaluated, alone and through an index, which must agree.
 func FuzzCompile(f *testing.F) {
 	for _, source := range []string{
 		"", "doc.a == 1", `key._id == ObjectId("000000000000000000000001") && op in ["insert", "update"]`, `doc.items.exists(i, i.price > 100.5 && has(i.sku))`,

@@ -11,11 +11,12 @@ import (
 // An ID identifies a subscription in an Index.
 type ID uint64
 
-// An Index holds subscriptions and finds those that match an event, with the same results as Program.Match of each. The zero Index is empty
-// and ready for use.
+// An Index holds subscriptions and finds those that match an event, with the same results as
+// Program.Match of each. The zero Index is empty and ready for use.
 //
-// Its methods are safe for concurrent use; Match never waits for Add and Remove. A subscription takes part in every Match that begins after
-// Add has returned and in none that begins after Remove has returned.
+// Its methods are safe for concurrent use; Match never waits for Add and Remove. A subscription
+// takes part in every Match that begins after Add has returned and in none that begins after Remove
+// has returned.
 type Index struct {
 	mu struct {
 		sync.Mutex // serializes writers
@@ -25,7 +26,8 @@ type Index struct {
 	}
 	subscriptions sync.Map // of ID to *subscription
 	size          atomic.Int64
-	// buckets are by the namespace of filters; an empty name means all. shapes counts them by the names that they have.
+	// buckets are by the namespace of filters; an empty name means all. shapes counts them by the
+	// names that they have.
 	buckets table[*bucket]
 	shapes  [shapeCount]atomic.Int64
 }
@@ -65,7 +67,8 @@ func (s scope) shape() int {
 	return shape
 }
 
-// key is the key of a bucket. MongoDB allows no zero byte in names; events that have one are not looked up.
+// key is the key of a bucket. MongoDB allows no zero byte in names; events that have one are not
+// looked up.
 func (s scope) key() string { return s.db + "\x00" + s.coll }
 
 // Len returns the number of subscriptions.
@@ -118,8 +121,9 @@ func (x *Index) Remove(id ID) bool {
 	return true
 }
 
-// Match appends the IDs of the matching subscriptions to dst, each once, in no order. If a filter cannot be evaluated, it does not match, and
-// the meter, which may be nil, gets the error of Program.Match. The meter is not asked about filters that the index decides.
+// Match appends the IDs of the matching subscriptions to dst, each once, in no order. If a filter
+// cannot be evaluated, it does not match, and the meter, which may be nil, gets the error of
+// Program.Match. The meter is not asked about filters that the index decides.
 func (x *Index) Match(e *change.Event, dst []ID, meter Meter) []ID {
 	if x.Len() == 0 {
 		return dst

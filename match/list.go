@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// A list is a copy-on-write set of values with one writer and any number of readers. The zero list is empty and ready for use.
+// A list is a copy-on-write set of values with one writer and any number of readers. The zero list
+// is empty and ready for use.
 type list[V comparable] struct {
 	values atomic.Pointer[[]V]
 }

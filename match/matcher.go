@@ -12,7 +12,8 @@ type matcher struct {
 	facts expr.Facts
 	hits  []hit
 	key   []byte
-	// visited holds, by field number, the round in which the field was visited: the first of duplicate fields counts.
+	// visited holds, by field number, the round in which the field was visited: the first of
+	// duplicate fields counts.
 	visited []uint32
 	round   uint32
 	// seen are the decided subscriptions with several conditions.

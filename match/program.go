@@ -22,7 +22,8 @@ func (p *Program) Warning() string { return p.warning }
 // Filter returns the source of the program.
 func (p *Program) Filter() Filter { return p.filter }
 
-// Size returns an estimate of the memory that the program takes, in bytes, with its place in an index.
+// Size returns an estimate of the memory that the program takes, in bytes, with its place in an
+// index.
 func (p *Program) Size() int {
 	f := &p.filter
 	return baseBytes + p.expression.Bytes + len(f.Source) + len(f.DB) + len(f.Coll) + len(f.Ops)
@@ -34,8 +35,9 @@ const baseBytes = 300
 // IsDecided reports whether the filter is decided by comparisons alone, whose cost is small.
 func (p *Program) IsDecided() bool { return p.expression.Simple }
 
-// Match reports whether the event matches. If the event lacks what the filter reads (the document of a delete, any document of an event of
-// a whole collection), it matches unless it is false for every value. The error is a fault, STRM-FILTER-EVALUATION or STRM-FILTER-COST.
+// Match reports whether the event matches. If the event lacks what the filter reads (the document
+// of a delete, any document of an event of a whole collection), it matches unless it is false for
+// every value. The error is a fault, STRM-FILTER-EVALUATION or STRM-FILTER-COST.
 func (p *Program) Match(e *change.Event) (bool, error) {
 	m := takeMatcher()
 	defer m.giveBack()
@@ -43,7 +45,8 @@ func (p *Program) Match(e *change.Event) (bool, error) {
 	return p.match(&m.facts, p.expression.Eval)
 }
 
-// Admits reports whether events of an operation may match: the filter's operations, and its policy for deletes, say so.
+// Admits reports whether events of an operation may match: the filter's operations, and its policy
+// for deletes, say so.
 func (p *Program) Admits(op change.Op) bool { return always(op) || p.wants(op) }
 
 // Holds is Match whatever the event's operation is.
@@ -62,8 +65,8 @@ func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, err
 	return p.evaluate(f, eval)
 }
 
-// evaluate calls eval; for a rename, for the source and for the target namespace, as far as the filter selects them: its subscriber may be one that may
-// not read the name of the other.
+// evaluate calls eval; for a rename, for the source and for the target namespace, as far as the
+// filter selects them: its subscriber may be one that may not read the name of the other.
 func (p *Program) evaluate(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
 	e := f.Event()
 	f.ImageAsDoc(p.filter.Deletes == DeletesBefore)
@@ -85,8 +88,8 @@ func (p *Program) evaluate(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, 
 // admits reports whether the filter admits the event's operation.
 func (p *Program) admits(e *change.Event) bool { return p.Admits(e.Op()) }
 
-// always reports whether an operation is delivered regardless of filters: a skipped event may be any, and a snapshot's document was
-// filtered before.
+// always reports whether an operation is delivered regardless of filters: a skipped event may be
+// any, and a snapshot's document was filtered before.
 func always(op change.Op) bool { return op == change.OpSkipped || op == change.OpSnapshot }
 
 // wants reports whether the filter's operations and its policy for deletes admit the operation.

@@ -22,7 +22,8 @@ func TestProveIndexAgreesWithFilters(t *testing.T) {
 	}
 }
 
-// best keeps, for each kind of work, the shortest time that an event took: what a busy machine adds is left out.
+// best keeps, for each kind of work, the shortest time that an event took: what a busy machine adds
+// is left out.
 type best map[string]time.Duration
 
 func (b best) measure(name string, events []change.Event, work func([]change.Event)) {
@@ -54,8 +55,8 @@ func ask(t *testing.T, programs []*match.Program) func([]change.Event) {
 	}
 }
 
-// TestProveIndexScales compares 100,000 subscriptions with 1,000, without those that no index helps. The two take turns until one is seen to
-// be fast enough, or for so long that it is not.
+// TestProveIndexScales compares 100,000 subscriptions with 1,000, without those that no index
+// helps. The two take turns until one is seen to be fast enough, or for so long that it is not.
 func TestProveIndexScales(t *testing.T) {
 	small, large := newCrowd(1_000), newCrowd(100_000)
 	smallEvents, largeEvents := small.events(t, 4096), large.events(t, 4096)
@@ -76,8 +77,8 @@ func TestProveIndexScales(t *testing.T) {
 	}
 }
 
-// TestProveIndexBeatsAskingEach compares the index, with all kinds of subscriptions, with CEL asked about each, and with CEL asked about those
-// only that no index helps.
+// TestProveIndexBeatsAskingEach compares the index, with all kinds of subscriptions, with CEL asked
+// about each, and with CEL asked about those only that no index helps.
 func TestProveIndexBeatsAskingEach(t *testing.T) {
 	crowd := newCrowd(100_000)
 	events := crowd.events(t, 1024)

@@ -19,7 +19,8 @@ type dice func(n int) int
 
 func pick[T any](d dice, from ...T) T { return from[d(len(from))] }
 
-// Values that meet: the same numbers in several types, numbers next to each other, and every kind that a filter may run into.
+// Values that meet: the same numbers in several types, numbers next to each other, and every kind
+// that a filter may run into.
 func (d dice) value(depth int) any {
 	if depth > 0 && d(4) == 0 {
 		if d(2) == 0 {

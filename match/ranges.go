@@ -24,9 +24,11 @@ type interval struct{ Low, High bound }
 // blockSize bounds the intervals in a block.
 const blockSize = 64
 
-// A ranges holds intervals of one class with their values and finds those that contain a point. It has one writer and any number of
-// readers, who never wait. The intervals are in blocks, ordered by their lower bounds. A reader scans the blocks that begin before the
-// point and whose greatest upper bound reaches it, mostly by comparing arrays of prefixes. The zero ranges is empty and ready for use.
+// A ranges holds intervals of one class with their values and finds those that contain a point. It
+// has one writer and any number of readers, who never wait. The intervals are in blocks, ordered by
+// their lower bounds. A reader scans the blocks that begin before the point and whose greatest
+// upper bound reaches it, mostly by comparing arrays of prefixes. The zero ranges is empty and
+// ready for use.
 type ranges[V any] struct {
 	directory atomic.Pointer[directory[V]]
 }
@@ -104,7 +106,8 @@ func (r *ranges[V]) replace(d *directory[V], i int, by []*block[V]) {
 	r.directory.Store(directoryOf(blocks))
 }
 
-// Stab yields the values of the intervals that contain the point, which has the class of the intervals and is not NaN.
+// Stab yields the values of the intervals that contain the point, which has the class of the
+// intervals and is not NaN.
 func (r *ranges[V]) Stab(point expr.Scalar, yield func(V)) {
 	d := r.directory.Load()
 	if d == nil {

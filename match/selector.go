@@ -7,9 +7,9 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Selector selects events by database, collection and operation; an empty field selects all. An event of a whole database (dropDatabase)
-// or of everything (invalidate) concerns every collection in it and is selected with any of them. A rename is selected by its source or its
-// target.
+// A Selector selects events by database, collection and operation; an empty field selects all. An
+// event of a whole database (dropDatabase) or of everything (invalidate) concerns every collection
+// in it and is selected with any of them. A rename is selected by its source or its target.
 type Selector struct {
 	DB, Coll string
 	// Ops are operations; if set, collection-level events are selected only if listed.

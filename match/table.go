@@ -9,14 +9,15 @@ import (
 // minSlots is the smallest number of slots.
 const minSlots = 8
 
-// A table is a hash table with one writer and any number of readers, who never wait. Its chains are immutable and replaced on write. The
-// zero table is empty and ready for use.
+// A table is a hash table with one writer and any number of readers, who never wait. Its chains are
+// immutable and replaced on write. The zero table is empty and ready for use.
 type table[V any] struct {
 	slots atomic.Pointer[slots[V]]
 	size  atomic.Int64
 }
 
-// slots are the chains, each with an 8-bit filter that excludes most absent keys and fits into the CPU cache.
+// slots are the chains, each with an 8-bit filter that excludes most absent keys and fits into the
+// CPU cache.
 type slots[V any] struct {
 	seed   maphash.Seed
 	mask   uint64

@@ -128,7 +128,8 @@ func TestSizeIsWhatAProgramTakes(t *testing.T) {
 	}
 }
 
-// What is too large is refused before it is compiled: the estimate of the parser's work is all that it costs.
+// What is too large is refused before it is compiled: the estimate of the parser's work is all that
+// it costs.
 func TestOversizedFilterIsRefusedBeforeItIsCompiled(t *testing.T) {
 	for name, source := range map[string]string{
 		"repetitions":      `doc.a.matches("` + strings.Repeat("x{1000}", 70) + `")`,

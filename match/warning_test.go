@@ -44,8 +44,8 @@ func TestDoubtfulFiltersHaveWarnings(t *testing.T) {
 	}
 }
 
-// A subscription that asks for operations which the node does not read is refused, whether it names them or its filter does; one that can get
-// others is not.
+// A subscription that asks for operations which the node does not read is refused, whether it names
+// them or its filter does; one that can get others is not.
 func TestOperationsThatAreNotReadAreRefused(t *testing.T) {
 	carries := everything()
 	carries.Without = match.OpsOf(change.OpDelete, change.OpReplace)

@@ -10,7 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of what an Auditor writes within a minute, so that nobody can attack the log and etcd by connecting.
+// Bounds of what an Auditor writes within a minute, so that nobody can attack the log and etcd by
+// connecting.
 const (
 	auditMinute   = time.Minute
 	auditHour     = time.Hour
@@ -20,14 +21,15 @@ const (
 
 // AuditConfig configures an Auditor.
 type AuditConfig struct {
-	// PerMinute bounds the records of refused logins, of accepted logins and of sessions, each, within a minute; PerIdentity those of the sessions
-	// of one identity. Default to 60 and 20.
+	// PerMinute bounds the records of refused logins, of accepted logins and of sessions, each,
+	// within a minute; PerIdentity those of the sessions of one identity. Default to 60 and 20.
 	PerMinute, PerIdentity int
 	// Registerer registers the metrics. Optional.
 	Registerer prometheus.Registerer
 }
 
-// An Auditor writes who connects into the audit log: to the channel Audit of a board. What comes too often is counted. A nil Auditor writes nothing.
+// An Auditor writes who connects into the audit log: to the channel Audit of a board. What comes
+// too often is counted. A nil Auditor writes nothing.
 type Auditor struct {
 	cfg     AuditConfig
 	board   *Board
@@ -74,7 +76,8 @@ func (a *Auditor) Run(ctx context.Context) {
 	}
 }
 
-// Refused records that somebody at an address (without a port) was not let in. There are few reasons: they are labels of a metric.
+// Refused records that somebody at an address (without a port) was not let in. There are few
+// reasons: they are labels of a metric.
 func (a *Auditor) Refused(transport, address, reason string) {
 	if a == nil {
 		return
@@ -116,7 +119,8 @@ func (a *Auditor) countLocked(all map[login]*count, l login) (first bool) {
 	return true
 }
 
-// Session records that a subscriber has connected from an address. ended records its end, and must be called once.
+// Session records that a subscriber has connected from an address. ended records its end, and must
+// be called once.
 func (a *Auditor) Session(transport, address, identity, subscriber string) (ended func(why string)) {
 	if a == nil {
 		return func(string) {}
@@ -170,7 +174,8 @@ func (a *Auditor) postLocked(kind string, most int, n Notice) {
 	a.board.Post(n)
 }
 
-// flush ends a minute: what was counted in it, and in the hours that are over, is written within the bounds of the next one. At the end all is.
+// flush ends a minute: what was counted in it, and in the hours that are over, is written within
+// the bounds of the next one. At the end all is.
 func (a *Auditor) flush(now time.Time, end bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

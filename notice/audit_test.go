@@ -25,7 +25,8 @@ func kinds(b *notice.Board) map[string]int {
 	return count
 }
 
-// Whoever connects again and again, from wherever, and as whomever, writes a bounded number of records, which say how many more there were.
+// Whoever connects again and again, from wherever, and as whomever, writes a bounded number of
+// records, which say how many more there were.
 func TestNobodyFloodsTheAuditLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()

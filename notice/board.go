@@ -48,7 +48,8 @@ type Notice struct {
 	Text string `json:"text"`
 	// Fields are details with snake_case names; no payloads, tokens or secrets.
 	Fields map[string]any `json:"fields,omitempty"`
-	// Past says that the notice is from the cluster's history and was posted before this process loaded it.
+	// Past says that the notice is from the cluster's history and was posted before this process
+	// loaded it.
 	Past bool `json:"past,omitempty"`
 	// Relayed says that another process posted the notice, and logs and sends it.
 	Relayed bool `json:"-"`
@@ -102,7 +103,8 @@ func (b *Board) Post(n Notice) {
 	b.log(n)
 }
 
-// Relay adds notices that other processes have posted, with their nodes and times. It does not log them. It never blocks.
+// Relay adds notices that other processes have posted, with their nodes and times. It does not log
+// them. It never blocks.
 func (b *Board) Relay(notices ...Notice) {
 	for i := range notices {
 		notices[i].Relayed = true
@@ -148,7 +150,8 @@ func (b *Board) log(n Notice) {
 	log("notice", args...)
 }
 
-// Since returns the kept notices after id, oldest first, and how many before them have been dropped.
+// Since returns the kept notices after id, oldest first, and how many before them have been
+// dropped.
 func (b *Board) Since(id uint64) (notices []Notice, missed uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +167,8 @@ func (b *Board) since(id uint64) (notices []Notice, missed uint64) {
 	return notices, missed
 }
 
-// Follow waits until there are notices after id and returns them as Since does. If the context ends first, it returns its cause.
+// Follow waits until there are notices after id and returns them as Since does. If the context ends
+// first, it returns its cause.
 func (b *Board) Follow(ctx context.Context, id uint64) (notices []Notice, missed uint64, err error) {
 	for {
 		b.mu.Lock()

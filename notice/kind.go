@@ -56,8 +56,8 @@ type Rule struct {
 	Tells string
 }
 
-// Table returns the rules of all kinds, by channel. Alert rules and webhook receivers rely on them: kinds and fields may be added but never
-// change their meaning.
+// Table returns the rules of all kinds, by channel. Alert rules and webhook receivers rely on them:
+// kinds and fields may be added but never change their meaning.
 func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},
@@ -129,8 +129,9 @@ func Table() []Rule {
 	}
 }
 
-// Public reports whether everybody may be told of a notice that may read one of its Namespaces. The others name subscribers or members, say what
-// operators and clients do, or contain what a dependency answered: they are for those who may read everything.
+// Public reports whether everybody may be told of a notice that may read one of its Namespaces. The
+// others name subscribers or members, say what operators and clients do, or contain what a
+// dependency answered: they are for those who may read everything.
 func (n Notice) Public() bool {
 	switch n.Kind {
 	case KindMoved, KindHandedOver, KindStuck, KindReading, KindResync:
@@ -139,8 +140,9 @@ func (n Notice) Public() bool {
 	return false
 }
 
-// A History is a bounded part of what is kept: each has a bound of its own, so that no kind of notice can push out those of another, and
-// nobody can make the node forget what operators have done by connecting.
+// A History is a bounded part of what is kept: each has a bound of its own, so that no kind of
+// notice can push out those of another, and nobody can make the node forget what operators have
+// done by connecting.
 type History string
 
 // The histories.
@@ -164,7 +166,8 @@ func (n Notice) History() History {
 	return Logins
 }
 
-// newest removes the oldest notices of each history beyond the bound, and returns the others, and how many it has removed.
+// newest removes the oldest notices of each history beyond the bound, and returns the others, and
+// how many it has removed.
 func newest(notices []Notice, keep int) (kept []Notice, removed int) {
 	if len(notices) <= keep {
 		return notices, 0
@@ -218,8 +221,8 @@ func (n Notice) Narrowed(names []string) Notice {
 	return n
 }
 
-// Check returns an error if a notice violates the Table: unknown kind, wrong channel or severity, missing field. Boards do not call it;
-// tests do.
+// Check returns an error if a notice violates the Table: unknown kind, wrong channel or severity,
+// missing field. Boards do not call it; tests do.
 func Check(n Notice) error {
 	table := Table()
 	i := slices.IndexFunc(table, func(r Rule) bool { return r.Kind == n.Kind })

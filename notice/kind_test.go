@@ -64,8 +64,8 @@ func TestTableNamesEachKindOnce(t *testing.T) {
 	}
 }
 
-// Whoever posts a notice posts one of the table: the tree's sources are looked at, because a kind that nobody has written down would
-// come up at night.
+// Whoever posts a notice posts one of the table: the tree's sources are looked at, because a kind
+// that nobody has written down would come up at night.
 func TestEveryNoticeInTheTreeIsInTheTable(t *testing.T) {
 	found := map[string]int{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -119,7 +119,8 @@ func check(p posting) error {
 	return nil
 }
 
-// posts finds notices: literals of notice.Notice with their kind, and kinds that are given to one later.
+// posts finds notices: literals of notice.Notice with their kind, and kinds that are given to one
+// later.
 func posts(n ast.Node) []posting {
 	switch n := n.(type) {
 	case *ast.CompositeLit:

@@ -16,15 +16,18 @@ import (
 // MaxBatch bounds the notices in one Append.
 const MaxBatch = 100
 
-// A Store keeps a bounded number of a cluster's notices for a bounded time. All methods may block on the network until the context ends.
+// A Store keeps a bounded number of a cluster's notices for a bounded time. All methods may block
+// on the network until the context ends.
 type Store interface {
-	// Append adds notices of this process, at most MaxBatch, ordered by ID, and removes the oldest beyond the bound. Repeating an Append
-	// changes nothing.
+	// Append adds notices of this process, at most MaxBatch, ordered by ID, and removes the oldest
+	// beyond the bound. Repeating an Append changes nothing.
 	Append(ctx context.Context, notices []Notice) error
-	// Read returns what other processes have added after a place, oldest first, and the new place. Place 0 is before everything. If the
-	// store was restored and the place is later than its content, Read returns what it has not returned before.
+	// Read returns what other processes have added after a place, oldest first, and the new place.
+	// Place 0 is before everything. If the store was restored and the place is later than its
+	// content, Read returns what it has not returned before.
 	Read(ctx context.Context, after int64) (notices []Notice, place int64, err error)
-	// Wait returns when other processes may have added something after the place, or after a few seconds.
+	// Wait returns when other processes may have added something after the place, or after a few
+	// seconds.
 	Wait(ctx context.Context, after int64) error
 }
 
@@ -34,8 +37,8 @@ type RecorderConfig struct {
 	Pause time.Duration
 	// Timeout bounds each read and write. Defaults to 5 s.
 	Timeout time.Duration
-	// Bound is the number of notices that may wait while the store is unavailable; of each History; beyond it the oldest
-	// are dropped. Defaults to 1000.
+	// Bound is the number of notices that may wait while the store is unavailable; of each History;
+	// beyond it the oldest are dropped. Defaults to 1000.
 	Bound int
 	// Logger logs when the store becomes unavailable and recovers. Defaults to one that discards.
 	Logger *slog.Logger
@@ -43,7 +46,8 @@ type RecorderConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// A Recorder writes a board's own notices to the cluster's history and adds those of other nodes to the board.
+// A Recorder writes a board's own notices to the cluster's history and adds those of other nodes to
+// the board.
 type Recorder struct {
 	cfg     RecorderConfig
 	board   *Board
@@ -76,8 +80,8 @@ func NewRecorder(cfg RecorderConfig, board *Board, store Store) *Recorder {
 	return r
 }
 
-// Load adds the history to the board before new notices are posted. If it is not called or fails, Run does so later. It must not run
-// concurrently with Run.
+// Load adds the history to the board before new notices are posted. If it is not called or fails,
+// Run does so later. It must not run concurrently with Run.
 func (r *Recorder) Load(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -98,10 +102,12 @@ func (r *Recorder) Load(ctx context.Context) error {
 	return nil
 }
 
-// Age returns for how long the Recorder has had something to write or to read and has not got on; a store that does not answer is no stall.
+// Age returns for how long the Recorder has had something to write or to read and has not got on; a
+// store that does not answer is no stall.
 func (r *Recorder) Age() time.Duration { return max(r.writing.Age(), r.reading.Age()) }
 
-// Run records until the context ends, and then makes one last attempt to write waiting notices. It retries while the store is unavailable.
+// Run records until the context ends, and then makes one last attempt to write waiting notices. It
+// retries while the store is unavailable.
 func (r *Recorder) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.runReading(ctx) })
@@ -169,7 +175,8 @@ func (r *Recorder) change() {
 	r.mu.changed = make(chan struct{})
 }
 
-// Flush waits until everything that was posted on the board before is in the history. It returns the context's cause if that ends first.
+// Flush waits until everything that was posted on the board before is in the history. It returns
+// the context's cause if that ends first.
 func (r *Recorder) Flush(ctx context.Context) error {
 	last := r.board.last()
 	for {
@@ -191,7 +198,8 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	}
 }
 
-// runWriting writes batches until more is closed or the hard context ends. It pauses between batches until the soft context ends.
+// runWriting writes batches until more is closed or the hard context ends. It pauses between
+// batches until the soft context ends.
 func (r *Recorder) runWriting(soft, hard context.Context) {
 	for range r.more {
 		r.writing.Work()

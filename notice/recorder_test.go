@@ -248,7 +248,8 @@ func TestHistoryThatIsAwayBlocksNobodyAndCostsTheOldest(t *testing.T) {
 	})
 }
 
-// Who waits for the history is told when everything that was posted before is in it, and not before.
+// Who waits for the history is told when everything that was posted before is in it, and not
+// before.
 func TestFlushWaitsForTheHistory(t *testing.T) {
 	run(t, notice.RecorderConfig{}, func(b *bubble) {
 		flush := func(within time.Duration) error {

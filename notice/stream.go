@@ -26,16 +26,18 @@ type StreamConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 100.
 	MaxClients int
-	// Show returns a notice as a client, of the request's context, is told of it; ok is false if it is not. Defaults to everything for everybody.
+	// Show returns a notice as a client, of the request's context, is told of it; ok is false if it
+	// is not. Defaults to everything for everybody.
 	Show func(ctx context.Context, n Notice) (told Notice, ok bool)
 }
 
-// A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice is one event whose type is its channel, first the
-// kept notices, then new ones. An event of type missed reports the number of dropped notices.
+// A Stream serves a board as server-sent events (WHATWG HTML, section 9.2): each notice is one
+// event whose type is its channel, first the kept notices, then new ones. An event of type missed
+// reports the number of dropped notices.
 //
-// The header or parameter Last-Event-ID resumes after the notice with that id. An id from before a restart begins with the oldest notice,
-// because numbers restart with the process. The parameter channel (repeated, or separated by commas) selects channels; without it all come but
-// Audit.
+// The header or parameter Last-Event-ID resumes after the notice with that id. An id from before a
+// restart begins with the oldest notice, because numbers restart with the process. The parameter
+// channel (repeated, or separated by commas) selects channels; without it all come but Audit.
 type Stream struct {
 	cfg     StreamConfig
 	board   *Board
@@ -106,7 +108,8 @@ func (s *Stream) parse(r *http.Request) (after uint64, channels []Channel, err e
 	return after, channels, nil
 }
 
-// follow writes the notices of channels, of all but Audit if there are none, until the client disconnects or stalls.
+// follow writes the notices of channels, of all but Audit if there are none, until the client
+// disconnects or stalls.
 func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64, channels []Channel) {
 	out := http.NewResponseController(w)
 	buffer := []byte(": connected\n\n")
@@ -162,8 +165,8 @@ func refuse(w http.ResponseWriter, status int, err error) {
 	_ = json.NewEncoder(w).Encode(described(err)) // the client may have gone
 }
 
-// refuseLater refuses a request that may be repeated later. Because an EventSource gives up on any status but 200, it gets an empty stream that says
-// when to reconnect.
+// refuseLater refuses a request that may be repeated later. Because an EventSource gives up on any
+// status but 200, it gets an empty stream that says when to reconnect.
 func refuseLater(w http.ResponseWriter, r *http.Request, err error) {
 	after := 5*time.Second + mathrand.N(10*time.Second)
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {

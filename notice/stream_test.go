@@ -24,7 +24,8 @@ func serve(t *testing.T, cfg notice.StreamConfig, b *notice.Board) string {
 	return server.URL
 }
 
-// follow connects as a reader that had the notice with the id, until the returned function is called.
+// follow connects as a reader that had the notice with the id, until the returned function is
+// called.
 func follow(t *testing.T, url, last string) (*http.Response, func()) {
 	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
@@ -97,7 +98,8 @@ func TestReaderThatComesBackGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// The numbers of a board begin anew with its process: who comes back with a high one from before gets what there is.
+// The numbers of a board begin anew with its process: who comes back with a high one from before
+// gets what there is.
 func TestReaderFromBeforeARestartMissesNothing(t *testing.T) {
 	old, young := notice.NewBoard(notice.Config{}), notice.NewBoard(notice.Config{})
 	post(old, "one", "two", "three", "four")
@@ -196,7 +198,8 @@ func refused(t *testing.T, name string, resp *http.Response, status int, code fa
 	}
 }
 
-// An EventSource gives up on any status but 200: one that comes too many is told when to come again.
+// An EventSource gives up on any status but 200: one that comes too many is told when to come
+// again.
 func TestEventSourceOfNoticesComesBack(t *testing.T) {
 	b := notice.NewBoard(notice.Config{})
 	url := serve(t, notice.StreamConfig{MaxClients: 1}, b)
@@ -218,7 +221,8 @@ func TestEventSourceOfNoticesComesBack(t *testing.T) {
 	}
 }
 
-// FuzzStreamRequest reads what a client of notices may ask for: the query and the id of its last notice.
+// FuzzStreamRequest reads what a client of notices may ask for: the query and the id of its last
+// notice.
 func FuzzStreamRequest(f *testing.F) {
 	b := notice.NewBoard(notice.Config{Node: "a"})
 	for range 5 {

@@ -28,15 +28,16 @@ type WebhookConfig struct {
 	Timeout time.Duration
 	// Attempts bounds the attempts of a delivery. Defaults to 8, about a minute.
 	Attempts int
-	// Window is the interval of summaries, Burst the number of notices of each severity that are sent individually in it. Default to 1 min
-	// and 10.
+	// Window is the interval of summaries, Burst the number of notices of each severity that are
+	// sent individually in it. Default to 1 min and 10.
 	Window time.Duration
 	Burst  int
 	// Queue bounds the queued deliveries. Defaults to 100.
 	Queue int
 	// Lowest is the lowest severity to send. Defaults to Info.
 	Lowest Severity
-	// Transport sends the requests. Defaults to a private one that uses the proxy of the environment.
+	// Transport sends the requests. Defaults to a private one that uses the proxy of the
+	// environment.
 	Transport http.RoundTripper
 	// Logger logs failed deliveries. Defaults to one that discards.
 	Logger *slog.Logger
@@ -91,7 +92,8 @@ func (s *Webhook) Age() time.Duration { return s.posting.Age() }
 // closing bounds the shutdown.
 const closing = 5 * time.Second
 
-// Run sends until the context ends, and then attempts the queued deliveries once more, within WebhookConfig.Timeout and at most five seconds.
+// Run sends until the context ends, and then attempts the queued deliveries once more, within
+// WebhookConfig.Timeout and at most five seconds.
 func (s *Webhook) Run(ctx context.Context) {
 	defer s.client.CloseIdleConnections()
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -104,7 +106,8 @@ func (s *Webhook) Run(ctx context.Context) {
 	delivering.Wait()
 }
 
-// runThrottling follows the board and queues deliveries until the context ends; then it closes the queue.
+// runThrottling follows the board and queues deliveries until the context ends; then it closes the
+// queue.
 func (s *Webhook) runThrottling(ctx context.Context) {
 	defer close(s.queue)
 	t := newThrottle(s.cfg.Window, s.cfg.Burst)
@@ -147,7 +150,8 @@ func (s *Webhook) take(t *throttle, n Notice) {
 	t.count(n)
 }
 
-// summarise ends the window and queues its summary. If the queue is full, the summary is kept for the next window.
+// summarise ends the window and queues its summary. If the queue is full, the summary is kept for
+// the next window.
 func (s *Webhook) summarise(t *throttle, now time.Time) {
 	began := t.began
 	summary, ok := t.summary(now)

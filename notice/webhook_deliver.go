@@ -18,8 +18,8 @@ func backoff() retry.Backoff {
 	return retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 }
 
-// runDelivering sends the queued deliveries until the queue is closed. After the soft context has ended it attempts each once, until the
-// hard one ends.
+// runDelivering sends the queued deliveries until the queue is closed. After the soft context has
+// ended it attempts each once, until the hard one ends.
 func (s *Webhook) runDelivering(soft, hard context.Context) {
 	defer s.posting.Rest()
 	for d := range s.queue {
@@ -34,7 +34,8 @@ func (s *Webhook) runDelivering(soft, hard context.Context) {
 	}
 }
 
-// deliver attempts a delivery until it succeeds, fails permanently, or has been attempted WebhookConfig.Attempts times.
+// deliver attempts a delivery until it succeeds, fails permanently, or has been attempted
+// WebhookConfig.Attempts times.
 func (s *Webhook) deliver(soft, hard context.Context, d Delivery) error {
 	body := encode(d)
 	for attempts := 1; ; attempts++ {

@@ -45,7 +45,8 @@ func sign(secret, timestamp string, body []byte) string {
 	return signatureVersion + hex.EncodeToString(mac.Sum(nil))
 }
 
-// SignDelivery sets the headers of a delivery with an id and this exact body. VerifyDelivery checks them.
+// SignDelivery sets the headers of a delivery with an id and this exact body. VerifyDelivery checks
+// them.
 func SignDelivery(header http.Header, id string, body []byte, now time.Time, secret string) {
 	timestamp := strconv.FormatInt(now.Unix(), 10)
 	header.Set(HeaderDelivery, id)
@@ -53,8 +54,9 @@ func SignDelivery(header http.Header, id string, body []byte, now time.Time, sec
 	header.Set(HeaderSignature, sign(secret, timestamp, body))
 }
 
-// VerifyDelivery checks that a request with this header and exact body is signed with one of the secrets; there may be two while a secret is
-// rotated. It returns nil, or an error that wraps ErrSignature or ErrStale.
+// VerifyDelivery checks that a request with this header and exact body is signed with one of the
+// secrets; there may be two while a secret is rotated. It returns nil, or an error that wraps
+// ErrSignature or ErrStale.
 func VerifyDelivery(header http.Header, body []byte, now time.Time, secrets ...string) error {
 	timestamp, said := header.Get(HeaderTimestamp), header.Get(HeaderSignature)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)

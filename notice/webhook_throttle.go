@@ -12,7 +12,8 @@ type Summary struct {
 	// Since and Until bound the time of the notices.
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"`
-	// Count is the number of notices; Missed is the number of further notices that were dropped unread.
+	// Count is the number of notices; Missed is the number of further notices that were dropped
+	// unread.
 	Count  uint64 `json:"count"`
 	Missed uint64 `json:"missed,omitempty"`
 	// Level is the highest severity among them.
@@ -38,7 +39,8 @@ type group struct {
 	level   Severity
 }
 
-// A throttle decides which notices are sent individually. A window begins with a notice and ends after a fixed time.
+// A throttle decides which notices are sent individually. A window begins with a notice and ends
+// after a fixed time.
 type throttle struct {
 	window time.Duration
 	burst  int

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// runCatchups opens catch-ups for waiting cursors, and pauses the tail for one without progress, until the context ends.
+// runCatchups opens catch-ups for waiting cursors, and pauses the tail for one without progress,
+// until the context ends.
 func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -85,8 +86,8 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	return readers, places
 }
 
-// preempt ends the catch-up with the latest position in favour of a cursor whose position is about to leave the oplog. Its own cursors wait
-// again.
+// preempt ends the catch-up with the latest position in favour of a cursor whose position is about
+// to leave the oplog. Its own cursors wait again.
 func (l *Log) preempt() {
 	var foremost *reader
 	for r := range l.catchups {
@@ -138,8 +139,8 @@ func (l *Log) runCatchup(ctx context.Context, r *reader, fail context.CancelCaus
 	l.notify()
 }
 
-// watch checks the progress of the catch-ups. One that reads continuously without approaching the tail pauses it; one that is not read is
-// ended, and its cursors wait again when they are read.
+// watch checks the progress of the catch-ups. One that reads continuously without approaching the
+// tail pauses it; one that is not read is ended, and its cursors wait again when they are read.
 func (l *Log) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,17 +8,20 @@ import (
 
 // A Start says where a cursor begins.
 type Start struct {
-	// Position is what has been read: the cursor yields what comes after it. Zero means from now on.
+	// Position is what has been read: the cursor yields what comes after it. Zero means from now
+	// on.
 	Position change.Position
-	// Open is the position at which a stream is opened, at or before Position. Defaults to Position. It differs if Position cannot be
-	// opened, because its token belongs to another pipeline.
+	// Open is the position at which a stream is opened, at or before Position. Defaults to
+	// Position. It differs if Position cannot be opened, because its token belongs to another
+	// pipeline.
 	Open change.Position
-	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a bounded amount and never overwrites what it
-	// has not read. A log has one.
+	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a
+	// bounded amount and never overwrites what it has not read. A log has one.
 	Live bool
 }
 
-// A Cursor is a place in a reader. One goroutine reads it; Position and Close are safe for concurrent use.
+// A Cursor is a place in a reader. One goroutine reads it; Position and Close are safe for
+// concurrent use.
 type Cursor struct {
 	log     *Log
 	live    bool
@@ -37,8 +40,9 @@ type Cursor struct {
 	err      error
 }
 
-// Next marks the previous batch as read and returns the next one. It blocks until there is one or the context ends; then it returns the
-// context's cause. Other errors are permanent: ErrAhead, context.Canceled after Close, and the error of the log.
+// Next marks the previous batch as read and returns the next one. It blocks until there is one or
+// the context ends; then it returns the context's cause. Other errors are permanent: ErrAhead,
+// context.Canceled after Close, and the error of the log.
 func (c *Cursor) Next(ctx context.Context) (*Batch, error) {
 	for {
 		if b, err := c.Poll(); b != nil || err != nil {
@@ -85,7 +89,8 @@ func (c *Cursor) Poll() (*Batch, error) {
 	return c.find(), nil
 }
 
-// advance moves the position forward. It then is a position of the log, at which a stream can be opened.
+// advance moves the position forward. It then is a position of the log, at which a stream can be
+// opened.
 func (c *Cursor) advance(p change.Position) {
 	if p.After(c.position) {
 		c.position, c.open = p, p
@@ -99,8 +104,8 @@ func (c *Cursor) Position() change.Position {
 	return c.place()
 }
 
-// Drained reports whether everything was read that MongoDB had when it was last asked, so that no event of the position's time follows. Signal fires when
-// it becomes true.
+// Drained reports whether everything was read that MongoDB had when it was last asked, so that no
+// event of the position's time follows. Signal fires when it becomes true.
 func (c *Cursor) Drained() bool {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -130,7 +135,8 @@ func (c *Cursor) fail(err error) {
 	c.leave()
 }
 
-// leave removes the cursor from its reader or from the waiting cursors. It requests a reader again when it is next read.
+// leave removes the cursor from its reader or from the waiting cursors. It requests a reader again
+// when it is next read.
 func (c *Cursor) leave() {
 	if c.reader != nil {
 		c.position = c.place()
@@ -158,7 +164,8 @@ func (c *Cursor) settle() {
 	}
 }
 
-// find returns the cursor's next batch, which is empty if the log has only advanced, or makes the cursor idle.
+// find returns the cursor's next batch, which is empty if the log has only advanced, or makes the
+// cursor idle.
 func (c *Cursor) find() *Batch {
 	in := &c.reader.ring
 	if c.idle {

@@ -1,8 +1,8 @@
 // Package oplog reads MongoDB's oplog through change streams and serves it to cursors.
 //
-// A reader is one change stream and a ring of its recent replies. A node has one permanent reader, the tail, and temporary ones, the
-// catch-ups, for cursors at positions before the tail's ring. A [Cursor] is a place in a reader. Any number of cursors costs MongoDB one
-// stream.
+// A reader is one change stream and a ring of its recent replies. A node has one permanent reader,
+// the tail, and temporary ones, the catch-ups, for cursors at positions before the tail's ring. A
+// [Cursor] is a place in a reader. Any number of cursors costs MongoDB one stream.
 //
 //	MongoDB ─► fetch ─►(prefetch)─► split ─► ring: ▢ ▢ ▢ ▢ ▢        one reader
 //	                                                ▲   ▲ ▲
@@ -10,23 +10,27 @@
 //
 // # Continuity
 //
-// A reader proves once, for all cursors, that it misses nothing. It drops events that a reopened stream repeats, by position and by a
-// window of recent events. If a stream was reopened without a proof of continuity and cluster time jumps, it reads the stretch again before
-// it accepts it. What the oplog no longer holds becomes a [Loss], an entry in the order of the events. A cursor therefore yields events,
-// losses and progress in order, and never an error about its position. The exception is a position later than the deployment's own time,
-// which belongs to another log ([ErrAhead]).
+// A reader proves once, for all cursors, that it misses nothing. It drops events that a reopened
+// stream repeats, by position and by a window of recent events. If a stream was reopened without a
+// proof of continuity and cluster time jumps, it reads the stretch again before it accepts it. What
+// the oplog no longer holds becomes a [Loss], an entry in the order of the events. A cursor
+// therefore yields events, losses and progress in order, and never an error about its position. The
+// exception is a position later than the deployment's own time, which belongs to another log
+// ([ErrAhead]).
 //
 // # Bounds
 //
-// The ring counts the bytes of its replies. When it is full, it overwrites the oldest reply; cursors that still need it continue in a
-// catch-up and return to the tail later. The tail reads ahead of its live cursor by at most the prefetch and overwrites nothing that this
-// cursor needs. A catch-up waits briefly for cursors that it would leave behind, as long as they make progress.
+// The ring counts the bytes of its replies. When it is full, it overwrites the oldest reply;
+// cursors that still need it continue in a catch-up and return to the tail later. The tail reads
+// ahead of its live cursor by at most the prefetch and overwrites nothing that this cursor needs. A
+// catch-up waits briefly for cursors that it would leave behind, as long as they make progress.
 //
 // # Joining
 //
-// A cursor moves from a catch-up to the tail in one critical section: when the tail's ring holds everything after its position, the cursor
-// is placed there and skips what it has read. Nothing is missed or repeated. The number of catch-ups is bounded; cursors near each other
-// share one, opened at the earliest position. The tail pauses for a catch-up that makes no progress towards it.
+// A cursor moves from a catch-up to the tail in one critical section: when the tail's ring holds
+// everything after its position, the cursor is placed there and skips what it has read. Nothing is
+// missed or repeated. The number of catch-ups is bounded; cursors near each other share one, opened
+// at the earliest position. The tail pauses for a catch-up that makes no progress towards it.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
 package oplog

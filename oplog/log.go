@@ -22,20 +22,24 @@ import (
 type Config struct {
 	// Partitions is N. Required.
 	Partitions int
-	// Reach asks MongoDB for the extent of its oplog, until there is an answer or the context ends. Required.
+	// Reach asks MongoDB for the extent of its oplog, until there is an answer or the context ends.
+	// Required.
 	Reach func(ctx context.Context) (gap.Reach, error)
 	// RingBytes bounds the tail's ring; a catch-up's ring has a quarter of it. Defaults to 48 MiB.
 	RingBytes int64
-	// PrefetchBytes bounds what a reader fetches ahead of the cursor that it keeps pace with. Defaults to 16 MiB. It may be exceeded by one
-	// reply.
+	// PrefetchBytes bounds what a reader fetches ahead of the cursor that it keeps pace with.
+	// Defaults to 16 MiB. It may be exceeded by one reply.
 	PrefetchBytes int64
 	// MaxStreams bounds the open change streams, including the tail. Defaults to 5, at least 2.
 	MaxStreams int
-	// Neighbourhood is the log time within which cursors share a catch-up even if another one could be opened. Defaults to 1 minute.
+	// Neighbourhood is the log time within which cursors share a catch-up even if another one could
+	// be opened. Defaults to 1 minute.
 	Neighbourhood time.Duration
-	// Patience is how long a catch-up may make no progress towards the tail before the tail pauses for it. Defaults to 30 s.
+	// Patience is how long a catch-up may make no progress towards the tail before the tail pauses
+	// for it. Defaults to 30 s.
 	Patience time.Duration
-	// MaxGap is the jump of cluster time that is suspicious after a stream was reopened without proof. Defaults to 5 minutes.
+	// MaxGap is the jump of cluster time that is suspicious after a stream was reopened without
+	// proof. Defaults to 5 minutes.
 	MaxGap time.Duration
 	// Dedup configures the deduplication window of each reader; nil disables it.
 	Dedup *dedup.Config
@@ -119,11 +123,13 @@ func (l *Log) Cursor(start Start) *Cursor {
 	return c
 }
 
-// aheadSlack is how far a position may be later than MongoDB's time, because servers report slightly different times.
+// aheadSlack is how far a position may be later than MongoDB's time, because servers report
+// slightly different times.
 const aheadSlack = 15 * time.Second
 
-// SetReach applies the current extent of the oplog. Cursors before the floor are served first, if necessary at the expense of another
-// catch-up. Cursors later than the deployment's own time fail with ErrAhead.
+// SetReach applies the current extent of the oplog. Cursors before the floor are served first, if
+// necessary at the expense of another catch-up. Cursors later than the deployment's own time fail
+// with ErrAhead.
 func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
 	reach.Slack += aheadSlack
 	l.mu.Lock()
@@ -148,8 +154,8 @@ func (l *Log) End() change.Position {
 	return l.tail.ring.end
 }
 
-// place assigns a cursor to the tail if that holds its position, else adds it to the waiting cursors. A cursor without a position begins at
-// the tail's end.
+// place assigns a cursor to the tail if that holds its position, else adds it to the waiting
+// cursors. A cursor without a position begins at the tail's end.
 func (l *Log) place(c *Cursor) {
 	if l.err != nil {
 		c.fail(l.err)
@@ -182,8 +188,8 @@ func (l *Log) accept(r *reader, s *slot) {
 	r.put(s)
 }
 
-// reached records that a reply has been added to the ring, and moves idle cursors of a catch-up to the tail if the tail holds their
-// position.
+// reached records that a reply has been added to the ring, and moves idle cursors of a catch-up to
+// the tail if the tail holds their position.
 func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,8 +286,8 @@ func (l *Log) locked(f func()) {
 	f()
 }
 
-// Run reads the log until the context ends, and then returns nil, or until the source fails permanently. The tail is opened at from; zero
-// means now.
+// Run reads the log until the context ends, and then returns nil, or until the source fails
+// permanently. The tail is opened at from; zero means now.
 func (l *Log) Run(ctx context.Context, from change.Position) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -304,8 +310,8 @@ func (l *Log) Run(ctx context.Context, from change.Position) error {
 // tailPatience is how long the tail may take to open before catch-ups are opened regardless.
 const tailPatience = 5 * time.Second
 
-// runTail keeps the tail open. If MongoDB turns out to be earlier than the tail, the tail restarts at MongoDB's present, because the
-// positions of its cursors belong to another log.
+// runTail keeps the tail open. If MongoDB turns out to be earlier than the tail, the tail restarts
+// at MongoDB's present, because the positions of its cursors belong to another log.
 func (l *Log) runTail(ctx context.Context, from change.Position) error {
 	defer time.AfterFunc(tailPatience, func() { l.locked(func() { l.late = true; l.notify() }) }).Stop()
 	l.locked(func() { l.tail = l.replaceTail(from, nil) })

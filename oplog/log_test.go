@@ -153,8 +153,8 @@ func TestPartitionsOfEvents(t *testing.T) {
 	})
 }
 
-// A cursor that has read everything is where the reader is, and is told when that moves on, so that whoever waits for a time in a quiet log
-// learns of it.
+// A cursor that has read everything is where the reader is, and is told when that moves on, so that
+// whoever waits for a time in a quiet log learns of it.
 func TestQuietLogMovesCursorsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -176,7 +176,8 @@ func TestQuietLogMovesCursorsOn(t *testing.T) {
 	})
 }
 
-// A cursor that stalls loses its place in the ring, comes back through a catch-up and misses nothing; the live one never waits for it.
+// A cursor that stalls loses its place in the ring, comes back through a catch-up and misses
+// nothing; the live one never waits for it.
 func TestStalledCursorCatchesUpWithoutGapOrDuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10}
@@ -207,7 +208,8 @@ func TestStalledCursorCatchesUpWithoutGapOrDuplicate(t *testing.T) {
 	})
 }
 
-// The tail reads only so far ahead of the live cursor, and overwrites nothing that it needs, also where others are far ahead of it.
+// The tail reads only so far ahead of the live cursor, and overwrites nothing that it needs, also
+// where others are far ahead of it.
 func TestTailKeepsPaceWithTheLiveCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10}
@@ -313,7 +315,8 @@ func (s slow) Open(ctx context.Context, from change.Position) (oplog.Stream, err
 	return s.Log.Open(ctx, from)
 }
 
-// While the tail takes long to open, cursors that are further back are served all the same, and join it when it is there.
+// While the tail takes long to open, cursors that are further back are served all the same, and
+// join it when it is there.
 func TestCursorsAreServedWhileTheTailTakesLongToOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := slow{&oplogtest.Log{ReplyEvents: 10}, make(chan struct{})}
@@ -349,8 +352,9 @@ func TestCursorsAreServedWhileTheTailTakesLongToOpen(t *testing.T) {
 	})
 }
 
-// Cursors that take their turns on few processors are at different places of a backlog. As long as they make progress one stream serves them
-// all, however fast the foremost is and however few replies the ring holds.
+// Cursors that take their turns on few processors are at different places of a backlog. As long as
+// they make progress one stream serves them all, however fast the foremost is and however few
+// replies the ring holds.
 func TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind(t *testing.T) {
 	const cursors, events, reply = 8, 8_000, 400
 	synctest.Test(t, func(t *testing.T) {
@@ -386,8 +390,8 @@ func TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind(t *testing.T) {
 	})
 }
 
-// TestEveryCursorSeesEverythingOnce drives cursors through random rings, stalls and reopenings, against the model that each sees what comes
-// after its start, once and in order.
+// TestEveryCursorSeesEverythingOnce drives cursors through random rings, stalls and reopenings,
+// against the model that each sees what comes after its start, once and in order.
 func TestEveryCursorSeesEverythingOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		d := drive{
@@ -411,7 +415,8 @@ func TestEveryCursorSeesEverythingOnce(t *testing.T) {
 	})
 }
 
-// A reader that the server refuses again and again, and then accepts, looks for its place with one stream at a time.
+// A reader that the server refuses again and again, and then accepts, looks for its place with one
+// stream at a time.
 func TestRefusedReadersStayWithinTheirBudget(t *testing.T) {
 	d := drive{reply: 1, ring: 500, prefetch: 500, streams: 2, steps: slices.Concat(
 		[]step{{do: "append"}, {do: "follow"}}, slices.Repeat([]step{{do: "break"}}, 5))}

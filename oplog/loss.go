@@ -10,8 +10,8 @@ import (
 
 // A Loss is an entry of the log: a bounded stretch of which subscribers may have missed something.
 type Loss struct {
-	// From and To bound the stretch: after From, up to and including To. Reading continues after To. They are equal for a loss without
-	// length right before the next event.
+	// From and To bound the stretch: after From, up to and including To. Reading continues after
+	// To. They are equal for a loss without length right before the next event.
 	From, To change.Position
 	Reason   gap.Reason
 	// Namespaces are the affected namespaces; empty means all watched ones.
@@ -35,8 +35,9 @@ func (l *Loss) after(p change.Position) *Loss {
 	return l
 }
 
-// renamedOnto returns the loss of a watched collection that a rename replaces, nil for any other event: its documents change without change
-// events. Empty watched means that everything is watched.
+// renamedOnto returns the loss of a watched collection that a rename replaces, nil for any other
+// event: its documents change without change events. Empty watched means that everything is
+// watched.
 func renamedOnto(e *change.Event, at change.Position, watched []string) *Loss {
 	if e.Op() != change.OpRename || len(e.ToDB()) == 0 {
 		return nil

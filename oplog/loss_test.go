@@ -19,8 +19,9 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// What the oplog no longer holds is an entry in its place, bounded by where reading could go on: for those who needed it, clipped to where
-// each of them is. Whoever is later reads on as if nothing had happened.
+// What the oplog no longer holds is an entry in its place, bounded by where reading could go on:
+// for those who needed it, clipped to where each of them is. Whoever is later reads on as if
+// nothing had happened.
 func TestLostHistoryIsAnEntryInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10}
@@ -51,8 +52,9 @@ func TestLostHistoryIsAnEntryInItsPlace(t *testing.T) {
 	})
 }
 
-// The oldest entry of an oplog cannot be opened before MongoDB 5.0, and under writes it is truncated between the look and the opening. Reading
-// goes on at the earliest place that the server accepts, and never at the end while there is something earlier.
+// The oldest entry of an oplog cannot be opened before MongoDB 5.0, and under writes it is
+// truncated between the look and the opening. Reading goes on at the earliest place that the server
+// accepts, and never at the end while there is something earlier.
 func TestReadingGoesOnAtTheEarliestPlaceThatTheServerAccepts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10, Strict: true}
@@ -101,8 +103,9 @@ func TestTailThatIsRefusedReadsOnWhereItWas(t *testing.T) {
 	})
 }
 
-// A server that refuses one position for good, although its log holds it, costs the stretch up to where it accepts one. A server that refuses
-// everything says nothing of what it has: it is waited for, and nothing is lost.
+// A server that refuses one position for good, although its log holds it, costs the stretch up to
+// where it accepts one. A server that refuses everything says nothing of what it has: it is waited
+// for, and nothing is lost.
 func TestServerThatRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &refusing{Log: &oplogtest.Log{ReplyEvents: 10}}
@@ -142,7 +145,8 @@ func TestServerThatRefuses(t *testing.T) {
 	})
 }
 
-// A server that refuses everything for a while, and accepts positions again just while a later place is looked for, has lost nothing.
+// A server that refuses everything for a while, and accepts positions again just while a later
+// place is looked for, has lost nothing.
 func TestServerThatAcceptsPositionsAgainHasLostNothing(t *testing.T) {
 	for after := range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -212,7 +216,8 @@ func TestPositionAheadOfMongoDB(t *testing.T) {
 	})
 }
 
-// Cluster time jumps where nothing proves the stream to be continuous: the stretch is read again, and what was missed comes in its place.
+// Cluster time jumps where nothing proves the stream to be continuous: the stretch is read again,
+// and what was missed comes in its place.
 func TestSuspectJumpIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -288,8 +293,9 @@ func TestQuietHoursAreNoJumps(t *testing.T) {
 	})
 }
 
-// An event that MongoDB could not deliver is a loss of one place. A rename onto a watched collection is a loss right before its event, which
-// comes again for whoever has not read the event.
+// An event that MongoDB could not deliver is a loss of one place. A rename onto a watched
+// collection is a loss right before its event, which comes again for whoever has not read the
+// event.
 func TestPoisonAndRenamesAreLossesInTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

@@ -51,7 +51,8 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	return m
 }
 
-// A collector collects what is measured when it is asked for: cursors and ring bytes by reader, and how far the rearmost is.
+// A collector collects what is measured when it is asked for: cursors and ring bytes by reader, and
+// how far the rearmost is.
 type collector struct{ stats func() Stats }
 
 //nolint:gochecknoglobals // descriptions are constants

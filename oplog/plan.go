@@ -7,14 +7,16 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A span is the range of a catch-up: its ring holds what comes after base, and it has read up to end.
+// A span is the range of a catch-up: its ring holds what comes after base, and it has read up to
+// end.
 type span struct{ base, end change.Position }
 
 // limits are the limits for catch-ups.
 type limits struct {
 	// budget is the maximum number of catch-ups.
 	budget int
-	// neighbourhood is the log time that a shared reader may have to read to reach a cursor while another reader could be opened.
+	// neighbourhood is the log time that a shared reader may have to read to reach a cursor while
+	// another reader could be opened.
 	neighbourhood time.Duration
 }
 
@@ -30,9 +32,10 @@ func startsOf(cursors []*Cursor) []change.Position {
 	return starts
 }
 
-// assign returns a reader index for each start: existing readers first, then new ones, whose positions it also returns. The earliest start
-// is served first. It shares a reader whose ring holds, or will reach, the position; it gets a new one if that reader is far away and the
-// budget allows.
+// assign returns a reader index for each start: existing readers first, then new ones, whose
+// positions it also returns. The earliest start is served first. It shares a reader whose ring
+// holds, or will reach, the position; it gets a new one if that reader is far away and the budget
+// allows.
 func assign(starts []change.Position, readers []span, limits limits) (places []int, open []change.Position) {
 	places = make([]int, len(starts))
 	order := make([]int, len(starts))
@@ -64,12 +67,12 @@ func nearest(readers []span, p change.Position) (best int) {
 	return best
 }
 
-// recent is the age up to which the tail is opened at a cursor's position after a restart. Earlier cursors are served by catch-ups, so that
-// the tail is live at once.
+// recent is the age up to which the tail is opened at a cursor's position after a restart. Earlier
+// cursors are served by catch-ups, so that the tail is live at once.
 const recent = time.Minute
 
-// TailStart returns where to open the tail for cursors that begin at starts: at the earliest of the recent ones, so that a quick restart
-// costs one stream; otherwise now.
+// TailStart returns where to open the tail for cursors that begin at starts: at the earliest of the
+// recent ones, so that a quick restart costs one stream; otherwise now.
 func TailStart(starts []change.Position, now change.Timestamp) change.Position {
 	tail := change.At(now)
 	for _, p := range starts {

@@ -15,12 +15,15 @@ import (
 
 // RangeConfig configures a Range.
 type RangeConfig struct {
-	// Ask asks the server for the extent of its oplog. It may block until the context ends. Required.
+	// Ask asks the server for the extent of its oplog. It may block until the context ends.
+	// Required.
 	Ask func(ctx context.Context) (gap.Reach, error)
-	// Warning and Critical are head-room thresholds: the log time until a position leaves the oplog. Default to 1 h and 15 min. In a short
-	// oplog they are limited to a half and a quarter of its length.
+	// Warning and Critical are head-room thresholds: the log time until a position leaves the
+	// oplog. Default to 1 h and 15 min. In a short oplog they are limited to a half and a quarter
+	// of its length.
 	Warning, Critical time.Duration
-	// Heard is called with each answer and with the time before which head-room is critical, zero if that is unknown.
+	// Heard is called with each answer and with the time before which head-room is critical, zero
+	// if that is unknown.
 	Heard func(reach gap.Reach, floor change.Timestamp)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -33,7 +36,8 @@ const (
 	believed = 20 * time.Second
 )
 
-// A Range tracks the extent of MongoDB's oplog: it asks regularly and on demand. Its methods are safe for concurrent use.
+// A Range tracks the extent of MongoDB's oplog: it asks regularly and on demand. Its methods are
+// safe for concurrent use.
 type Range struct {
 	cfg    RangeConfig
 	last   atomic.Pointer[answer]
@@ -107,7 +111,8 @@ func (s *Range) Recently(ctx context.Context) (gap.Reach, error) {
 	return s.Now(ctx)
 }
 
-// Now asks, and retries until there is an answer or the context ends. Callers share a request that begins after all of them have called.
+// Now asks, and retries until there is an answer or the context ends. Callers share a request that
+// begins after all of them have called.
 func (s *Range) Now(ctx context.Context) (reach gap.Reach, err error) {
 	err = retry.Until(ctx, func() (err error) {
 		reach, err = s.share(ctx)
@@ -187,8 +192,8 @@ const (
 	CriticallyLow
 )
 
-// HeadRoom returns the log time from the oldest entry of the log to the position, and its level; ok is false if the extent of the log is
-// unknown.
+// HeadRoom returns the log time from the oldest entry of the log to the position, and its level; ok
+// is false if the extent of the log is unknown.
 func (s *Range) HeadRoom(reach gap.Reach, p change.Position) (room time.Duration, level Level, ok bool) {
 	room, ok = reach.HeadRoom(p)
 	switch {

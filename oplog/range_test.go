@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// Callers that ask while a question is under way share the next one, which begins after all of them have called; one that goes leaves it to the others.
+// Callers that ask while a question is under way share the next one, which begins after all of them
+// have called; one that goes leaves it to the others.
 func TestCallersShareAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan error)

@@ -14,7 +14,8 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// A reader is one change stream, its ring, and its cursors. The log's mutex guards everything except what its loops own.
+// A reader is one change stream, its ring, and its cursors. The log's mutex guards everything
+// except what its loops own.
 type reader struct {
 	log  *Log
 	tail bool
@@ -79,8 +80,9 @@ func (r *reader) kind() string {
 // errReadAgain says that the log must be read again after the splitter's end, from a new stream.
 var errReadAgain = errors.New("read again")
 
-// run reads until the context ends, the last cursor has left a catch-up, or the source fails permanently. It handles rejected positions
-// itself, except one that is later than MongoDB's time (ErrAhead).
+// run reads until the context ends, the last cursor has left a catch-up, or the source fails
+// permanently. It handles rejected positions itself, except one that is later than MongoDB's time
+// (ErrAhead).
 func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -119,7 +121,8 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// read reads a stream until it fails or the context ends. What was fetched before it failed counts as read.
+// read reads a stream until it fails or the context ends. What was fetched before it failed counts
+// as read.
 func (r *reader) read(ctx context.Context, stream Stream) error {
 	replies, failed := make(chan Reply, 256), error(nil)
 	g, ctx := errgroup.WithContext(ctx)
@@ -212,7 +215,8 @@ func (r *reader) wants() bool {
 	return !r.waits
 }
 
-// full reports whether the cursor with which the reader keeps pace, the live or the foremost one, has the whole prefetch ahead of it.
+// full reports whether the cursor with which the reader keeps pace, the live or the foremost one,
+// has the whole prefetch ahead of it.
 func (r *reader) full() bool {
 	ahead := r.queued
 	switch {
@@ -228,14 +232,16 @@ func (r *reader) full() bool {
 func (r *reader) notify() { notify(r.wanted) }
 
 const (
-	// patience bounds the wait while none of the cursors that a new slot would leave behind makes progress; longest bounds the wait while
-	// some do, so that slow cursors do not hold up the others.
+	// patience bounds the wait while none of the cursors that a new slot would leave behind makes
+	// progress; longest bounds the wait while some do, so that slow cursors do not hold up the
+	// others.
 	patience = 15 * time.Millisecond
 	longest  = 250 * time.Millisecond
 )
 
-// makeRoom waits, before a slot is added to the full ring of a catch-up, for cursors that still need what it would overwrite. Most of them
-// only lack CPU time, and a short wait is cheaper than another stream.
+// makeRoom waits, before a slot is added to the full ring of a catch-up, for cursors that still
+// need what it would overwrite. Most of them only lack CPU time, and a short wait is cheaper than
+// another stream.
 func (r *reader) makeRoom(ctx context.Context, s *slot) error {
 	left := r.crowd(s)
 	if left == (crowd{}) {
@@ -269,8 +275,8 @@ type crowd struct {
 	read    uint64
 }
 
-// crowd returns the cursors that have not read what the slot would overwrite. The tail waits for none: the live cursor keeps its slots
-// anyway.
+// crowd returns the cursors that have not read what the slot would overwrite. The tail waits for
+// none: the live cursor keeps its slots anyway.
 func (r *reader) crowd(s *slot) (c crowd) {
 	if r.tail {
 		return c
@@ -295,7 +301,8 @@ func (r *reader) progressed() {
 	}
 }
 
-// keep returns the number of the first slot that must not be overwritten, because the cursor with which the reader keeps pace needs it.
+// keep returns the number of the first slot that must not be overwritten, because the cursor with
+// which the reader keeps pace needs it.
 func (r *reader) keep() uint64 {
 	switch {
 	case r.live != nil && !r.live.idle:

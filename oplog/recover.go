@@ -14,9 +14,10 @@ import (
 // maxAttempts is how often a position that the oplog should hold is tried before it is given up.
 const maxAttempts = 3
 
-// open opens a stream at the position or, if the server rejects that, at the earliest later place that it accepts; refused is the error if
-// the position was rejected already. What is skipped becomes a loss in the ring. It returns when a stream is open, the context ends, or the
-// source fails permanently; ErrAhead means that the position belongs to another log.
+// open opens a stream at the position or, if the server rejects that, at the earliest later place
+// that it accepts; refused is the error if the position was rejected already. What is skipped
+// becomes a loss in the ring. It returns when a stream is open, the context ends, or the source
+// fails permanently; ErrAhead means that the position belongs to another log.
 func (r *reader) open(ctx context.Context, from change.Position, refused error) (stream Stream, err error) {
 	l, backoff := r.log, retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ; ; r.attempts++ {
@@ -47,7 +48,8 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 				return stream, err
 			}
 		}
-		// The server rejects every position, even the end of the log: that says nothing about what the log holds.
+		// The server rejects every position, even the end of the log: that says nothing about what
+		// the log holds.
 		if r.attempts == maxAttempts {
 			l.logger.Warn("MongoDB rejects every position, retrying", "reader", r.kind(), "at", at.String(), "error", refused)
 		}
@@ -61,8 +63,8 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 	}
 }
 
-// skip opens a stream at the earliest place after the position that the server accepts, and records what it skips as a loss in the ring. It
-// returns nil if the server accepts none.
+// skip opens a stream at the earliest place after the position that the server accepts, and records
+// what it skips as a loss in the ring. It returns nil if the server accepts none.
 func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) (Stream, error) {
 	l, reason := r.log, gap.HistoryLost
 	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {
@@ -101,8 +103,9 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	return stream, nil
 }
 
-// Earliest returns the earliest time at or after from that the log holds. It opens streams to find it, because servers before 5.0 reject
-// the time of the oldest entry, which may also be truncated meanwhile.
+// Earliest returns the earliest time at or after from that the log holds. It opens streams to find
+// it, because servers before 5.0 reject the time of the oldest entry, which may also be truncated
+// meanwhile.
 func (l *Log) Earliest(ctx context.Context, from change.Timestamp) (change.Timestamp, error) {
 	stream, err := l.openEarliest(ctx, newSearch(from, from, change.Timestamp{}))
 	if err != nil {
@@ -141,7 +144,8 @@ func (l *Log) openEarliest(ctx context.Context, s *search) (Stream, error) {
 	}
 }
 
-// openAt opens a stream at the time and reads its first reply, because some servers reject a position only then.
+// openAt opens a stream at the time and reads its first reply, because some servers reject a
+// position only then.
 func (l *Log) openAt(ctx context.Context, at change.Timestamp) (Stream, error) {
 	stream, err := l.source.Open(ctx, change.At(at))
 	if err != nil {

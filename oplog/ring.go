@@ -51,7 +51,8 @@ func (r *ring) ahead(seq uint64) int64 {
 	return r.total - r.at(seq).offset
 }
 
-// append adds a slot and overwrites the oldest ones until the ring is within its bound, except slots from keep on.
+// append adds a slot and overwrites the oldest ones until the ring is within its bound, except
+// slots from keep on.
 func (r *ring) append(s *slot, keep uint64) {
 	s.seq, s.offset = r.next, r.total
 	r.slots = append(r.slots, s)

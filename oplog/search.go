@@ -6,9 +6,10 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A search finds the earliest place after a lost position that the log still holds, by repeated attempts. The log's first entry is not
-// sufficient: older servers reject its own time, and it may be truncated before a stream is opened there. So each attempt begins at the
-// newest known first entry, plus a growing margin. If that fails, or the first entry is unknown, the search bisects.
+// A search finds the earliest place after a lost position that the log still holds, by repeated
+// attempts. The log's first entry is not sufficient: older servers reject its own time, and it may
+// be truncated before a stream is opened there. So each attempt begins at the newest known first
+// entry, plus a growing margin. If that fails, or the first entry is unknown, the search bisects.
 type search struct {
 	low, first, end change.Timestamp // earlier times are rejected or irrelevant
 	refused         change.Timestamp // the latest rejected time
@@ -18,8 +19,8 @@ type search struct {
 	last            bool             // bisecting: only the end is left
 }
 
-// newSearch returns a search after from. first is the time of the log's first entry and end a time that can be read in any case; zero if
-// unknown.
+// newSearch returns a search after from. first is the time of the log's first entry and end a time
+// that can be read in any case; zero if unknown.
 func newSearch(from, first, end change.Timestamp) *search {
 	return &search{low: from, first: first, end: end}
 }
@@ -71,7 +72,8 @@ func (s *search) half() (at change.Timestamp, ok bool) {
 	return at, ok
 }
 
-// between returns a time between two others, in seconds, or in increments within one second. There is none between adjacent times.
+// between returns a time between two others, in seconds, or in increments within one second. There
+// is none between adjacent times.
 func between(low, high change.Timestamp) (at change.Timestamp, ok bool) {
 	switch seconds := high.Time().Sub(low.Time()); {
 	case high.IsZero(), seconds < 0:
@@ -86,7 +88,8 @@ func between(low, high change.Timestamp) (at change.Timestamp, ok bool) {
 	return at, at.Compare(low) > 0 && at.Compare(high) < 0
 }
 
-// refuse records that the log does not hold the time. first is the time of its first entry now, zero if unknown.
+// refuse records that the log does not hold the time. first is the time of its first entry now,
+// zero if unknown.
 func (s *search) refuse(at, first change.Timestamp) {
 	s.first = latest(s.first, first)
 	if s.halving {

@@ -8,7 +8,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A short log holds what is at or after its first entry; an old server's does not hold the time of that entry itself.
+// A short log holds what is at or after its first entry; an old server's does not hold the time of
+// that entry itself.
 type short struct {
 	first  change.Timestamp
 	strict bool
@@ -97,7 +98,8 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-// Whatever the log is like, what is found is held and as early as one second, or one increment within a second, allows.
+// Whatever the log is like, what is found is held and as early as one second, or one increment
+// within a second, allows.
 func TestSearchFindsItWhereverItIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		time := func(name string) change.Timestamp {

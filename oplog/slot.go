@@ -17,8 +17,8 @@ type slot struct {
 	size   int64
 }
 
-// A Batch is one reply as a cursor sees it: an optional loss, then events. Both are absent if the log has only advanced. It is valid until
-// the cursor's next call; its events alias the reply.
+// A Batch is one reply as a cursor sees it: an optional loss, then events. Both are absent if the
+// log has only advanced. It is valid until the cursor's next call; its events alias the reply.
 type Batch struct {
 	slot  *slot
 	loss  *Loss
@@ -34,13 +34,15 @@ func (b *Batch) Len() int { return len(b.slot.events) - b.first }
 // Event returns the i-th event.
 func (b *Batch) Event(i int) *change.Event { return &b.slot.events[b.first+i] }
 
-// Partition returns the partition of the i-th event. keyed is false for an event without a document, which concerns every partition.
+// Partition returns the partition of the i-th event. keyed is false for an event without a
+// document, which concerns every partition.
 func (b *Batch) Partition(i int) (p change.Partition, keyed bool) {
 	n := b.slot.partitions[b.first+i]
 	return change.Partition(n), n != everyPartition
 }
 
-// End returns the position up to which everything has been read after this batch. The caller may keep it.
+// End returns the position up to which everything has been read after this batch. The caller may
+// keep it.
 func (b *Batch) End() change.Position { return b.slot.end }
 
 // skip removes everything that is known to be at or before the position.

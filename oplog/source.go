@@ -8,17 +8,18 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// ErrPositionLost says that the server rejected a position, usually because the oplog no longer holds what follows it. A *LostError may
-// wrap it with details.
+// ErrPositionLost says that the server rejected a position, usually because the oplog no longer
+// holds what follows it. A *LostError may wrap it with details.
 var ErrPositionLost = errors.New("position is no longer in the oplog")
 
-// ErrAhead says that a position is later than the deployment's own time: MongoDB was restored from a backup, or the position belongs to
-// another deployment.
+// ErrAhead says that a position is later than the deployment's own time: MongoDB was restored from
+// a backup, or the position belongs to another deployment.
 var ErrAhead = errors.New("position is later than MongoDB's own time")
 
 // A LostError says what the oplog holds.
 type LostError struct {
-	// First and Last are the times of the oldest and the newest entry, zero if unknown. Last is known only if the position is later.
+	// First and Last are the times of the oldest and the newest entry, zero if unknown. Last is
+	// known only if the position is later.
 	First, Last change.Timestamp
 	Err         error
 }
@@ -36,8 +37,9 @@ func (e *LostError) Holds(p change.Position) bool {
 
 // A Source opens streams of the log.
 type Source interface {
-	// Open opens a stream of everything after the position; a zero position means from now on. It retries transient failures until the
-	// context ends. It returns ErrPositionLost if the server rejects the position; any other error is permanent.
+	// Open opens a stream of everything after the position; a zero position means from now on. It
+	// retries transient failures until the context ends. It returns ErrPositionLost if the server
+	// rejects the position; any other error is permanent.
 	Open(ctx context.Context, from change.Position) (Stream, error)
 }
 
@@ -45,24 +47,28 @@ type Source interface {
 type Stream interface {
 	// Base returns the position after which the stream yields everything.
 	Base() change.Position
-	// Next returns the server's next reply, which may be empty after the source's wait time. It reopens the stream after a failure; repeated
-	// events are dropped by position. Errors are those of Open.
+	// Next returns the server's next reply, which may be empty after the source's wait time. It
+	// reopens the stream after a failure; repeated events are dropped by position. Errors are those
+	// of Open.
 	Next(ctx context.Context) (Reply, error)
-	// Close closes the stream, also on the server. It takes a bounded time even if the server does not answer.
+	// Close closes the stream, also on the server. It takes a bounded time even if the server does
+	// not answer.
 	Close()
 }
 
 // A Reply is one reply of the server.
 type Reply struct {
-	// Events are the change events as BSON, in the order of the log, in one buffer that the receiver owns.
+	// Events are the change events as BSON, in the order of the log, in one buffer that the
+	// receiver owns.
 	Events [][]byte
-	// End is the post-batch position: everything up to it has been delivered. It is zero if the server sends none or it is not proven yet;
-	// then the position of the last event counts.
+	// End is the post-batch position: everything up to it has been delivered. It is zero if the
+	// server sends none or it is not proven yet; then the position of the last event counts.
 	End change.Position
-	// Unproven says that the stream was reopened before this reply without a proof that nothing was missed.
+	// Unproven says that the stream was reopened before this reply without a proof that nothing was
+	// missed.
 	Unproven bool
-	// Drained says that the server had nothing more: no event of the last one's time follows. An empty reply of a source that cannot know, because
-	// it merges several logs, is not drained.
+	// Drained says that the server had nothing more: no event of the last one's time follows. An
+	// empty reply of a source that cannot know, because it merges several logs, is not drained.
 	Drained bool
 	// Size is the length of the buffer in bytes.
 	Size int

@@ -27,8 +27,9 @@ type splitter struct {
 // eventOverhead estimates the memory of an event in addition to its bytes in the reply.
 const eventOverhead = 96
 
-// split parses the events of a reply. again means that cluster time jumped without a proof of continuity: the reply is discarded, and the
-// log must be read again from the current end. An error wraps change.ErrEvent.
+// split parses the events of a reply. again means that cluster time jumped without a proof of
+// continuity: the reply is discarded, and the log must be read again from the current end. An error
+// wraps change.ErrEvent.
 func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	s.repeated, s.duplicates, s.jumps, s.rescanned = 0, 0, 0, 0
 	cut := &cutter{reply: r, slot: newSlot(len(r.Events)), from: s.end}

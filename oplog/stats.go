@@ -15,11 +15,12 @@ type Stats struct {
 	TailBytes, CatchupBytes     int64
 	// Distance is the log time between the tail's end and the earliest cursor.
 	Distance time.Duration
-	// End is the position up to which the tail has read, Moved when it last advanced, LastReply when the tail last received a reply. The
-	// times are not before the end of the last pause.
+	// End is the position up to which the tail has read, Moved when it last advanced, LastReply
+	// when the tail last received a reply. The times are not before the end of the last pause.
 	End              change.Position
 	Moved, LastReply time.Time
-	// Paused says that the tail waits for a catch-up, Full that it waits for its readers. MongoDB is not queried meanwhile.
+	// Paused says that the tail waits for a catch-up, Full that it waits for its readers. MongoDB
+	// is not queried meanwhile.
 	Paused, Full bool
 }
 

@@ -224,7 +224,8 @@ func timeOf(f *fields) time.Time {
 // quoted returns a text as JSON.
 func quoted(s string) []byte { return extjson.AppendString(nil, []byte(s)) }
 
-// appendJSONText appends a document as a JSON string that has its Extended JSON, null if there is none.
+// appendJSONText appends a document as a JSON string that has its Extended JSON, null if there is
+// none.
 func (e *encoder) appendJSONText(b []byte, v change.Value) ([]byte, error) {
 	if v.Document() == nil {
 		return append(b, "null"...), nil
@@ -237,8 +238,8 @@ func (e *encoder) appendJSONText(b []byte, v change.Value) ([]byte, error) {
 	return extjson.AppendString(b, text), nil
 }
 
-// appendDebezium appends the envelope of Debezium's connector for MongoDB as its JSON converter writes it without schemas. Documents are texts of
-// Extended JSON there.
+// appendDebezium appends the envelope of Debezium's connector for MongoDB as its JSON converter
+// writes it without schemas. Documents are texts of Extended JSON there.
 func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err error) {
 	op, at := "u", timeOf(f).UnixMilli()
 	switch m.Op {
@@ -361,7 +362,8 @@ func appendTruncated(b []byte, truncated change.Value) ([]byte, error) {
 	}
 }
 
-// messages returns the messages of a batch, without events whose terms have ended: the next owner, or later batches, have these.
+// messages returns the messages of a batch, without events whose terms have ended: the next owner,
+// or later batches, have these.
 func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 	if b.Loss != nil {
 		return []*Message{s.encode.loss(b)}, nil
@@ -416,7 +418,8 @@ func (s *Sink) number(p change.Partition, l lease) uint64 {
 	return c.n
 }
 
-// keySize and idSize are what the keys and ids of messages usually take at most, in bytes; more is allocated.
+// keySize and idSize are what the keys and ids of messages usually take at most, in bytes; more is
+// allocated.
 const keySize, idSize = 256, 112
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.

@@ -32,8 +32,8 @@ func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
 	return m
 }
 
-// A document of a snapshot is a read event for Debezium's consumers. Its id has the document, because documents that were read together have one
-// position.
+// A document of a snapshot is a read event for Debezium's consumers. Its id has the document,
+// because documents that were read together have one position.
 func TestDocumentsOfSnapshots(t *testing.T) {
 	t.Parallel()
 	var ids []string

@@ -8,11 +8,13 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Gate is what connections to a target write through: nothing leaves the process while a message is under way whose term has ended. Clients
-// repeat by themselves what they have in their buffers, and a process that was suspended runs on in the middle of that, so that the terms are
-// looked at where nothing comes between: at the write to the socket.
+// A Gate is what connections to a target write through: nothing leaves the process while a message
+// is under way whose term has ended. Clients repeat by themselves what they have in their buffers,
+// and a process that was suspended runs on in the middle of that, so that the terms are looked at
+// where nothing comes between: at the write to the socket.
 type Gate struct {
-	// Shut is called once, beside, when a write was refused: what is under way will not be written, and the client must be given up. Required.
+	// Shut is called once, beside, when a write was refused: what is under way will not be written,
+	// and the client must be given up. Required.
 	Shut func()
 
 	mu struct {
@@ -37,8 +39,9 @@ type tenants struct {
 
 func tenancyOf(m *Message) tenancy { return tenancy{m.Partition, m.Epoch, m.Incarnation} }
 
-// Enter notes that a message is under way. It returns an error if the gate is shut, or if the message's term has ended; that is looked at only where
-// nothing else of the term is under way, because the write looks at all terms of which something is.
+// Enter notes that a message is under way. It returns an error if the gate is shut, or if the
+// message's term has ended; that is looked at only where nothing else of the term is under way,
+// because the write looks at all terms of which something is.
 func (g *Gate) Enter(m *Message) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Nothing is written any more once the term of something under way has ended, whatever else is written through the connection; what is over does not
-// count.
+// Nothing is written any more once the term of something under way has ended, whatever else is
+// written through the connection; what is over does not count.
 func TestGateShutsWithATerm(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()
@@ -55,7 +55,8 @@ func TestGateShutsWithATerm(t *testing.T) {
 	}
 }
 
-// Messages of a term that has something under way enter without a look at the term: the write looks at it, once for all of them.
+// Messages of a term that has something under way enter without a look at the term: the write looks
+// at it, once for all of them.
 func TestGateAsksForATermOncePerWrite(t *testing.T) {
 	t.Parallel()
 	near, far := net.Pipe()

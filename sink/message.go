@@ -12,11 +12,12 @@ type Message struct {
 	// Partition and Epoch are those of the term under which it is published.
 	Partition change.Partition
 	Epoch     change.Epoch
-	// Incarnation is that of the checkpoint of the partition, Number that of the message in the term, from 1.
+	// Incarnation is that of the checkpoint of the partition, Number that of the message in the
+	// term, from 1.
 	Incarnation string
 	Number      uint64
-	// Ref is its position. ID is that as text for the cluster, with the incarnation: unique among the changes of the sink, and the same where a
-	// change is repeated by accident.
+	// Ref is its position. ID is that as text for the cluster, with the incarnation: unique among
+	// the changes of the sink, and the same where a change is repeated by accident.
 	Ref change.Ref
 	ID  string
 	// Op is MongoDB's operationType, or OpLoss. DB and Coll are empty where the change has none.
@@ -61,17 +62,20 @@ const (
 	parked // it waits until an operator resumes the sink
 )
 
-// Done reports the outcome of an attempt to publish the message: nil if the target has acknowledged it. It may be called by any goroutine,
-// exactly once for each Publish.
+// Done reports the outcome of an attempt to publish the message: nil if the target has acknowledged
+// it. It may be called by any goroutine, exactly once for each Publish.
 func (m *Message) Done(err error) { m.report(m, err) }
 
-// Report has the outcomes of a message told to a function. It is for whoever publishes messages that are no sink's, as One does.
+// Report has the outcomes of a message told to a function. It is for whoever publishes messages
+// that are no sink's, as One does.
 func Report(m *Message, outcome func(error)) { m.report = func(_ *Message, err error) { outcome(err) } }
 
-// Own has a function say whether the term of a message is valid. It is for whoever publishes messages that are no sink's.
+// Own has a function say whether the term of a message is valid. It is for whoever publishes
+// messages that are no sink's.
 func Own(m *Message, valid func() bool) { m.valid = valid }
 
-// owned reports whether the node still owns the message's partition under the term of its batch. Whoever has no session has no terms.
+// owned reports whether the node still owns the message's partition under the term of its batch.
+// Whoever has no session has no terms.
 func (m *Message) owned() bool {
 	if m.valid != nil {
 		return m.valid()
@@ -95,13 +99,16 @@ func Owned(messages []*Message) []*Message {
 
 // A Target publishes messages. Its methods are called by one goroutine at a time.
 type Target interface {
-	// Publish begins to publish a message and returns without waiting for the outcome, which it reports by Message.Done. It may block while
-	// too much is under way. The target publishes the messages of a partition in the order of the calls. After one has failed, it need not
-	// publish later ones that are under way, but reports an outcome of each within a bounded time.
+	// Publish begins to publish a message and returns without waiting for the outcome, which it
+	// reports by Message.Done. It may block while too much is under way. The target publishes the
+	// messages of a partition in the order of the calls. After one has failed, it need not publish
+	// later ones that are under way, but reports an outcome of each within a bounded time.
 	Publish(ctx context.Context, m *Message)
-	// Flush begins to publish what Publish has buffered, and says that all failures so far are known. It does not wait.
+	// Flush begins to publish what Publish has buffered, and says that all failures so far are
+	// known. It does not wait.
 	Flush()
-	// Check reaches the target and reports whether it takes messages, and what was found beyond that it answers. Both are for people.
+	// Check reaches the target and reports whether it takes messages, and what was found beyond
+	// that it answers. Both are for people.
 	Check(ctx context.Context) (found string, err error)
 	// Close ends what is under way, and its connections.
 	Close()
@@ -118,7 +125,8 @@ func (e *RefusedError) Error() string { return "refused: " + e.Err.Error() }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 var (
-	// ErrReplaced says that another process publishes the partition: this one does not own it any more, or will notice soon.
+	// ErrReplaced says that another process publishes the partition: this one does not own it any
+	// more, or will notice soon.
 	ErrReplaced = errors.New("another process publishes this partition")
 	// ErrEarlier says that the message was not published because an earlier one failed.
 	ErrEarlier = errors.New("not published: an earlier message failed")
@@ -126,7 +134,8 @@ var (
 	ErrGone = errors.New("the target refuses all messages")
 )
 
-// One publishes a copy of a message to a target and returns the outcome, which is unknown if the context ends first.
+// One publishes a copy of a message to a target and returns the outcome, which is unknown if the
+// context ends first.
 func One(ctx context.Context, t Target, m *Message) error {
 	single, outcome := *m, make(chan error, 1)
 	Report(&single, func(err error) { outcome <- err })

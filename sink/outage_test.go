@@ -51,8 +51,9 @@ func publishing(target Target, cfg Config, messages int) *Sink {
 	return s
 }
 
-// A target that is away for an hour costs a line when it begins, one each minute and one at the end; and what counts as a retry is a message that is handed
-// to it again, not what waits behind it.
+// A target that is away for an hour costs a line when it begins, one each minute and one at the
+// end; and what counts as a retry is a message that is handed to it again, not what waits behind
+// it.
 func TestOutageIsToldOnceAndSummedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -76,7 +77,8 @@ func TestOutageIsToldOnceAndSummedUp(t *testing.T) {
 	})
 }
 
-// A sink has recovered when its target has acknowledged something, not when an operator resumes it or nothing waits any more.
+// A sink has recovered when its target has acknowledged something, not when an operator resumes it
+// or nothing waits any more.
 func TestRecoveredMeansAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		board := notice.NewBoard(notice.Config{})

@@ -11,7 +11,8 @@ import (
 
 // A Router is a Target with several destinations, as topics, that have no order among each other.
 type Router interface {
-	// Destination returns where a message goes, empty where it has an order among all messages of its partition. It is called by who publishes.
+	// Destination returns where a message goes, empty where it has an order among all messages of
+	// its partition. It is called by who publishes.
 	Destination(m *Message) string
 }
 
@@ -31,8 +32,10 @@ type order struct {
 
 func (s *Sink) order(m *Message) order { return order{m.Partition, s.destination(m)} }
 
-// refuse stops what the target has refused for good until an operator resumes the sink: what goes to the same destination if the target has several,
-// else everything. Others are published meanwhile, as far as the credit of the session goes: nothing is acknowledged to the oplog before what waits.
+// refuse stops what the target has refused for good until an operator resumes the sink: what goes
+// to the same destination if the target has several, else everything. Others are published
+// meanwhile, as far as the credit of the session goes: nothing is acknowledged to the oplog before
+// what waits.
 func (s *Sink) refuse(m *Message, err error) {
 	to := s.destination(m)
 	if to == "" {
@@ -49,8 +52,9 @@ func (s *Sink) refuse(m *Message, err error) {
 	})
 }
 
-// park has a message, and what comes after it and goes to the same destination, wait. Nothing is under way, and the caller holds the mutex. A later
-// message of the partition that is over comes again after it.
+// park has a message, and what comes after it and goes to the same destination, wait. Nothing is
+// under way, and the caller holds the mutex. A later message of the partition that is over comes
+// again after it.
 func (s *Sink) park(first *Message, to string) {
 	after := false
 	for _, f := range s.mu.flights {
@@ -89,7 +93,8 @@ func (s *Sink) unpark() {
 	}
 }
 
-// dropParked drops what waits of partitions that the node does not own any more. The caller holds the mutex.
+// dropParked drops what waits of partitions that the node does not own any more. The caller holds
+// the mutex.
 func (s *Sink) dropParked() {
 	if len(s.mu.parked) == 0 {
 		return

@@ -11,30 +11,33 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Position says which messages of a partition are in a target, as a prefix of what the owners of the partition publish in turn. Targets that can
-// keep it with their messages skip what they have by it. They judge a repetition as a whole: message by message, or by age, a target could drop a
+// A Position says which messages of a partition are in a target, as a prefix of what the owners of
+// the partition publish in turn. Targets that can keep it with their messages skip what they have
+// by it. They judge a repetition as a whole: message by message, or by age, a target could drop a
 // newer state and take an older one after it.
 type Position struct {
-	// Incarnation is that of the checkpoint. What is published under another one is repeated on purpose, and never skipped.
+	// Incarnation is that of the checkpoint. What is published under another one is repeated on
+	// purpose, and never skipped.
 	Incarnation string
-	// Epoch is that of the term under which the last message was published, Number that of the message in the term.
+	// Epoch is that of the term under which the last message was published, Number that of the
+	// message in the term.
 	Epoch  change.Epoch
 	Number uint64
-	// Ref is the place of the last message, Beside identifies the other messages of that place: only the log knows the order of events whose heads
-	// are equal.
+	// Ref is the place of the last message, Beside identifies the other messages of that place:
+	// only the log knows the order of events whose heads are equal.
 	Ref    change.Ref
 	Beside []uint64
 }
 
-// maxBeside bounds the messages beside the last one that are remembered. Events of equal heads are of different shards, or of a few that one
-// operation has written.
+// maxBeside bounds the messages beside the last one that are remembered. Events of equal heads are
+// of different shards, or of a few that one operation has written.
 const maxBeside = 64
 
 // IsZero reports whether nothing is known to be in the target.
 func (p Position) IsZero() bool { return p.Incarnation == "" && p.Ref.IsZero() && p.Number == 0 }
 
-// Has reports whether a message is in the target. Documents of a snapshot that another owner publishes are not: they are read after everything that
-// the owner before may have published.
+// Has reports whether a message is in the target. Documents of a snapshot that another owner
+// publishes are not: they are read after everything that the owner before may have published.
 func (p Position) Has(m *Message) bool {
 	switch {
 	case p.IsZero() || p.Incarnation != m.Incarnation:

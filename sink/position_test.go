@@ -21,8 +21,9 @@ func places(t *rapid.T) (all []change.Ref) {
 	return all
 }
 
-// However owners repeat what comes after a checkpoint, a target that skips by position has each message once and in order, and a document after
-// everything that was published before it was read. It is so although what the target has is known only from its text.
+// However owners repeat what comes after a checkpoint, a target that skips by position has each
+// message once and in order, and a document after everything that was published before it was read.
+// It is so although what the target has is known only from its text.
 func TestRepetitionsAreSkippedByPosition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		log := places(t)

@@ -12,7 +12,8 @@ import (
 // errRestarted ends a loop that another one follows.
 var errRestarted = fmt.Errorf("the sink is restarted: %w", context.Canceled)
 
-// runLoops runs one loop after the other until the context ends, or a loop for another reason than a restart.
+// runLoops runs one loop after the other until the context ends, or a loop for another reason than
+// a restart.
 func (s *Sink) runLoops(ctx context.Context, received <-chan []*delivery.Batch) error {
 	defer s.enter(nil)
 	for {
@@ -37,8 +38,9 @@ func (s *Sink) enter(end context.CancelCauseFunc) {
 	s.mu.restart = end
 }
 
-// Restart ends the loop with everything that is under way and begins it anew, with a new target: what was not acknowledged is published again, in
-// order. It does not wait, and has no effect on a loop that does not come to the end of what it does.
+// Restart ends the loop with everything that is under way and begins it anew, with a new target:
+// what was not acknowledged is published again, in order. It does not wait, and has no effect on a
+// loop that does not come to the end of what it does.
 func (s *Sink) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +82,9 @@ func (s *Sink) renew(ctx context.Context) error {
 	return nil
 }
 
-// Age returns for how long nothing has become of the oldest batch that was received, beyond what the target may take. It is 0 while the sink is
-// paused or halted, and while its target is away and attempts are made. It is for one goroutine.
+// Age returns for how long nothing has become of the oldest batch that was received, beyond what
+// the target may take. It is 0 while the sink is paused or halted, and while its target is away and
+// attempts are made. It is for one goroutine.
 func (s *Sink) Age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

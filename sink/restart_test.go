@@ -39,7 +39,8 @@ func sending(target *mute, batches uint64) *Sink {
 	return s
 }
 
-// A sink is judged by what becomes of its oldest batch, beyond what the target may take, and only while it has to publish.
+// A sink is judged by what becomes of its oldest batch, beyond what the target may take, and only
+// while it has to publish.
 func TestSinkIsJudgedByItsOldestBatch(t *testing.T) {
 	away := errors.New("away")
 	for name, c := range map[string]struct {
@@ -92,8 +93,8 @@ func TestSinkIsJudgedByItsOldestBatch(t *testing.T) {
 	}
 }
 
-// What was under way before a restart is published again although the closed target reports nothing of it: a loop that has more batches to publish
-// waits for the signal.
+// What was under way before a restart is published again although the closed target reports nothing
+// of it: a loop that has more batches to publish waits for the signal.
 func TestRestartedSinkDoesNotWaitForItsOldTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sending(&mute{}, 2)
@@ -108,7 +109,8 @@ func TestRestartedSinkDoesNotWaitForItsOldTarget(t *testing.T) {
 	})
 }
 
-// What was under way before a restart waits for another attempt, and late outcomes of the closed target change nothing.
+// What was under way before a restart waits for another attempt, and late outcomes of the closed
+// target change nothing.
 func TestRestartedSinkForgetsItsOldTarget(t *testing.T) {
 	target := &mute{}
 	s := sending(target, 2)

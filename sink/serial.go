@@ -9,11 +9,13 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Serial publishes the messages of each partition in batches, one after the other: what comes while a batch is on its way is the next one.
-// Targets embed it that acknowledge a request as a whole. A message whose term has ended while it waited is not sent.
+// A Serial publishes the messages of each partition in batches, one after the other: what comes
+// while a batch is on its way is the next one. Targets embed it that acknowledge a request as a
+// whole. A message whose term has ended while it waited is not sent.
 type Serial struct {
-	// Send publishes messages of one partition in order and returns how many of them, from the first, the target has acknowledged, and why
-	// not all. It returns within a bounded time. If it waits, or makes several requests, it asks Owned again before each.
+	// Send publishes messages of one partition in order and returns how many of them, from the
+	// first, the target has acknowledged, and why not all. It returns within a bounded time. If it
+	// waits, or makes several requests, it asks Owned again before each.
 	Send func(ctx context.Context, messages []*Message) (n int, err error)
 	// Batch bounds the messages of a call of Send, Parallel the calls under way; both required.
 	Batch, Parallel int
@@ -45,7 +47,8 @@ func (s *Serial) Publish(_ context.Context, m *Message) {
 	}
 }
 
-// enqueue queues a message, unless an earlier one has failed, which who publishes may not have noticed.
+// enqueue queues a message, unless an earlier one has failed, which who publishes may not have
+// noticed.
 func (s *Serial) enqueue(p change.Partition, m *Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +117,8 @@ func (s *Serial) run(p change.Partition) {
 	}
 }
 
-// fail tells the first message of a partition that it has failed, and then all that were published after it, also meanwhile, that they were not sent.
+// fail tells the first message of a partition that it has failed, and then all that were published
+// after it, also meanwhile, that they were not sent.
 func (s *Serial) fail(p change.Partition, batch []*Message, err error) {
 	s.mu.Lock()
 	all := append(batch, s.mu.queues[p]...) // all of the batch may be sent

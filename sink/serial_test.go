@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is published after a message has failed, by who has not noticed, is not sent: it would come before the repetition of the one that failed. What is
-// published after the next Flush is.
+// What is published after a message has failed, by who has not noticed, is not sent: it would come
+// before the repetition of the one that failed. What is published after the next Flush is.
 func TestNothingFollowsAFailureThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -25,7 +25,8 @@ import (
 
 // Config configures a Sink.
 type Config struct {
-	// Name is the sink's, Subscriber that of its subscriber. Cluster is part of the messages' ids. Required.
+	// Name is the sink's, Subscriber that of its subscriber. Cluster is part of the messages' ids.
+	// Required.
 	Name, Subscriber, Cluster string
 	// Format is that of the messages' values. LongText writes integers beyond 2^53 as text.
 	Format   Format
@@ -36,14 +37,18 @@ type Config struct {
 	DeadLetter Target
 	// AckTimeout is how long a target may take until it has reported an outcome. Defaults to 10 s.
 	AckTimeout time.Duration
-	// Renew makes the target and that of dead letters anew, for a restart of the sink. Required for Restart.
+	// Renew makes the target and that of dead letters anew, for a restart of the sink. Required for
+	// Restart.
 	Renew func() (target, deadLetter Target, err error)
-	// CheckNamespaces says whether anything can come of what the sink names: err halts it, missing says for people what does not exist yet. Optional.
+	// CheckNamespaces says whether anything can come of what the sink names: err halts it, missing
+	// says for people what does not exist yet. Optional.
 	CheckNamespaces func(context.Context) (missing []string, err error)
-	// Stall is called before each batch is published, which waits for it. For demonstrations of what becomes of a sink that does not get on; nil
-	// otherwise. It must return when its context ends.
+	// Stall is called before each batch is published, which waits for it. For demonstrations of
+	// what becomes of a sink that does not get on; nil otherwise. It must return when its context
+	// ends.
 	Stall func(ctx context.Context)
-	// StallAfter is how long the target may acknowledge nothing before operators are told. Defaults to 10 s.
+	// StallAfter is how long the target may acknowledge nothing before operators are told. Defaults
+	// to 10 s.
 	StallAfter time.Duration
 	// Breaker guards the attempts after a failure. Required.
 	Breaker *breaker.Breaker
@@ -283,7 +288,8 @@ func (s *Sink) publish(ctx context.Context, messages []*Message) {
 	}
 }
 
-// begin notes that a message is under way, unless another message has failed, or its destination waits, and returns its state.
+// begin notes that a message is under way, unless another message has failed, or its destination
+// waits, and returns its state.
 func (s *Sink) begin(m *Message) state {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -348,8 +354,9 @@ func (s *Sink) end(m *Message) {
 	}
 }
 
-// finish lets the batches at the front that are over be acknowledged. The caller holds the mutex. While something has failed nothing is
-// acknowledged: a message after it that is over may be published again.
+// finish lets the batches at the front that are over be acknowledged. The caller holds the mutex.
+// While something has failed nothing is acknowledged: a message after it that is over may be
+// published again.
 func (s *Sink) finish() {
 	n := 0
 	for n < len(s.mu.flights) && s.mu.flights[n].left == 0 {
@@ -385,7 +392,8 @@ func (s *Sink) runAcks(ctx context.Context) {
 	}
 }
 
-// rests reports whether nothing new is published: something has failed, or the sink is paused or halted.
+// rests reports whether nothing new is published: something has failed, or the sink is paused or
+// halted.
 func (s *Sink) rests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -458,7 +466,8 @@ func (s *Sink) recover(ctx context.Context) error {
 // summaryEvery is the time between the log lines of an outage.
 const summaryEvery = time.Minute
 
-// complain logs an error that another attempt follows: the first of an outage, and then what it has come to every minute.
+// complain logs an error that another attempt follows: the first of an outage, and then what it has
+// come to every minute.
 func (s *Sink) complain(err error) {
 	if errors.Is(err, breaker.ErrOpen) {
 		return
@@ -500,8 +509,9 @@ func (s *Sink) quiet(ctx context.Context) error {
 	}
 }
 
-// again returns the messages to publish again, in order, and the first of them; nil if nothing has failed. Those of partitions that the node
-// does not own any more are dropped, and a message that came after one that failed, in its order, is published again, if it was acknowledged or not.
+// again returns the messages to publish again, in order, and the first of them; nil if nothing has
+// failed. Those of partitions that the node does not own any more are dropped, and a message that
+// came after one that failed, in its order, is published again, if it was acknowledged or not.
 func (s *Sink) again() (first *Message, again []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -544,7 +554,8 @@ func (s *Sink) again() (first *Message, again []*Message) {
 	return nil, nil
 }
 
-// judge decides about a message that the target has refused: it is tried again, written as a dead letter (settled), or the sink halts.
+// judge decides about a message that the target has refused: it is tried again, written as a dead
+// letter (settled), or the sink halts.
 func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) {
 	if errors.Is(m.err, ErrGone) {
 		s.halt(m.err)
@@ -606,7 +617,8 @@ func (s *Sink) acknowledged() {
 	s.mu.moved, s.mu.acked = time.Now(), true
 }
 
-// attempt notes that a message is handed to the target, which is a retry unless it is the first time. The caller holds the mutex.
+// attempt notes that a message is handed to the target, which is a retry unless it is the first
+// time. The caller holds the mutex.
 func (s *Sink) attempt(m *Message) {
 	if m.tried {
 		s.retried.Add(1)
@@ -615,8 +627,8 @@ func (s *Sink) attempt(m *Message) {
 	m.tried = true
 }
 
-// repeat publishes messages again, and lets new ones follow. Those that are over need another attempt because an earlier one of their
-// partition had failed.
+// repeat publishes messages again, and lets new ones follow. Those that are over need another
+// attempt because an earlier one of their partition had failed.
 func (s *Sink) repeat(ctx context.Context, messages []*Message) {
 	s.mu.Lock()
 	for _, m := range messages {
@@ -653,7 +665,8 @@ func (s *Sink) hold(change func()) {
 	notify(s.signal)
 }
 
-// checkNamespaces halts a sink of which nothing can come, and tells operators what does not exist yet.
+// checkNamespaces halts a sink of which nothing can come, and tells operators what does not exist
+// yet.
 func (s *Sink) checkNamespaces(ctx context.Context) {
 	if s.cfg.CheckNamespaces == nil {
 		return
@@ -685,7 +698,8 @@ func (s *Sink) tell(err error, change func()) {
 	})
 }
 
-// watch tells operators when the target acknowledges nothing for long, and when it does again, until the context ends.
+// watch tells operators when the target acknowledges nothing for long, and when it does again,
+// until the context ends.
 func (s *Sink) watch(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -699,8 +713,9 @@ func (s *Sink) watch(ctx context.Context) {
 	}
 }
 
-// look judges whether the sink is stalled. It has recovered when the target has acknowledged something, and not because nothing waits any more: a sink
-// that an operator has resumed, or whose partitions have moved away, says nothing of its target.
+// look judges whether the sink is stalled. It has recovered when the target has acknowledged
+// something, and not because nothing waits any more: a sink that an operator has resumed, or whose
+// partitions have moved away, says nothing of its target.
 func (s *Sink) look(now time.Time) {
 	s.mu.Lock()
 	waits := s.mu.failed || s.mu.underWay > 0
@@ -745,7 +760,8 @@ type Status struct {
 	State      string `json:"state"`
 	// UnderWay counts messages that the target has not acknowledged.
 	UnderWay int `json:"under_way"`
-	// Published counts acknowledgements since the start, Retried how often a message was handed to the target again, DeadLetters messages.
+	// Published counts acknowledgements since the start, Retried how often a message was handed to
+	// the target again, DeadLetters messages.
 	Published   uint64 `json:"published"`
 	Retried     uint64 `json:"retried"`
 	DeadLetters uint64 `json:"dead_letters"`

@@ -142,7 +142,8 @@ func (t *Template) tells(name string, values map[string]string) bool {
 	return name == ""
 }
 
-// Filter returns the subject that matches all names of a partition: tokens with other placeholders are *.
+// Filter returns the subject that matches all names of a partition: tokens with other placeholders
+// are *.
 func (t *Template) Filter(p change.Partition) string {
 	text := strings.Join(t.parts, "\x00")
 	tokens := strings.Split(text, ".")
@@ -156,7 +157,8 @@ func (t *Template) Filter(p change.Partition) string {
 	return strings.Join(tokens, ".")
 }
 
-// Names are those that a template makes, kept for the messages that need the same. They are used by one goroutine.
+// Names are those that a template makes, kept for the messages that need the same. They are used by
+// one goroutine.
 type Names struct {
 	template *Template
 	known    map[inputs]string

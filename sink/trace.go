@@ -15,8 +15,9 @@ import (
 // errOpen says that the sink has ended before a batch was acknowledged.
 var errOpen = errors.New("the sink ended before the batch was acknowledged")
 
-// A span is that of a batch or of an attempt, from when it was received to when the target has acknowledged it. Its zero value records nothing
-// and costs nothing. Its methods may be called by any goroutine.
+// A span is that of a batch or of an attempt, from when it was received to when the target has
+// acknowledged it. Its zero value records nothing and costs nothing. Its methods may be called by
+// any goroutine.
 type span struct{ of trace.Span }
 
 // now returns the time for spans, zero without a tracer.

@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// maxKey bounds the ids of subscriptions that are kept as they are, in bytes of JSON, and hashed marks the others.
+// maxKey bounds the ids of subscriptions that are kept as they are, in bytes of JSON, and hashed
+// marks the others.
 const (
 	maxKey = 320
 	hashed = "sha256:"
 )
 
-// Key returns the id of a subscription as checkpoints keep it: itself if it is short, else a hash of it. It is the key of itself.
+// Key returns the id of a subscription as checkpoints keep it: itself if it is short, else a hash
+// of it. It is the key of itself.
 func Key(id string) string {
 	if isKey(id) {
 		return id

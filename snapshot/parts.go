@@ -21,7 +21,8 @@ func In(all []Progress, partitions []change.Partition) (parts []Progress) {
 	return parts
 }
 
-// Same reports whether the same remains of two snapshots of a subscription, in whichever partitions.
+// Same reports whether the same remains of two snapshots of a subscription, in whichever
+// partitions.
 func (p Progress) Same(q Progress) bool {
 	return p.Subscription == q.Subscription && p.Filter == q.Filter && p.Done == q.Done && p.Listed == q.Listed && p.Paused == q.Paused &&
 		p.Number == q.Number && p.Reason == q.Reason && slices.Equal(p.Some, q.Some) && slices.EqualFunc(p.Left, q.Left, Left.Equal)
@@ -32,8 +33,8 @@ func (l Left) Equal(m Left) bool {
 	return l.Namespace == m.Namespace && l.Round == m.Round && l.From.Equal(m.From) && l.Until.Equal(m.Until)
 }
 
-// Moved returns the progress after some of n partitions have moved on: in these it is theirs, in the others what it was. Partitions in which the same
-// remains are one part.
+// Moved returns the progress after some of n partitions have moved on: in these it is theirs, in
+// the others what it was. Partitions in which the same remains are one part.
 func Moved(all, theirs []Progress, partitions []change.Partition, n int) (parts []Progress) {
 	moved := make([]bool, n)
 	for _, p := range partitions {
@@ -102,8 +103,9 @@ func joinSame(parts []Progress, n int) (joined []Progress) {
 	return joined
 }
 
-// Together returns what remains of snapshots in all partitions together, one for each subscription: where more remains in some, that remains in all. A
-// collection of which different parts remain is read from its beginning.
+// Together returns what remains of snapshots in all partitions together, one for each subscription:
+// where more remains in some, that remains in all. A collection of which different parts remain is
+// read from its beginning.
 func Together(all []Progress) (together []Progress) {
 	for _, p := range all {
 		p.Partitions = nil
@@ -158,8 +160,9 @@ func union(some, more []change.Namespace) []change.Namespace {
 	return slices.Compact(some)
 }
 
-// Joined returns the progress of a snapshot when partitions join it that have had nothing of it: what is being read goes on to its end and then from its
-// beginning to where it is now, and what has been read comes again. collections are those of the snapshot; none are to be listed again.
+// Joined returns the progress of a snapshot when partitions join it that have had nothing of it:
+// what is being read goes on to its end and then from its beginning to where it is now, and what
+// has been read comes again. collections are those of the snapshot; none are to be listed again.
 func (p Progress) Joined(collections []change.Namespace) Progress {
 	if p.Done || !p.Listed {
 		return p

@@ -18,14 +18,15 @@ const (
 	Operator Reason = "operator" // requested by an operator
 )
 
-// Progress is the remainder of a subscription's snapshot. It is immutable. Like a position, it is of partitions: a checkpoint has one for each set of
-// partitions in which the same remains.
+// Progress is the remainder of a subscription's snapshot. It is immutable. Like a position, it is
+// of partitions: a checkpoint has one for each set of partitions in which the same remains.
 type Progress struct {
 	Subscription string
 	// Filter is a hash of the subscription's filter: with another filter the snapshot starts over.
 	Filter uint64
 	Reason Reason
-	// Number distinguishes the snapshots of a subscription, so that what is left of one is not taken for what is left of another.
+	// Number distinguishes the snapshots of a subscription, so that what is left of one is not
+	// taken for what is left of another.
 	Number uint32
 	// Some are the only collections that it is of; empty means all that the filter selects.
 	Some []change.Namespace
@@ -41,12 +42,14 @@ type Progress struct {
 	Paused bool
 	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
-	// Since is when this node began to read, and ReadBefore what had been read by then. They are not kept in checkpoints.
+	// Since is when this node began to read, and ReadBefore what had been read by then. They are
+	// not kept in checkpoints.
 	Since      time.Time
 	ReadBefore uint64
 }
 
-// Remaining estimates how long the snapshot takes at the pace of the node so far. It is 0 if that is unknown.
+// Remaining estimates how long the snapshot takes at the pace of the node so far. It is 0 if that
+// is unknown.
 func (p Progress) Remaining(now time.Time) time.Duration {
 	read, left := p.Read-min(p.Read, p.ReadBefore), p.Estimated-min(p.Estimated, p.Read)
 	if p.Done || p.Since.IsZero() || read == 0 {
@@ -55,7 +58,8 @@ func (p Progress) Remaining(now time.Time) time.Duration {
 	return time.Duration(float64(now.Sub(p.Since)) * float64(left) / float64(read))
 }
 
-// AppendState appends what a subscriber has to have had to be where the progress is. Its form does not change from version to version.
+// AppendState appends what a subscriber has to have had to be where the progress is. Its form does
+// not change from version to version.
 func (p Progress) AppendState(b []byte) []byte {
 	b = fmt.Appendf(b, "%q %d %q %d %t %t %d %d", p.Subscription, p.Filter, p.Reason, p.Partitions, p.Listed, p.Done, p.Read, p.Estimated)
 	for _, l := range p.Left {
@@ -70,7 +74,8 @@ func (p Progress) AppendState(b []byte) []byte {
 	return b
 }
 
-// With returns the progress with the remainder of one collection replaced, or removed if done, and the number of documents added.
+// With returns the progress with the remainder of one collection replaced, or removed if done, and
+// the number of documents added.
 func (p Progress) With(l Left, done bool, documents int) Progress {
 	p.Left = slices.Clone(p.Left)
 	p.Read += uint64(documents)

@@ -7,8 +7,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Left is the remainder of a collection for a reader: from From to the end and, after wrapping around, up to Until. The zero values are the
-// beginning and the end.
+// Left is the remainder of a collection for a reader: from From to the end and, after wrapping
+// around, up to Until. The zero values are the beginning and the end.
 type Left struct {
 	Namespace   change.Namespace
 	From, Until change.Value
@@ -32,7 +32,8 @@ type Scan[T any] struct {
 	readers []*Reader[T] // in the order in which they become complete
 }
 
-// Join adds a reader before the next page. It returns false if the reader has begun at another place.
+// Join adds a reader before the next page. It returns false if the reader has begun at another
+// place.
 func (s *Scan[T]) Join(r *Reader[T]) bool {
 	switch {
 	case len(s.readers) == 0:
@@ -64,8 +65,8 @@ func (s *Scan[T]) Next() (from, until change.Value) {
 	return s.at, until
 }
 
-// Passed records that a page was delivered to the readers. until is the value that Next returned, next the page's Next. Complete readers
-// leave the scan.
+// Passed records that a page was delivered to the readers. until is the value that Next returned,
+// next the page's Next. Complete readers leave the scan.
 func (s *Scan[T]) Passed(until, next change.Value) {
 	ended := next.IsZero() && until.IsZero() // of the collection
 	if s.at = next; next.IsZero() {

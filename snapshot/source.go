@@ -9,8 +9,9 @@ import (
 
 // A Source reads collections. It is safe for concurrent use.
 type Source interface {
-	// Collections returns the existing collections of a database (empty: of all), or the one with a name. It omits views and system
-	// collections, because they have no changes. at is a cluster time: nothing that happened later has been considered.
+	// Collections returns the existing collections of a database (empty: of all), or the one with a
+	// name. It omits views and system collections, because they have no changes. at is a cluster
+	// time: nothing that happened later has been considered.
 	Collections(ctx context.Context, db, coll string) (all []Collection, at change.Timestamp, err error)
 	// Read reads a page. A missing collection has no documents.
 	Read(ctx context.Context, q Query) (Page, error)
@@ -28,10 +29,11 @@ type Query struct {
 	Namespace change.Namespace
 	// After is a cluster time: the page shows everything that happened up to there.
 	After change.Timestamp
-	// From and Until bound the documents by _id, From inclusive and Until exclusive, in the order of the index on _id; zero is no bound.
+	// From and Until bound the documents by _id, From inclusive and Until exclusive, in the order
+	// of the index on _id; zero is no bound.
 	From, Until change.Value
-	// FromHash, unless it is nil, is the hash of the _id at which the page begins, and From is a value before it. Read fails with ErrPlaceGone where no
-	// document has it.
+	// FromHash, unless it is nil, is the hash of the _id at which the page begins, and From is a
+	// value before it. Read fails with ErrPlaceGone where no document has it.
 	FromHash []byte
 	// IDs, if set, select documents instead of From and Until.
 	IDs []change.Value

@@ -35,7 +35,8 @@ type textLeft struct {
 	Round bool         `json:"r,omitempty"`
 }
 
-// Text returns the progress of snapshots as text, safe in headers. It is empty if there is none, or too much.
+// Text returns the progress of snapshots as text, safe in headers. It is empty if there is none, or
+// too much.
 func Text(all []Progress) string {
 	var list []textProgress
 	for _, p := range all {
@@ -84,8 +85,9 @@ func ParseText(text string) (all []Progress, err error) {
 	return all, nil
 }
 
-// Resumed returns what a subscriber has of snapshots whose progress is stored, and whose own progress, up to which it has had the documents, may be earlier:
-// its own of the same snapshot, and nothing of another one, which has begun since.
+// Resumed returns what a subscriber has of snapshots whose progress is stored, and whose own
+// progress, up to which it has had the documents, may be earlier: its own of the same snapshot, and
+// nothing of another one, which has begun since.
 func Resumed(stored, own []Progress) (all []Progress) {
 	for _, p := range stored {
 		for _, o := range own {

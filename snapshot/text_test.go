@@ -33,7 +33,8 @@ func TestTextOfProgress(t *testing.T) {
 	}
 }
 
-// Whoever resumes has what its own progress says of the same snapshot, nothing of one that has begun since, and what nobody has kept yet.
+// Whoever resumes has what its own progress says of the same snapshot, nothing of one that has
+// begun since, and what nobody has kept yet.
 func TestProgressOfWhoResumes(t *testing.T) {
 	of := func(sub string, number uint32, read uint64) snapshot.Progress {
 		return snapshot.Progress{Subscription: sub, Number: number, Read: read, Listed: true}

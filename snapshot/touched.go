@@ -9,7 +9,8 @@ import (
 // maxTouched bounds the tracked documents, about 3 MiB.
 const maxTouched = 1 << 16
 
-// Touched tracks the documents of a collection that changes have touched since a time. It must not be used concurrently.
+// Touched tracks the documents of a collection that changes have touched since a time. It must not
+// be used concurrently.
 type Touched struct {
 	db, coll string
 	last     map[xxh3.Uint128]Touch
@@ -41,7 +42,8 @@ func (t *Touched) Note(e *change.Event) {
 	}
 }
 
-// concern records an event without a document: of the whole collection, or one of which nothing is known.
+// concern records an event without a document: of the whole collection, or one of which nothing is
+// known.
 func (t *Touched) concern(e *change.Event) {
 	is := func(db, coll []byte) bool {
 		return (len(db) == 0 || string(db) == t.db) && (len(coll) == 0 || string(coll) == t.coll)

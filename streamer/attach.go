@@ -13,9 +13,10 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Attach attaches partitions to the subscriber's session, as Session.Attach does, with what is left of its snapshots in them by its checkpoint: sessions
-// at other nodes, which may have ended, have begun and read them. Where the checkpoint cannot be loaded the changes come, what is left follows when
-// it can, and nothing is saved until then.
+// Attach attaches partitions to the subscriber's session, as Session.Attach does, with what is left
+// of its snapshots in them by its checkpoint: sessions at other nodes, which may have ended, have
+// begun and read them. Where the checkpoint cannot be loaded the changes come, what is left follows
+// when it can, and nothing is saved until then.
 func (e *Exclusive) Attach(ctx context.Context, places map[change.Partition]delivery.Place) error {
 	if e.name == "" || !e.session.Attached() {
 		return e.session.Attach(places, nil, nil)
@@ -33,7 +34,8 @@ func (e *Exclusive) Attach(ctx context.Context, places map[change.Partition]deli
 	return e.session.Attach(places, nil, nil)
 }
 
-// waits notes places for which what is left is loaded later, if that is so already or begins now. It reports whether it was so already.
+// waits notes places for which what is left is loaded later, if that is so already or begins now.
+// It reports whether it was so already.
 func (e *Exclusive) waits(places map[change.Partition]delivery.Place, begins bool) (waited bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +48,8 @@ func (e *Exclusive) waits(places map[change.Partition]delivery.Place, begins boo
 	return waited
 }
 
-// left loads what is left of the subscriber's snapshots. A client that is before its checkpoint in one of the places has not had what was read after it.
+// left loads what is left of the subscriber's snapshots. A client that is before its checkpoint in
+// one of the places has not had what was read after it.
 func (e *Exclusive) left(ctx context.Context, places map[change.Partition]delivery.Place) ([]snapshot.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.node.cfg.CheckpointTimeout)
 	defer cancel()
@@ -63,7 +66,8 @@ func (e *Exclusive) left(ctx context.Context, places map[change.Partition]delive
 	return c.Snapshots, nil
 }
 
-// leftAt returns what is left of the snapshots of a checkpoint for a subscriber that is earlier: all but those that were complete before.
+// leftAt returns what is left of the snapshots of a checkpoint for a subscriber that is earlier:
+// all but those that were complete before.
 func leftAt(c checkpoint.Checkpoint, r Request) (left []snapshot.Progress) {
 	for _, p := range c.Snapshots {
 		if !p.Done || r.earlier(change.At(p.At.Next()).Ref()) {
@@ -74,7 +78,8 @@ func leftAt(c checkpoint.Checkpoint, r Request) (left []snapshot.Progress) {
 	return left
 }
 
-// awaitLeft loads what is left of the subscriber's snapshots in partitions that were attached while that could not be loaded.
+// awaitLeft loads what is left of the subscriber's snapshots in partitions that were attached while
+// that could not be loaded.
 func (e *Exclusive) awaitLeft() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; e.session.Outlives(wait.After(failures)); failures++ {

@@ -30,7 +30,8 @@ func attached(t *testing.T, n *node, recovers bool) *streamer.Exclusive {
 	return e
 }
 
-// attach attaches the partitions of which only() is true, at the end of the log, or where the checkpoint is.
+// attach attaches the partitions of which only() is true, at the end of the log, or where the
+// checkpoint is.
 func (w *world) attach(e *streamer.Exclusive, only func(change.Partition) bool) {
 	w.t.Helper()
 	_, end := w.source.Reach()
@@ -48,7 +49,8 @@ func (w *world) attach(e *streamer.Exclusive, only func(change.Partition) bool) 
 	}
 }
 
-// documentsUntil receives and acknowledges so many documents, or all until the snapshot is done if most is 0.
+// documentsUntil receives and acknowledges so many documents, or all until the snapshot is done if
+// most is 0.
 func documentsUntil(t *testing.T, e *streamer.Exclusive, most int) (documents int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -79,7 +81,8 @@ func documentsUntil(t *testing.T, e *streamer.Exclusive, most int) (documents in
 
 func every(change.Partition) bool { return true }
 
-// What a session had begun to read goes on at a node that has started since, exactly where it was in the partitions that come from it.
+// What a session had begun to read goes on at a node that has started since, exactly where it was
+// in the partitions that come from it.
 func TestAttachedPartitionsGoOnWithASnapshotAtAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -110,8 +113,9 @@ func TestAttachedPartitionsGoOnWithASnapshotAtAnotherNode(t *testing.T) {
 	})
 }
 
-// A checkpoint that cannot be loaded when partitions are attached is not one of which nothing is left: changes come meanwhile, what is left comes when it
-// can be loaded, and nothing is saved before.
+// A checkpoint that cannot be loaded when partitions are attached is not one of which nothing is
+// left: changes come meanwhile, what is left comes when it can be loaded, and nothing is saved
+// before.
 func TestWhatIsLeftOfAttachedPartitionsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -159,8 +163,8 @@ func TestWhatIsLeftOfAttachedPartitionsIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A node that has started after a loss knows of it by the gap log: the subscriber may have had the loss from another node, without the documents that
-// compensate for it.
+// A node that has started after a loss knows of it by the gap log: the subscriber may have had the
+// loss from another node, without the documents that compensate for it.
 func TestAttachedPartitionsGetWhatALossBeforeTheNodeOwes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

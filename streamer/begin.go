@@ -11,13 +11,15 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// Begin sets where partitions without a checkpoint begin: StartNow, StartEarliest, StartTime at a time, or StartSnapshot. Without it that is the
-// origin. Call it before the first Serve.
+// Begin sets where partitions without a checkpoint begin: StartNow, StartEarliest, StartTime at a
+// time, or StartSnapshot. Without it that is the origin. Call it before the first Serve.
 func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = start, at }
 
-// begin gives the partitions without a checkpoint the one where the subscriber begins, and saves it before anything is served: the next owner must
-// not begin later, and must know what targets have had. After a repartition or an adoption (a later incarnation) it is unknown whether the
-// subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot it then reads the documents, too.
+// begin gives the partitions without a checkpoint the one where the subscriber begins, and saves it
+// before anything is served: the next owner must not begin later, and must know what targets have
+// had. After a repartition or an adoption (a later incarnation) it is unknown whether the
+// subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot
+// it then reads the documents, too.
 func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) error {
 	n := s.node
 	var first []checkpoint.Checkpoint
@@ -59,8 +61,9 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 	return nil
 }
 
-// beginningOf returns where a subscriber began by its checkpoints in other partitions, zero if it has none. A partition without a checkpoint has never
-// begun, or has lost it, so that it begins where all did. If they do not say so, that is the earliest of them.
+// beginningOf returns where a subscriber began by its checkpoints in other partitions, zero if it
+// has none. A partition without a checkpoint has never begun, or has lost it, so that it begins
+// where all did. If they do not say so, that is the earliest of them.
 func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
 	for _, c := range others {
 		began := c.Began.At
@@ -74,7 +77,8 @@ func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
 	return at
 }
 
-// beginAt sets where a checkpoint begins: at the last entry of its history if it has been lost, otherwise at a time.
+// beginAt sets where a checkpoint begins: at the last entry of its history if it has been lost,
+// otherwise at a time.
 func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at change.Timestamp) error {
 	n := s.node
 	entries, err := n.store.History(ctx, c.Key)

@@ -15,8 +15,9 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A shared subscriber that starts with a snapshot has all documents left in every partition before anything is served: from now on in a new cluster,
-// and from the cluster's new beginning after an adoption or a repartition. Where there is a checkpoint, that counts.
+// A shared subscriber that starts with a snapshot has all documents left in every partition before
+// anything is served: from now on in a new cluster, and from the cluster's new beginning after an
+// adoption or a repartition. Where there is a checkpoint, that counts.
 func TestSharedSubscriberBeginsWithAllDocumentsLeft(t *testing.T) {
 	for incarnation := range uint64(2) {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,8 +104,9 @@ func TestRestartsOfPartitionsAreCounted(t *testing.T) {
 	})
 }
 
-// A partition whose checkpoint is lost begins where nothing is missed: at the last entry of its history, or where the subscriber began. What it
-// receives then has another incarnation, unless the history tells it.
+// A partition whose checkpoint is lost begins where nothing is missed: at the last entry of its
+// history, or where the subscriber began. What it receives then has another incarnation, unless the
+// history tells it.
 func TestLostCheckpointsMissNothing(t *testing.T) {
 	for _, c := range []struct {
 		name    string

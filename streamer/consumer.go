@@ -70,8 +70,10 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// Drain ends terms whose partitions move to other nodes, after shared subscribers have acknowledged what they have received of them, for at
-// most NodeConfig.FlushTimeout, and the checkpoints are saved. The next owner redelivers what was not acknowledged. Terms that the node does not serve are ignored.
+// Drain ends terms whose partitions move to other nodes, after shared subscribers have acknowledged
+// what they have received of them, for at most NodeConfig.FlushTimeout, and the checkpoints are
+// saved. The next owner redelivers what was not acknowledged. Terms that the node does not serve
+// are ignored.
 func (n *Node) Drain(ctx context.Context, terms []change.Term) {
 	n.serving <- struct{}{}
 	defer func() { <-n.serving }()
@@ -95,9 +97,10 @@ func (n *Node) Drain(ctx context.Context, terms []change.Term) {
 	n.forget(leaving)
 }
 
-// Broadcast continues to deliver partitions that have moved to other nodes to the sessions that follow the owners and have attached them, until the
-// terms are over or the subscribers detach them. Then those sessions do not have them any more, and say so. Shared subscribers get nothing: their
-// terms have ended. It does not block.
+// Broadcast continues to deliver partitions that have moved to other nodes to the sessions that
+// follow the owners and have attached them, until the terms are over or the subscribers detach
+// them. Then those sessions do not have them any more, and say so. Shared subscribers get nothing:
+// their terms have ended. It does not block.
 func (n *Node) Broadcast(window []change.Term) {
 	for _, s := range n.hub.Sessions() {
 		s.Limit(window)
@@ -197,7 +200,8 @@ type PartitionStatus struct {
 const (
 	// idleAfter is the time without events after which a partition is idle.
 	idleAfter = time.Minute
-	// stuckAfter is the time without replies, or without progress although the oplog advances, after which reading is stuck.
+	// stuckAfter is the time without replies, or without progress although the oplog advances,
+	// after which reading is stuck.
 	stuckAfter = 30 * time.Second
 	// majorityLimit is the tolerated lag of the majority commit point.
 	majorityLimit = 10 * time.Second
@@ -248,8 +252,8 @@ func (n *Node) Status() []PartitionStatus {
 	return all
 }
 
-// evidence returns what all partitions share: the health of reading. Reading is stuck if replies are missing or bring nothing new although
-// the log advances. A paused or full tail is not stuck.
+// evidence returns what all partitions share: the health of reading. Reading is stuck if replies
+// are missing or bring nothing new although the log advances. A paused or full tail is not stuck.
 func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Evidence) {
 	if known && !reach.Majority.IsZero() {
 		e.NoMajority = reach.Last.Time().Sub(reach.Majority.Time()) > majorityLimit
@@ -274,7 +278,8 @@ func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Ev
 	return e
 }
 
-// runPulse measures rates and posts notices when reading gets stuck and when it recovers, until the context ends.
+// runPulse measures rates and posts notices when reading gets stuck and when it recovers, until the
+// context ends.
 func (n *Node) runPulse(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -18,7 +18,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A collection has documents with the _ids 0 to n-1, and reads them at a time, a page after the other as the test lets it.
+// A collection has documents with the _ids 0 to n-1, and reads them at a time, a page after the
+// other as the test lets it.
 type collection struct {
 	log   *oplogtest.Log
 	n     int
@@ -69,8 +70,9 @@ func withDocuments(t *testing.T, s **streamer.Shared) func(*streamer.Node) {
 	}
 }
 
-// The next owner of a partition whose documents are not all read reads them at a time that the owner before it had not reached: a document that
-// is older than a change that may have been handed over must not follow it. It is so although the owner's log is opened after it has its terms.
+// The next owner of a partition whose documents are not all read reads them at a time that the
+// owner before it had not reached: a document that is older than a change that may have been handed
+// over must not follow it. It is so although the owner's log is opened after it has its terms.
 func TestDocumentsFollowWhatMayHaveBeenHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -128,7 +130,8 @@ func TestDocumentsFollowWhatMayHaveBeenHandedOver(t *testing.T) {
 	})
 }
 
-// What is read while a partition leaves is not handed over for it any more, and left to its next owner.
+// What is read while a partition leaves is not handed over for it any more, and left to its next
+// owner.
 func TestDocumentsOfAPartitionThatLeavesAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

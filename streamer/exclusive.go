@@ -44,33 +44,39 @@ const (
 type Request struct {
 	// Subscriber is its name, qualified by its identity; empty means no checkpoint.
 	Subscriber string
-	// Account identifies the identity of the peer: its sessions share what their filters may cost. Empty means no limits.
+	// Account identifies the identity of the peer: its sessions share what their filters may cost.
+	// Empty means no limits.
 	Account string
 	// Process is the random ID of its process, Started its start time, By the identity of the peer.
 	Process string
 	Started time.Time
 	By      string
-	// Known says that At and Partitions are set: the subscriber's own positions, in the checkpoint generation Generation.
+	// Known says that At and Partitions are set: the subscriber's own positions, in the checkpoint
+	// generation Generation.
 	Known      bool
 	At         delivery.Place
 	Partitions map[change.Partition]delivery.Place
 	Generation uint64
-	// Stamp is that of the snapshots that the subscriber has up to its own positions, if Stamped. Without it, its positions tell.
+	// Stamp is that of the snapshots that the subscriber has up to its own positions, if Stamped.
+	// Without it, its positions tell.
 	Stamp   uint32
 	Stamped bool
 	// Snapshots is their progress, if it is known.
 	Snapshots []snapshot.Progress
-	// Start applies without a saved position; Time is for StartTime. With StartSnapshot a subscription of which no snapshot is recorded gets one
-	// in any case, also if it is added later.
+	// Start applies without a saved position; Time is for StartTime. With StartSnapshot a
+	// subscription of which no snapshot is recorded gets one in any case, also if it is added
+	// later.
 	Start StartPolicy
 	Time  time.Time
-	// Attached delivers only partitions that Attach names. Detachable says that the subscriber handles delivery.Batch.Detached.
+	// Attached delivers only partitions that Attach names. Detachable says that the subscriber
+	// handles delivery.Batch.Detached.
 	Attached, Detachable bool
 	// Readable says which namespaces the subscriber may know of. nil is all.
 	Readable delivery.Readable
 }
 
-// An Exclusive subscriber has its own session, at one node at a time unless partitions are attached to it.
+// An Exclusive subscriber has its own session, at one node at a time unless partitions are attached
+// to it.
 type Exclusive struct {
 	node    *Node
 	name    string
@@ -107,12 +113,13 @@ func (e *Exclusive) Begin() Begin { return e.begin }
 // Restarted reports whether the last process that claimed the name was another one.
 func (e *Exclusive) Restarted() bool { return e.anew }
 
-// Missed returns the rewind that the subscriber did not know of when it connected with positions of its own, nil if there is none: the
-// transport has to tell it before anything else.
+// Missed returns the rewind that the subscriber did not know of when it connected with positions of
+// its own, nil if there is none: the transport has to tell it before anything else.
 func (e *Exclusive) Missed() *delivery.Loss { return e.missed }
 
-// Generation returns the generation of the subscriber's checkpoint in which the session began, 0 without one. Batches carry their own: an operator may
-// rewind the subscriber at any time, and its position is that of the earlier generation until it receives the rewind.
+// Generation returns the generation of the subscriber's checkpoint in which the session began, 0
+// without one. Batches carry their own: an operator may rewind the subscriber at any time, and its
+// position is that of the earlier generation until it receives the rewind.
 func (e *Exclusive) Generation() uint64 { return e.began }
 
 // Ack acknowledges batches as Session.Ack does, and counts events for the checkpoint policy.
@@ -124,9 +131,9 @@ func (e *Exclusive) Ack(seq uint64) error {
 	return err
 }
 
-// Connect opens the session of a subscriber: at its own positions, else at its checkpoint, else at its start policy. It claims the name for
-// the process; the previous process is disconnected unless it started later. The session ends with the context; the caller must then call
-// Close.
+// Connect opens the session of a subscriber: at its own positions, else at its checkpoint, else at
+// its start policy. It claims the name for the process; the previous process is disconnected unless
+// it started later. The session ends with the context; the caller must then call Close.
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.Subscription) (*Exclusive, error) {
 	if len(r.Subscriber) > checkpoint.MaxName {
 		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
@@ -212,7 +219,8 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	return e, nil
 }
 
-// fits refuses subscriptions whose snapshots the subscriber's checkpoint cannot keep, whatever is left of them.
+// fits refuses subscriptions whose snapshots the subscriber's checkpoint cannot keep, whatever is
+// left of them.
 func (e *Exclusive) fits(subscriptions []delivery.Subscription) error {
 	kept := make(map[string]struct{}, len(e.kept)+len(subscriptions))
 	maps.Copy(kept, e.kept)
@@ -239,8 +247,8 @@ func idsOf(subscriptions []delivery.Subscription) []string {
 	return ids
 }
 
-// Subscribe adds subscriptions as Session.Subscribe does. Those whose snapshots the checkpoint could not keep are refused with the fault SessionTooWide.
-// It must not be called concurrently.
+// Subscribe adds subscriptions as Session.Subscribe does. Those whose snapshots the checkpoint
+// could not keep are refused with the fault SessionTooWide. It must not be called concurrently.
 func (e *Exclusive) Subscribe(subscriptions []delivery.Subscription) (change.Position, error) {
 	if err := e.fits(subscriptions); err != nil {
 		return change.Position{}, err
@@ -248,7 +256,8 @@ func (e *Exclusive) Subscribe(subscriptions []delivery.Subscription) (change.Pos
 	return e.session.Subscribe(subscriptions), nil
 }
 
-// Unsubscribe removes subscriptions as Session.Unsubscribe does. It must not be called concurrently.
+// Unsubscribe removes subscriptions as Session.Unsubscribe does. It must not be called
+// concurrently.
 func (e *Exclusive) Unsubscribe(ids []string) {
 	for _, id := range ids {
 		delete(e.kept, id)
@@ -256,8 +265,8 @@ func (e *Exclusive) Unsubscribe(ids []string) {
 	e.session.Unsubscribe(ids)
 }
 
-// savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none. unknown says that loading has failed, and that the subscriber
-// knows its own position.
+// savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none. unknown
+// says that loading has failed, and that the subscriber knows its own position.
 func (n *Node) savedCheckpoint(ctx context.Context, r Request) (stored *checkpoint.Checkpoint, unknown bool, err error) {
 	if r.Subscriber == "" {
 		return nil, false, nil
@@ -301,7 +310,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			case r.Stamped && r.Stamp != delivery.Stamp(stored.Snapshots):
 				cfg.Snapshots = again(cfg.Snapshots, true)
 			case !r.Stamped && r.before(*stored) && r.Process == stored.Claim.Process:
-				// It has acknowledged the ends that the checkpoint has; the position moved on without an event.
+				// It has acknowledged the ends that the checkpoint has; the position moved on
+				// without an event.
 				cfg.Snapshots = slices.Clone(cfg.Snapshots)
 				for i, p := range cfg.Snapshots {
 					if !p.Done {
@@ -338,7 +348,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			}
 			at := change.At(reach.At(r.Time))
 			if !reach.First.IsZero() && reach.First.Compare(at.Time) > 0 {
-				// The log never had it for this subscriber, so nobody has lost anything: the session begins, and is told so, where the log does.
+				// The log never had it for this subscriber, so nobody has lost anything: the
+				// session begins, and is told so, where the log does.
 				first, err := n.log.Earliest(ctx, reach.First)
 				if err != nil {
 					return cfg, fault.New(fault.MongoUnreachable, err)
@@ -368,8 +379,9 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	return cfg, n.ahead(ctx, cfg.Start)
 }
 
-// movedBack returns the checkpoint at which a subscriber begins whose own positions are from before a rewind or an import: where the operator has put
-// it, if what the checkpoint has since was only written to the client, whose positions say that it did not arrive.
+// movedBack returns the checkpoint at which a subscriber begins whose own positions are from before
+// a rewind or an import: where the operator has put it, if what the checkpoint has since was only
+// written to the client, whose positions say that it did not arrive.
 func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Checkpoint) checkpoint.Checkpoint {
 	if !r.Known || !r.Stamped {
 		return stored
@@ -391,7 +403,8 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 	return stored
 }
 
-// before reports whether the subscriber's own position is earlier than the checkpoint in some partition.
+// before reports whether the subscriber's own position is earlier than the checkpoint in some
+// partition.
 func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earliest().Ref()) }
 
 // earlier reports whether the subscriber's own position is earlier than a place in some partition.
@@ -414,8 +427,8 @@ func (r Request) earlier(at change.Ref) bool {
 	return false
 }
 
-// had returns what a subscriber has of snapshots at its own position, which is earlier than its checkpoint: those that were complete before it
-// are, the others begin again.
+// had returns what a subscriber has of snapshots at its own position, which is earlier than its
+// checkpoint: those that were complete before it are, the others begin again.
 func (r Request) had(all []snapshot.Progress) (had []snapshot.Progress) {
 	for _, p := range all {
 		switch {
@@ -428,8 +441,9 @@ func (r Request) had(all []snapshot.Progress) (had []snapshot.Progress) {
 	return had
 }
 
-// again resets incomplete snapshots to their beginning, and complete ones if the subscriber has not had their end. It omits other complete
-// ones, so that those with which a subscription begins restart as well.
+// again resets incomplete snapshots to their beginning, and complete ones if the subscriber has not
+// had their end. It omits other complete ones, so that those with which a subscription begins
+// restart as well.
 func again(all []snapshot.Progress, complete bool) (begun []snapshot.Progress) {
 	for _, p := range all {
 		if complete || !p.Done {
@@ -452,7 +466,8 @@ func (n *Node) ahead(ctx context.Context, p delivery.Place) error {
 	return nil
 }
 
-// openable returns the place of a position, without its token where that is of streams with another filter.
+// openable returns the place of a position, without its token where that is of streams with another
+// filter.
 func (n *Node) openable(at change.Position, fingerprint string) delivery.Place {
 	if fingerprint != n.cfg.Fingerprint && !at.IsProgress() {
 		return delivery.Place{Ref: at.Ref()}
@@ -460,9 +475,9 @@ func (n *Node) openable(at change.Position, fingerprint string) delivery.Place {
 	return delivery.Place{At: at}
 }
 
-// claim claims the subscriber's name and sets its generation. moved says that an operator has rewound the checkpoint since it was loaded, or that its
-// snapshots are others.
-// If the store is unavailable, a subscriber that knows its own position is accepted nevertheless.
+// claim claims the subscriber's name and sets its generation. moved says that an operator has
+// rewound the checkpoint since it was loaded, or that its snapshots are others. If the store is
+// unavailable, a subscriber that knows its own position is accepted nevertheless.
 func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
 	case stored != nil:
@@ -517,14 +532,16 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		return false, nil
 	}
 	e.claimLater = nil
-	// What another session has saved since the checkpoint was loaded, of which it is the last, may be a snapshot that has begun.
+	// What another session has saved since the checkpoint was loaded, of which it is the last, may
+	// be a snapshot that has begun.
 	moved = claimed.Generation > e.mu.generation || stored != nil && delivery.Stamp(claimed.Snapshots) != delivery.Stamp(stored.Snapshots)
 	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
 	return moved, nil
 }
 
-// awaitStore claims the name of a subscriber that was accepted while the store was away, and then closes its session: the subscriber connects
-// again at its own position, with what the store has of it, and is saved from then on.
+// awaitStore claims the name of a subscriber that was accepted while the store was away, and then
+// closes its session: the subscriber connects again at its own position, with what the store has of
+// it, and is saved from then on.
 func (e *Exclusive) awaitStore() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; ; failures++ {
@@ -620,7 +637,8 @@ func (e *Exclusive) Refused(_ checkpoint.Checkpoint, err error) {
 	}
 }
 
-// unsavable returns the fault of a subscriber whose checkpoint cannot be read or saved, whatever the store does.
+// unsavable returns the fault of a subscriber whose checkpoint cannot be read or saved, whatever
+// the store does.
 func unsavable(subscriber string, err error) error {
 	if fault.Of(err) != "" { // of the stored one
 		return fmt.Errorf("checkpoint of subscriber %q: %w", subscriber, err)
@@ -645,8 +663,8 @@ func (e *Exclusive) replacedElsewhere() {
 	e.replaced(saved[0].Claim)
 }
 
-// replaced ends the session because another process has the name, and tells operators. Where it is the same process, which has connected again,
-// they need not know.
+// replaced ends the session because another process has the name, and tells operators. Where it is
+// the same process, which has connected again, they need not know.
 func (e *Exclusive) replaced(by checkpoint.Claim) {
 	defer e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again and is now %s", e.name, by))
 	n := e.node
@@ -670,8 +688,8 @@ func (e *Exclusive) over() bool {
 	}
 }
 
-// rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not
-// saved meanwhile.
+// rewound moves the session to the position that an operator has set, and retries until it can be
+// loaded: rejected checkpoints are not saved meanwhile.
 func (e *Exclusive) rewound() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; ; failures++ {

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A snapshot that an operator has begun is in the checkpoint when that is answered, although the subscriber has acknowledged nothing since.
+// A snapshot that an operator has begun is in the checkpoint when that is answered, although the
+// subscriber has acknowledged nothing since.
 func TestAcceptedSnapshotIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -44,8 +45,8 @@ func TestAcceptedSnapshotIsKept(t *testing.T) {
 	})
 }
 
-// A checkpoint that could not be loaded is not one that says nothing: what is left of a snapshot stays in it, and no snapshot begins meanwhile. The
-// subscriber comes again when the store answers.
+// A checkpoint that could not be loaded is not one that says nothing: what is left of a snapshot
+// stays in it, and no snapshot begins meanwhile. The subscriber comes again when the store answers.
 func TestCheckpointThatIsNotLoadedStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -102,8 +103,8 @@ func TestCheckpointThatIsNotLoadedStays(t *testing.T) {
 	})
 }
 
-// A snapshot that an operator has begun for a subscriber that resumes at an earlier position than its checkpoint, as clients of event streams do, comes when
-// it connects again.
+// A snapshot that an operator has begun for a subscriber that resumes at an earlier position than
+// its checkpoint, as clients of event streams do, comes when it connects again.
 func TestSnapshotAcceptedBeforeTheCheckpointIsOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -154,7 +155,8 @@ func TestSnapshotAcceptedBeforeTheCheckpointIsOwed(t *testing.T) {
 	})
 }
 
-// What an operator begins while a subscriber of the same process connects again is known to the new session, or was not accepted.
+// What an operator begins while a subscriber of the same process connects again is known to the new
+// session, or was not accepted.
 func TestSnapshotAcceptedWhileTheSubscriberConnectsIsOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

@@ -6,14 +6,15 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Term returns the term under which events of a partition in a batch may be handed over, false if they may not: the term has ended, the
-// partition was attached anew, or it moves to another node. A transport that hands events over later than their batch asks again.
+// Term returns the term under which events of a partition in a batch may be handed over, false if
+// they may not: the term has ended, the partition was attached anew, or it moves to another node. A
+// transport that hands events over later than their batch asks again.
 func (s *Shared) Term(p change.Partition, seq uint64) (change.Term, bool) {
 	return s.session.Term(p, seq)
 }
 
-// Lease returns the term under which events of a partition in a batch may be handed over, as Term does, and the incarnation of the checkpoint that they
-// belong to.
+// Lease returns the term under which events of a partition in a batch may be handed over, as Term
+// does, and the incarnation of the checkpoint that they belong to.
 func (s *Shared) Lease(p change.Partition, seq uint64) (term change.Term, incarnation string, ok bool) {
 	s.mu.Lock()
 	incarnation = s.mu.incarnations[p] // before the term: a rewind ends what was received before, and then changes the incarnation
@@ -22,7 +23,8 @@ func (s *Shared) Lease(p change.Partition, seq uint64) (term change.Term, incarn
 	return term, incarnation, ok
 }
 
-// AwaitPlaces waits until what follows a rewind has the incarnation of its checkpoint. The caller has received the rewind, and nothing after it.
+// AwaitPlaces waits until what follows a rewind has the incarnation of its checkpoint. The caller
+// has received the rewind, and nothing after it.
 func (s *Shared) AwaitPlaces(ctx context.Context) error {
 	select {
 	case s.placing <- struct{}{}:
@@ -33,13 +35,15 @@ func (s *Shared) AwaitPlaces(ctx context.Context) error {
 	}
 }
 
-// Stall says whether the subscriber acknowledges nothing of what it has received before somebody acts. Nobody waits for it then.
+// Stall says whether the subscriber acknowledges nothing of what it has received before somebody
+// acts. Nobody waits for it then.
 func (s *Shared) Stall(stalled bool) {
 	s.stalled.Store(stalled)
 	notify(s.passed)
 }
 
-// handOut stops handing out events of partitions after the batches that subscribers have received, and waits until these are acknowledged.
+// handOut stops handing out events of partitions after the batches that subscribers have received,
+// and waits until these are acknowledged.
 func (n *Node) handOut(ctx context.Context, shared []*Shared, leaving []change.Partition) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
 	defer cancel()
@@ -54,7 +58,8 @@ func (n *Node) handOut(ctx context.Context, shared []*Shared, leaving []change.P
 	}
 }
 
-// awaitAck waits until the batches up to seq are acknowledged. It returns false if the subscriber is stalled, or the context ends before.
+// awaitAck waits until the batches up to seq are acknowledged. It returns false if the subscriber
+// is stalled, or the context ends before.
 func (s *Shared) awaitAck(ctx context.Context, seq uint64) bool {
 	for !s.session.HasAcked(seq) {
 		if s.stalled.Load() {

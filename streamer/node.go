@@ -48,12 +48,14 @@ type NodeConfig struct {
 	AnswerTimeout time.Duration
 	// LagThreshold is the lag above which a partition is lagging. Defaults to 30 s.
 	LagThreshold time.Duration
-	// Overlap is how long a stopping node serves exclusive subscribers while they connect to another node; zero if there is none.
+	// Overlap is how long a stopping node serves exclusive subscribers while they connect to
+	// another node; zero if there is none.
 	Overlap time.Duration
-	// AckTimeout ends sessions of exclusive subscribers that acknowledge nothing of what they have been sent for so long, with the fault
-	// SessionUnacknowledged; 0 means never.
+	// AckTimeout ends sessions of exclusive subscribers that acknowledge nothing of what they have
+	// been sent for so long, with the fault SessionUnacknowledged; 0 means never.
 	AckTimeout time.Duration
-	// FlushTimeout bounds the wait for acknowledgements of shared subscribers at shutdown. Defaults to 10 s.
+	// FlushTimeout bounds the wait for acknowledgements of shared subscribers at shutdown. Defaults
+	// to 10 s.
 	FlushTimeout time.Duration
 	// CheckpointTimeout bounds a save. Defaults to 5 s.
 	CheckpointTimeout time.Duration
@@ -70,7 +72,8 @@ type Checkpoints interface {
 	checkpoint.GapKeeper
 }
 
-// A Node serves subscribers from its log, saves their checkpoints, and reports the status of the partitions that it owns.
+// A Node serves subscribers from its log, saves their checkpoints, and reports the status of the
+// partitions that it owns.
 type Node struct {
 	cfg    NodeConfig
 	hub    *delivery.Hub
@@ -124,8 +127,8 @@ func NewNode(cfg NodeConfig, hub *delivery.Hub, log *oplog.Log, store Checkpoint
 	return n
 }
 
-// Lost records a loss that a reader of the log has found in the gap log before any checkpoint passes it, and posts a notice. It does not
-// block.
+// Lost records a loss that a reader of the log has found in the gap log before any checkpoint
+// passes it, and posts a notice. It does not block.
 func (n *Node) Lost(l oplog.Loss) {
 	g := checkpoint.Gap{
 		From: l.From, To: l.To, Reason: string(l.Reason), Namespaces: l.Namespaces, Fingerprint: n.cfg.Fingerprint, Found: l.Found, By: n.cfg.By,
@@ -136,7 +139,8 @@ func (n *Node) Lost(l oplog.Loss) {
 	n.cfg.Board.Post(lostNotice(l))
 }
 
-// rememberLosses tells the hub of the losses in the gap log: partitions that clients attach may come from a node that has met them.
+// rememberLosses tells the hub of the losses in the gap log: partitions that clients attach may
+// come from a node that has met them.
 func (n *Node) rememberLosses(ctx context.Context) {
 	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
 	for attempt := 1; ; attempt++ {
@@ -150,13 +154,15 @@ func (n *Node) rememberLosses(ctx context.Context) {
 	}
 }
 
-// Heard applies the current extent of the oplog: readers about to leave it are prioritized, and idle checkpoints are advanced.
+// Heard applies the current extent of the oplog: readers about to leave it are prioritized, and
+// idle checkpoints are advanced.
 func (n *Node) Heard(reach gap.Reach, floor change.Timestamp) {
 	n.log.SetReach(reach, floor)
 	n.writer.SetReach(reach.Length())
 }
 
-// Run serves until the context ends, and then shuts down gracefully; or until the log fails permanently.
+// Run serves until the context ends, and then shuts down gracefully; or until the log fails
+// permanently.
 func (n *Node) Run(ctx context.Context) error {
 	stopped := context.AfterFunc(ctx, func() { n.beginStop(nil) })
 	defer stopped()
@@ -191,7 +197,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return errors.Join(err, n.shutdown(context.WithoutCancel(ctx)))
 }
 
-// runLog opens the log at the positions of the shared subscribers and reads it until the context ends.
+// runLog opens the log at the positions of the shared subscribers and reads it until the context
+// ends.
 func (n *Node) runLog(ctx context.Context) error {
 	reach, err := n.cfg.Range.Recently(ctx)
 	if err != nil {
@@ -206,8 +213,8 @@ func (n *Node) runLog(ctx context.Context) error {
 	return n.log.Run(ctx, oplog.TailStart(starts, reach.Last))
 }
 
-// beginStop rejects new sessions and terms and notifies exclusive subscribers, so that they connect elsewhere at once. A nil cause means a
-// planned stop.
+// beginStop rejects new sessions and terms and notifies exclusive subscribers, so that they connect
+// elsewhere at once. A nil cause means a planned stop.
 func (n *Node) beginStop(cause error) {
 	n.mu.Lock()
 	n.mu.stopping = true
@@ -220,7 +227,8 @@ func (n *Node) beginStop(cause error) {
 	n.stop(cause)
 }
 
-// drainExclusive serves exclusive subscribers until they have disconnected or the time is over, and closes the remaining sessions.
+// drainExclusive serves exclusive subscribers until they have disconnected or the time is over, and
+// closes the remaining sessions.
 func (n *Node) drainExclusive(within time.Duration) {
 	over := time.NewTimer(within)
 	defer over.Stop()
@@ -236,7 +244,8 @@ func (n *Node) drainExclusive(within time.Duration) {
 	}
 }
 
-// shutdown waits for the acknowledgements of shared subscribers, saves the last checkpoints, and closes the sessions.
+// shutdown waits for the acknowledgements of shared subscribers, saves the last checkpoints, and
+// closes the sessions.
 func (n *Node) shutdown(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
 	defer cancel()
@@ -258,7 +267,8 @@ func (n *Node) shutdown(ctx context.Context) error {
 // Failing reports whether saving checkpoints fails.
 func (n *Node) Failing() bool { return n.writer.Failing() }
 
-// CheckpointAge returns for how long the saving of checkpoints has had something to do and has not got on.
+// CheckpointAge returns for how long the saving of checkpoints has had something to do and has not
+// got on.
 func (n *Node) CheckpointAge() time.Duration { return n.writer.Age() }
 
 // Uptime returns the time since NewNode.

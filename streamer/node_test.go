@@ -211,8 +211,8 @@ func receiveShared(t *testing.T, s *streamer.Shared, n int) (batches []*delivery
 	return batches
 }
 
-// A subscriber with a name resumes where it had acknowledged, on any node, whether its node stopped, or was killed after the checkpoint was
-// saved.
+// A subscriber with a name resumes where it had acknowledged, on any node, whether its node
+// stopped, or was killed after the checkpoint was saved.
 func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -234,7 +234,8 @@ func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 		more := source.Append(deliverytest.Inserts(5, 30)...)
 		deliverytest.Receive(t, e.Session(), 5) // and not acknowledged
 		time.Sleep(10 * time.Second)
-		// a is killed: nothing is said. Its subscriber comes back at b, as the same process and then as another one.
+		// a is killed: nothing is said. Its subscriber comes back at b, as the same process and
+		// then as another one.
 		for i, process := range []string{"1", "2"} {
 			again := w.connect(b, streamer.Request{Subscriber: "orders", Process: process, Started: time.Now(), Start: streamer.StartResume})
 			if again.Begin() != streamer.BeginCheckpoint {
@@ -257,8 +258,8 @@ func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 	})
 }
 
-// What is left of a subscriber's snapshots goes with its checkpoint. Where the subscriber is earlier by its own account, those that are under
-// way begin again.
+// What is left of a subscriber's snapshots goes with its checkpoint. Where the subscriber is
+// earlier by its own account, those that are under way begin again.
 func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -328,7 +329,8 @@ func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
 	})
 }
 
-// What is left of a snapshot after a loss is left when a session comes back that has its partitions attached, even if these are all that it saves.
+// What is left of a snapshot after a loss is left when a session comes back that has its partitions
+// attached, even if these are all that it saves.
 func TestSnapshotsOfAttachedPartitionsAreSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -370,8 +372,8 @@ func TestSnapshotsOfAttachedPartitionsAreSaved(t *testing.T) {
 	})
 }
 
-// A process that keeps its own position, and comes back at one that is earlier than its checkpoint, has had the snapshots that were complete
-// before it.
+// A process that keeps its own position, and comes back at one that is earlier than its checkpoint,
+// has had the snapshots that were complete before it.
 func TestCompleteSnapshotsDoNotComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -446,8 +448,8 @@ func TestStartPolicies(t *testing.T) {
 	})
 }
 
-// The log of an idle deployment is some seconds behind the clocks: who begins at the present by the clock is served with what comes then, and
-// resumes there.
+// The log of an idle deployment is some seconds behind the clocks: who begins at the present by the
+// clock is served with what comes then, and resumes there.
 func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -484,7 +486,8 @@ func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
 	})
 }
 
-// Of two processes with one name the later one is served; the earlier one is told, and cannot come back.
+// Of two processes with one name the later one is served; the earlier one is told, and cannot come
+// back.
 func TestNameBelongsToTheLaterProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -512,7 +515,8 @@ func TestNameBelongsToTheLaterProcess(t *testing.T) {
 	})
 }
 
-// An operator's rewind reaches a subscriber that is connected, through whatever node, and one that comes back with its own later positions.
+// An operator's rewind reaches a subscriber that is connected, through whatever node, and one that
+// comes back with its own later positions.
 func TestRewoundSubscribersGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -552,8 +556,9 @@ func TestRewoundSubscribersGoBack(t *testing.T) {
 	})
 }
 
-// What was on its way to a subscriber when an operator moved it back is not taken for where it is now: a checkpoint of the new generation is never
-// later than where the operator has moved it, until the subscriber has acknowledged what is redelivered.
+// What was on its way to a subscriber when an operator moved it back is not taken for where it is
+// now: a checkpoint of the new generation is never later than where the operator has moved it,
+// until the subscriber has acknowledged what is redelivered.
 func TestRewindIsNotUndoneByWhatWasOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -618,7 +623,8 @@ func TestRewindIsNotUndoneByWhatWasOnItsWay(t *testing.T) {
 	})
 }
 
-// A store that is away keeps nobody out who knows where it is; checkpoints wait, and a loss is in the gap log before any checkpoint passes it.
+// A store that is away keeps nobody out who knows where it is; checkpoints wait, and a loss is in
+// the gap log before any checkpoint passes it.
 func TestStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 5}
@@ -689,7 +695,8 @@ func TestStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// Shared subscribers get the partitions that their node owns, from the checkpoints of whoever had them before.
+// Shared subscribers get the partitions that their node owns, from the checkpoints of whoever had
+// them before.
 func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -738,7 +745,8 @@ func TestSharedSubscribersFollowTheOwners(t *testing.T) {
 	})
 }
 
-// A partition leaves when a shared subscriber has acknowledged what it has received of it, and what it has not received is for the next owner.
+// A partition leaves when a shared subscriber has acknowledged what it has received of it, and what
+// it has not received is for the next owner.
 func TestPartitionsLeaveWhenTheyAreAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -784,7 +792,8 @@ func TestPartitionsLeaveWhenTheyAreAcknowledged(t *testing.T) {
 	})
 }
 
-// Sessions that wait where a quiet log ends are taken onto the live path when the hub has come there, whoever comes there first.
+// Sessions that wait where a quiet log ends are taken onto the live path when the hub has come
+// there, whoever comes there first.
 func TestSessionsJoinInAQuietLog(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -809,7 +818,8 @@ func TestSessionsJoinInAQuietLog(t *testing.T) {
 	}
 }
 
-// A node is given its first terms before it runs, as its place in the cluster does: what opens its log where the subscribers are waits for them.
+// A node is given its first terms before it runs, as its place in the cluster does: what opens its
+// log where the subscribers are waits for them.
 func TestTermsMayComeBeforeTheNodeRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -949,7 +959,8 @@ func TestSharedSubscriberThatWaitsForACheckpointEnds(t *testing.T) {
 	})
 }
 
-// A shared subscriber whose session has ended gets no later terms: a checkpoint that an operator has moved back stays there.
+// A shared subscriber whose session has ended gets no later terms: a checkpoint that an operator
+// has moved back stays there.
 func TestEndedSharedSubscriberSavesNothingOfLaterTerms(t *testing.T) {
 	for _, later := range []bool{false, true} { // or it notices the rewind itself
 		synctest.Test(t, func(t *testing.T) {
@@ -996,7 +1007,8 @@ func TestEndedSharedSubscriberSavesNothingOfLaterTerms(t *testing.T) {
 	}
 }
 
-// An event whose term is over when it is to be handed over is taken out, and a checkpoint of that partition is refused.
+// An event whose term is over when it is to be handed over is taken out, and a checkpoint of that
+// partition is refused.
 func TestDeposedOwnerHandsNothingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -1081,8 +1093,9 @@ func TestStatesOfPartitions(t *testing.T) {
 	})
 }
 
-// Events that were queued before a partition was attached under the term that it has now are not handed over: that attachment delivers what
-// follows the checkpoint, and what was queued before has a hole where terms were over.
+// Events that were queued before a partition was attached under the term that it has now are not
+// handed over: that attachment delivers what follows the checkpoint, and what was queued before has
+// a hole where terms were over.
 func TestWhatWasQueuedUnderAnEarlierTermIsTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -1126,8 +1139,8 @@ func TestWhatWasQueuedUnderAnEarlierTermIsTakenOut(t *testing.T) {
 	})
 }
 
-// What a subscriber got before a rewind and has not acknowledged yet is of the generation before: its checkpoint stays where the operator has
-// moved it.
+// What a subscriber got before a rewind and has not acknowledged yet is of the generation before:
+// its checkpoint stays where the operator has moved it.
 func TestRewoundCheckpointStaysWhileOlderBatchesAreNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -1203,7 +1216,8 @@ func TestRewindWhileASubscriberConnects(t *testing.T) {
 	})
 }
 
-// A subscriber that is earlier in a partition than in the others has a checkpoint that says so, until it has acknowledged what is between.
+// A subscriber that is earlier in a partition than in the others has a checkpoint that says so,
+// until it has acknowledged what is between.
 func TestCheckpointOfAPartitionThatIsEarlierStaysThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -1244,8 +1258,8 @@ func TestCheckpointOfAPartitionThatIsEarlierStaysThere(t *testing.T) {
 	})
 }
 
-// The sessions of an identity begin one after the other where there are others. An identity that begins many holds up another one for no longer than
-// two of them take.
+// The sessions of an identity begin one after the other where there are others. An identity that
+// begins many holds up another one for no longer than two of them take.
 func TestBeginningsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

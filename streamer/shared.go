@@ -19,7 +19,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A Shared subscriber is served by all nodes together, each for the partitions that it owns: a sink.
+// A Shared subscriber is served by all nodes together, each for the partitions that it owns: a
+// sink.
 type Shared struct {
 	node    *Node
 	name    string
@@ -43,8 +44,8 @@ type Shared struct {
 		received    []receivedBatch
 		acked       map[change.Partition]uint64 // events
 
-		// incarnations are those of the checkpoints: of a partition that is attached before anything of it is received, of one that is rewound
-		// while placing is held.
+		// incarnations are those of the checkpoints: of a partition that is attached before
+		// anything of it is received, of one that is rewound while placing is held.
 		incarnations map[change.Partition]string
 	}
 }
@@ -57,7 +58,8 @@ type receivedBatch struct {
 
 var _ checkpoint.Source = (*Shared)(nil)
 
-// Share opens the session of a shared subscriber. It gets partitions when the node gets their terms. Call it before the first Serve.
+// Share opens the session of a shared subscriber. It gets partitions when the node gets their
+// terms. Call it before the first Serve.
 func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.Subscription) (*Shared, error) {
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
@@ -77,8 +79,9 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.
 	return s, nil
 }
 
-// Receive returns the next batches. It blocks until there are some, and while too many acknowledged events are not saved. The caller must
-// call Prune for each batch right before it hands the batch over.
+// Receive returns the next batches. It blocks until there are some, and while too many acknowledged
+// events are not saved. The caller must call Prune for each batch right before it hands the batch
+// over.
 func (s *Shared) Receive(ctx context.Context) ([]*delivery.Batch, error) {
 	for room := s.keeper.Room(); room != nil && !s.session.Ended(); room = s.keeper.Room() {
 		select {
@@ -198,8 +201,8 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// placeDocuments has documents come after everything that the owners before may have handed over, before it gets partitions: what is left of their
-// snapshots, and those of its own.
+// placeDocuments has documents come after everything that the owners before may have handed over,
+// before it gets partitions: what is left of their snapshots, and those of its own.
 func (s *Shared) placeDocuments(ctx context.Context, left []snapshot.Progress) error {
 	if len(left) == 0 && len(delivery.Unread(s.session.Snapshots())) == 0 {
 		return nil
@@ -225,7 +228,8 @@ func (s *Shared) detach(partitions []change.Partition) {
 	}
 }
 
-// drain stops reading, waits until everything is acknowledged or the context ends, and returns the number of unacknowledged events.
+// drain stops reading, waits until everything is acknowledged or the context ends, and returns the
+// number of unacknowledged events.
 func (s *Shared) drain(ctx context.Context) (left int) {
 	s.session.Pause(ctx)
 	for {
@@ -281,8 +285,8 @@ func (s *Shared) Refused(c checkpoint.Checkpoint, err error) {
 	}
 }
 
-// rewound moves the session to the position that an operator has set, and retries until it can be loaded: rejected checkpoints are not
-// saved meanwhile.
+// rewound moves the session to the position that an operator has set, and retries until it can be
+// loaded: rejected checkpoints are not saved meanwhile.
 func (s *Shared) rewound() {
 	n := s.node
 	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}

@@ -15,8 +15,9 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Reserved reports whether a name is that of a shared subscriber: a sink, or standard output. No client may connect under it, on any node, whether or
-// not that has such a sink: the same name would stand for two checkpoints, and two series of each metric.
+// Reserved reports whether a name is that of a shared subscriber: a sink, or standard output. No
+// client may connect under it, on any node, whether or not that has such a sink: the same name
+// would stand for two checkpoints, and two series of each metric.
 func Reserved(name string) bool { return name == "stdout" || strings.HasPrefix(name, "sink/") }
 
 // A SubscriberStatus is the status of one subscriber with a session at this node.
@@ -32,24 +33,28 @@ type SubscriberStatus struct {
 	Position change.Position
 	// Partitions is the number of partitions that the session serves.
 	Partitions int
-	// Unacknowledged counts queued or sent events, Bytes their size, Losses the unacknowledged losses.
+	// Unacknowledged counts queued or sent events, Bytes their size, Losses the unacknowledged
+	// losses.
 	Unacknowledged, Bytes, Losses int
-	// Owes is how long the subscriber has acknowledged nothing of what it has been sent; 0 if it owes nothing. Overdue says that this is more than
-	// half of NodeConfig.AckTimeout, after which its session ends.
+	// Owes is how long the subscriber has acknowledged nothing of what it has been sent; 0 if it
+	// owes nothing. Overdue says that this is more than half of NodeConfig.AckTimeout, after which
+	// its session ends.
 	Owes    time.Duration
 	Overdue bool
 	// CreditEvents and CreditBytes are the remaining credit.
 	CreditEvents, CreditBytes int
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64
-	// Lag is the log time from the position to the last operation, HeadRoom the log time until it leaves the oplog; nil while unknown.
+	// Lag is the log time from the position to the last operation, HeadRoom the log time until it
+	// leaves the oplog; nil while unknown.
 	Lag, HeadRoom *time.Duration
 	HeadRoomLevel oplog.Level
 	// Snapshots is the progress of the session's snapshots.
 	Snapshots []snapshot.Progress
 }
 
-// Subscribers returns the status of the named subscribers with a session at this node, ordered by name.
+// Subscribers returns the status of the named subscribers with a session at this node, ordered by
+// name.
 func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
 	reach, known := n.cfg.Range.Latest(now)
@@ -95,7 +100,8 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 	return all
 }
 
-// endUnacknowledged ends the sessions whose subscribers have acknowledged nothing for NodeConfig.AckTimeout.
+// endUnacknowledged ends the sessions whose subscribers have acknowledged nothing for
+// NodeConfig.AckTimeout.
 func (n *Node) endUnacknowledged(now time.Time) {
 	if n.cfg.AckTimeout == 0 {
 		return
@@ -108,8 +114,8 @@ func (n *Node) endUnacknowledged(now time.Time) {
 	}
 }
 
-// OperateSnapshot does something with the snapshots of a subscriber that has a session at this node, as Session.Operate does. connected is false
-// if it has none.
+// OperateSnapshot does something with the snapshots of a subscriber that has a session at this
+// node, as Session.Operate does. connected is false if it has none.
 func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscription string, ns change.Namespace) (done int, connected bool) {
 	n.mu.Lock()
 	e := n.mu.exclusive[subscriber]
@@ -124,8 +130,10 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 	return done, true
 }
 
-// Keep saves what is left of the subscriber's snapshots: what was accepted is left from then on, whatever becomes of the session and the node. It returns
-// false if that is not sure, because the store does not answer or refuses the session, or that has ended, which may have been saved before.
+// Keep saves what is left of the subscriber's snapshots: what was accepted is left from then on,
+// whatever becomes of the session and the node. It returns false if that is not sure, because the
+// store does not answer or refuses the session, or that has ended, which may have been saved
+// before.
 func (e *Exclusive) Keep(ctx context.Context) bool {
 	if e.keeper == nil { // without a name there is nothing to come back to; with one, the store has not answered yet
 		return e.name == "" && !e.session.Ended()

@@ -26,8 +26,9 @@ func wide(t *testing.T, first, n int) (all []delivery.Subscription) {
 	return all
 }
 
-// A session is admitted if its checkpoint can be saved whatever is left of its snapshots, and its long ids come back from there; otherwise it is
-// refused at once, also for subscriptions that come later.
+// A session is admitted if its checkpoint can be saved whatever is left of its snapshots, and its
+// long ids come back from there; otherwise it is refused at once, also for subscriptions that come
+// later.
 func TestCheckpointOfAnAdmittedSessionCanBeSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
@@ -90,7 +91,8 @@ func idsOf(all []delivery.Subscription) (ids []string) {
 	return ids
 }
 
-// A checkpoint that is corrupt or cannot be saved is told to its subscriber; nobody else and no node has to do with it.
+// A checkpoint that is corrupt or cannot be saved is told to its subscriber; nobody else and no
+// node has to do with it.
 func TestUnsavableCheckpointIsItsSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

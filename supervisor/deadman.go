@@ -21,8 +21,8 @@ type deadman struct {
 	posted uint64 // the last notice then
 }
 
-// look evaluates the store's answer, if there is one, and returns the time since which no new sweep was
-// seen.
+// look evaluates the store's answer, if there is one, and returns the time since which no new sweep
+// was seen.
 func (d *deadman) look(now time.Time, standing Standing, known bool, last uint64) (resumed bool) {
 	if d.since.IsZero() {
 		d.since = now
@@ -34,7 +34,8 @@ func (d *deadman) look(now time.Time, standing Standing, known bool, last uint64
 	return resumed
 }
 
-// runDeadman pages where no report has appeared for two intervals, at every node but the one that sweeps.
+// runDeadman pages where no report has appeared for two intervals, at every node but the one that
+// sweeps.
 func (s *Supervisor) runDeadman(ctx context.Context) {
 	d := deadman{since: time.Now()}
 	settings := s.cfg.Settings
@@ -77,7 +78,8 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 	}
 }
 
-// rank is how much longer than the first node this one waits before it pages, so that usually one does.
+// rank is how much longer than the first node this one waits before it pages, so that usually one
+// does.
 func (s *Supervisor) rank(silent string) time.Duration {
 	view, _ := s.cfg.Members()
 	view.Members = slices.DeleteFunc(slices.Clone(view.Members), func(m cluster.Member) bool { return m.Node == silent })

@@ -1,9 +1,10 @@
-// Package supervisor supervises the components of all nodes: it watches their progress, restarts stalled
-// ones, and reports.
+// Package supervisor supervises the components of all nodes: it watches their progress, restarts
+// stalled ones, and reports.
 //
-// The leader sweeps. Every interval it asks each component of each node at GET /internal/health/SLUG, in
-// parallel. An answer counts only if the component has made progress: one that answers and does nothing
-// misses its heartbeat like one that does not answer. Consecutive misses lead to a restart, then to a page:
+// The leader sweeps. Every interval it asks each component of each node at GET
+// /internal/health/SLUG, in parallel. An answer counts only if the component has made progress: one
+// that answers and does nothing misses its heartbeat like one that does not answer. Consecutive
+// misses lead to a restart, then to a page:
 //
 //	miss 1      counted, nothing else
 //	miss 2      a stalled component is restarted within its process, if the process answers
@@ -12,19 +13,21 @@
 //	miss 5      the process is restarted if restarting the component did not help
 //	progress    misses are 0 again; a notice if it was paged or restarted
 //
-// A restart is an order in the store that names its process. The order, its charge against the budget of
-// the component, and the report are one write, which succeeds only while nobody else sweeps. So a deposed
-// leader restarts nothing, and a change of leaders never exceeds a component's budget.
+// A restart is an order in the store that names its process. The order, its charge against the
+// budget of the component, and the report are one write, which succeeds only while nobody else
+// sweeps. So a deposed leader restarts nothing, and a change of leaders never exceeds a component's
+// budget.
 //
-// Gateways are not swept: who connects may call itself anything, and must page nobody. The leader judges
-// them as members, and warns (cluster/plan).
+// Gateways are not swept: who connects may call itself anything, and must page nobody. The leader
+// judges them as members, and warns (cluster/plan).
 //
-// Nothing is restarted while at least half of the nodes do not answer, because then the cause is the
-// network or the sweeping node. Of many components that fail at once only a few are restarted at a time.
+// Nothing is restarted while at least half of the nodes do not answer, because then the cause is
+// the network or the sweeping node. Of many components that fail at once only a few are restarted
+// at a time.
 //
-// Every node watches for new reports (a deadman) and pages if there is none for two intervals. Nothing in
-// this package waits for MongoDB.
+// Every node watches for new reports (a deadman) and pages if there is none for two intervals.
+// Nothing in this package waits for MongoDB.
 //
-// The judge is pure: it maps observations to actions. The loops are in supervisor.go, deadman.go and
-// orders.go.
+// The judge is pure: it maps observations to actions. The loops are in supervisor.go, deadman.go
+// and orders.go.
 package supervisor

@@ -36,7 +36,8 @@ const (
 	patients = 3
 )
 
-// A hospital is nodes in a bubble: two that may sweep, and patients with a hub each, which are what a test says and do what they are ordered.
+// A hospital is nodes in a bubble: two that may sweep, and patients with a hub each, which are what
+// a test says and do what they are ordered.
 type hospital struct {
 	t     testing.TB
 	store *outage // of the nodes that sweep
@@ -56,7 +57,8 @@ type hospital struct {
 	restarts map[string][]time.Time // by slug; processes by node
 }
 
-// open opens a hospital, in which a leads and nothing is restarted more often than the budget in ten minutes. It is to be closed.
+// open opens a hospital, in which a leads and nothing is restarted more often than the budget in
+// ten minutes. It is to be closed.
 func open(t testing.TB, budget int) *hospital {
 	h := &hospital{
 		t: t, kept: NewMemory(10 * time.Minute), boards: make(map[string]*notice.Board), dials: make(map[string]chan net.Conn), state: make(map[string]int),
@@ -219,7 +221,8 @@ func (h *hospital) restarted(slug string) int {
 	return len(h.restarts[slug])
 }
 
-// reports returns the reports, the oldest first, and fails the test where sweeps are missing among them.
+// reports returns the reports, the oldest first, and fails the test where sweeps are missing among
+// them.
 func (h *hospital) reports() []Report {
 	reports, err := h.kept.Reports(h.ctx, 10_000)
 	if err != nil {
@@ -282,7 +285,8 @@ func TestFailuresAreMendedWithinThreeSweeps(t *testing.T) {
 	}
 }
 
-// Components that take a request and do not answer hold up neither a sweep nor the others: reports come every interval.
+// Components that take a request and do not answer hold up neither a sweep nor the others: reports
+// come every interval.
 func TestSlowEndpointsDelayNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := open(t, 3)
@@ -299,8 +303,8 @@ func TestSlowEndpointsDelayNoSweep(t *testing.T) {
 	})
 }
 
-// The store is away for five minutes, from the middle of a sweep on: who fails is paged in time and not restarted; afterwards no report is missing, and
-// the restart is made up for.
+// The store is away for five minutes, from the middle of a sweep on: who fails is paged in time and
+// not restarted; afterwards no report is missing, and the restart is made up for.
 func TestStoreThatIsAwayForLongIsMadeUpFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := open(t, 3)
@@ -331,7 +335,8 @@ func TestStoreThatIsAwayForLongIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// The store is away for longer than reports can wait: the newest stay, without a gap in their numbers.
+// The store is away for longer than reports can wait: the newest stay, without a gap in their
+// numbers.
 func TestReportsThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := open(t, 3)
@@ -349,7 +354,8 @@ func TestReportsThatWaitAreBounded(t *testing.T) {
 	})
 }
 
-// Leadership changes while a sweep waits for an answer: the node that was deposed writes and restarts nothing, and the next one counts anew.
+// Leadership changes while a sweep waits for an answer: the node that was deposed writes and
+// restarts nothing, and the next one counts anew.
 func TestLeaderChangesWithinASweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := open(t, 3)
@@ -378,8 +384,8 @@ func TestLeaderChangesWithinASweep(t *testing.T) {
 	})
 }
 
-// Whatever fails, and however often the store and the leader do: nobody is restarted more often than the budget in any window, and every sweep is in a
-// report.
+// Whatever fails, and however often the store and the leader do: nobody is restarted more often
+// than the budget in any window, and every sweep is in a report.
 func TestFleetIsNeverRestartedBeyondItsBudget(t *testing.T) {
 	type step struct {
 		leader         string

@@ -38,7 +38,8 @@ type Check struct {
 
 	Miss   Cause
 	Detail string
-	// Lane says that it can be restarted within its process. Silent says that nothing of its process answered.
+	// Lane says that it can be restarted within its process. Silent says that nothing of its
+	// process answered.
 	Lane, Silent bool
 }
 
@@ -66,7 +67,8 @@ type Finding struct {
 	Cause   Cause  `json:"cause"`
 	Detail  string `json:"detail,omitempty"`
 	Process string `json:"process,omitempty"`
-	// LastSeen is when it was last well, in milliseconds since 1970 by the clock of the node that sweeps; 0 if that has not seen it.
+	// LastSeen is when it was last well, in milliseconds since 1970 by the clock of the node that
+	// sweeps; 0 if that has not seen it.
 	LastSeen int64 `json:"last_seen_ms,omitempty"`
 }
 
@@ -116,7 +118,8 @@ type Input struct {
 	Paused   map[string]bool
 	Settings Settings
 	Budget   int
-	// Keep is for how many sweeps a component is remembered that is not among the checks and was paged or restarted: its node starts again.
+	// Keep is for how many sweeps a component is remembered that is not among the checks and was
+	// paged or restarted: its node starts again.
 	Keep int
 }
 
@@ -217,8 +220,8 @@ func (j *Judge) Step(in Input) (v Verdict) {
 	return v
 }
 
-// told returns the action whose end the notice about a recovery reports, none if no notice reported the
-// failure.
+// told returns the action whose end the notice about a recovery reports, none if no notice reported
+// the failure.
 func (s *state) told() Action {
 	if s.down || s.attempts > 0 {
 		return ActionRestarted
@@ -300,7 +303,8 @@ func (d *decision) wants(c Check, s *state) Level {
 	return Node
 }
 
-// laneMisses is after how many misses a lane is restarted: one may be the moment after a process was suspended.
+// laneMisses is after how many misses a lane is restarted: one may be the moment after a process
+// was suspended.
 const laneMisses = 2
 
 // measure counts the components that need a restart.
@@ -314,7 +318,8 @@ func (d *decision) measure(all []want) {
 	d.cascades = len(nodes) > 1 && 2*len(nodes) > d.in.Nodes
 }
 
-// atOnce returns how many of n may be restarted in a sweep, because their orders are one transaction.
+// atOnce returns how many of n may be restarted in a sweep, because their orders are one
+// transaction.
 func atOnce(n, share, least int) int { return min(max(least, n/share), mostAtOnce) }
 
 const mostAtOnce = 16

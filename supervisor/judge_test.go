@@ -166,7 +166,8 @@ func TestNobodyIsRestartedWhoMayNotBe(t *testing.T) {
 	}
 }
 
-// A restart that is not made because an operator has paused it is told once, until the component is well.
+// A restart that is not made because an operator has paused it is told once, until the component is
+// well.
 func TestPausedRestartIsTold(t *testing.T) {
 	c := newCourt(t)
 	c.in.Paused["a"] = true
@@ -192,7 +193,8 @@ func TestPausedRestartIsTold(t *testing.T) {
 	}
 }
 
-// The leader is cut from half of the members: they are paged, and nobody is restarted, however long it lasts.
+// The leader is cut from half of the members: they are paged, and nobody is restarted, however long
+// it lasts.
 func TestSplitRestartsNobody(t *testing.T) {
 	c := newCourt(t)
 	pages := 0
@@ -276,7 +278,8 @@ func TestProcessIsRestartedOnce(t *testing.T) {
 	}
 }
 
-// A process that was restarted is away for a while: that its component is well afterwards is told, unless it stays away.
+// A process that was restarted is away for a while: that its component is well afterwards is told,
+// unless it stays away.
 func TestRecoveryIsToldAfterAnAbsence(t *testing.T) {
 	for absent, want := range map[int][]fault.Code{0: {fault.SupervisorRecovered}, 20: {fault.SupervisorRecovered}, 21: nil} {
 		c := newCourt(t)
@@ -308,8 +311,8 @@ func TestTheDeadAreNotOrdered(t *testing.T) {
 	}
 }
 
-// Whatever happens: every miss is counted, nothing is restarted without one, and nobody more often than the budget in any window, also when
-// orders could not be given, and when others sweep.
+// Whatever happens: every miss is counted, nothing is restarted without one, and nobody more often
+// than the budget in any window, also when orders could not be given, and when others sweep.
 func TestBudgetHoldsAndEveryMissCounts(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		c := newCourt(t)

@@ -11,7 +11,8 @@ import (
 
 // Memory is the Store of a node without etcd. Its content ends with the process.
 type Memory struct {
-	// Window is how long restarts count, Keep how many reports are kept. Default to 10 min and 10000.
+	// Window is how long restarts count, Keep how many reports are kept. Default to 10 min and
+	// 10000.
 	Window time.Duration
 	Keep   int
 

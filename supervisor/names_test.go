@@ -62,7 +62,8 @@ func TestAlertRulesNameMetrics(t *testing.T) {
 	}
 }
 
-// Prometheus does not count what a series begins with: without the 0 the first restart would be missing in what the alert of the budget counts.
+// Prometheus does not count what a series begins with: without the 0 the first restart would be
+// missing in what the alert of the budget counts.
 func TestRestartsAreCountedFromZero(t *testing.T) {
 	w, store := newWard(t), NewMemory(time.Minute)
 	w.add("a", "hub", "tail")

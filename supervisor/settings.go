@@ -12,8 +12,8 @@ const (
 	MaxMisses   = 10
 )
 
-// Settings are the settings of the supervisor: those that may be changed at runtime, within hard limits,
-// and those that may not.
+// Settings are the settings of the supervisor: those that may be changed at runtime, within hard
+// limits, and those that may not.
 type Settings struct {
 	Interval    time.Duration
 	Misses      int

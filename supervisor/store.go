@@ -31,7 +31,8 @@ type Standing struct {
 
 // A Commit is what one sweep writes.
 type Commit struct {
-	// Report is the sweep's. Joined says that it takes the place of the one before it, which must be of the same process.
+	// Report is the sweep's. Joined says that it takes the place of the one before it, which must
+	// be of the same process.
 	Report Report
 	Joined bool
 	Orders []Order
@@ -39,8 +40,8 @@ type Commit struct {
 	Charges []string
 }
 
-// A Reader reads the supervisor's state. Its methods may block on the network until the context ends, like
-// those of the other ports.
+// A Reader reads the supervisor's state. Its methods may block on the network until the context
+// ends, like those of the other ports.
 type Reader interface {
 	Look(ctx context.Context) (Standing, error)
 	// Reports returns the last reports, at most n, the newest first.
@@ -52,8 +53,9 @@ type Keeper interface {
 	Reader
 	// Begin makes this process the one that sweeps, and returns the number of the last sweep.
 	Begin(ctx context.Context, node, process string) (sweep uint64, err error)
-	// Commit writes a sweep, whose number is one more than that of the last: all of it, or nothing. ErrDeposed says that another process has begun.
-	// After another error it may have been written: writing it again changes nothing then.
+	// Commit writes a sweep, whose number is one more than that of the last: all of it, or nothing.
+	// ErrDeposed says that another process has begun. After another error it may have been written:
+	// writing it again changes nothing then.
 	Commit(ctx context.Context, c Commit) error
 }
 
@@ -67,7 +69,8 @@ type Orders interface {
 
 // A Control is changed by operators.
 type Control interface {
-	// Pause adds a pause, or replaces that of the slug, for ttl. Unpause removes it, and is idempotent.
+	// Pause adds a pause, or replaces that of the slug, for ttl. Unpause removes it, and is
+	// idempotent.
 	Pause(ctx context.Context, p Pause, ttl time.Duration) error
 	Unpause(ctx context.Context, slug string) error
 	// Set replaces the operators' changes of the settings.

@@ -34,11 +34,13 @@ type Config struct {
 	// Ping is a URL that is asked after every sweep whose report was written; empty for none.
 	Ping string
 
-	// Members returns the members of the cluster, and how long ago they were read. It must not block.
+	// Members returns the members of the cluster, and how long ago they were read. It must not
+	// block.
 	Members func() (view cluster.View, age time.Duration)
 	// Leads reports whether this node is the one that sweeps. It must not block.
 	Leads func() bool
-	// Restart restarts a component of this process, Leave drains the process and ends it. Neither may block.
+	// Restart restarts a component of this process, Leave drains the process and ends it. Neither
+	// may block.
 	Restart func(component string) error
 	Leave   func(Order)
 
@@ -50,7 +52,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// A Supervisor looks after the components of all nodes while its node leads, and always after the one that does.
+// A Supervisor looks after the components of all nodes while its node leads, and always after the
+// one that does.
 type Supervisor struct {
 	cfg     Config
 	store   Store
@@ -99,8 +102,8 @@ func New(cfg Config, store Store) *Supervisor {
 // maxConns bounds the connections to a node.
 const maxConns = 16
 
-// Age returns how long the Supervisor has had work without making progress: a sweep is due every interval
-// and must end before the next.
+// Age returns how long the Supervisor has had work without making progress: a sweep is due every
+// interval and must end before the next.
 func (s *Supervisor) Age() time.Duration { return s.turning.Age() }
 
 // Run looks after the components until the context ends.
@@ -169,7 +172,8 @@ func (s *Supervisor) await(ctx context.Context, d time.Duration) (asked chan str
 	return asked
 }
 
-// SweepNow has the loop sweep before that is due, as soon as its node leads, and waits until it has.
+// SweepNow has the loop sweep before that is due, as soon as its node leads, and waits until it
+// has.
 func (s *Supervisor) SweepNow(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
@@ -206,7 +210,8 @@ func (s *Supervisor) rest() {
 	s.metrics.registryAge.Set(0)
 }
 
-// begin makes this process the one that sweeps. Misses begin at 0; restarts of the window are in the store.
+// begin makes this process the one that sweeps. Misses begin at 0; restarts of the window are in
+// the store.
 func (s *Supervisor) begin(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()

@@ -210,7 +210,8 @@ func TestLoopbackOfAnotherMachineIsNotAsked(t *testing.T) {
 	}
 }
 
-// What gateways report of themselves is no component of the cluster's: whatever they call themselves and fail, it is not swept.
+// What gateways report of themselves is no component of the cluster's: whatever they call
+// themselves and fail, it is not swept.
 func TestGatewaysAreNotSwept(t *testing.T) {
 	m := cluster.Member{Heartbeat: cluster.Heartbeat{Node: "a", Status: cluster.StatusHealthy, Gateways: []cluster.Gateway{
 		{Name: "well"}, {Name: "ill", Failing: []string{"db"}}, {Name: "left", Left: true},

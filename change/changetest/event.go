@@ -22,7 +22,8 @@ type Event struct {
 	// Version is that of the token, 1 or 2; defaults to 1. Fragment numbers the fragment that a
 	// token of version 2 names, from 1; 0 is none.
 	Version, Fragment int
-	// Value is the field v of the document, Base its field b; 0 omits them. An update sets v and carries the document only with Whole.
+	// Value is the field v of the document, Base its field b; 0 omits them. An update sets v and
+	// carries the document only with Whole.
 	Value, Base int64
 	Whole       bool
 }

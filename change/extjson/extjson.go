@@ -25,12 +25,13 @@ var (
 type Options struct {
 	// Canonical preserves the type of every number and date.
 	Canonical bool
-	// LongText writes 64-bit integers beyond ±2^53, which many readers of JSON round, as strings of digits. Canonical output does so anyway.
+	// LongText writes 64-bit integers beyond ±2^53, which many readers of JSON round, as strings of
+	// digits. Canonical output does so anyway.
 	LongText bool
 }
 
-// Append appends a BSON document to b as relaxed Extended JSON. If the BSON is malformed or too deeply nested it returns an error and the
-// original b.
+// Append appends a BSON document to b as relaxed Extended JSON. If the BSON is malformed or too
+// deeply nested it returns an error and the original b.
 func Append(b, doc []byte) ([]byte, error) { return Options{}.Append(b, doc) }
 
 // Append is Append with options.
@@ -61,7 +62,8 @@ func AppendExact(b, text []byte) []byte { return appendExact(b, text) }
 // AppendString appends text as a JSON string.
 func AppendString(b, text []byte) []byte { return appendString(b, text) }
 
-// isWhole reports whether a document has its declared length. Its elements are checked when they are read.
+// isWhole reports whether a document has its declared length. Its elements are checked when they
+// are read.
 func isWhole(doc []byte) bool {
 	return len(doc) >= 5 && uint64(binary.LittleEndian.Uint32(doc)) == uint64(len(doc))
 }
@@ -196,7 +198,8 @@ func appendObjectID(b, id []byte) []byte {
 	return append(hex.AppendEncode(append(b, `{"$oid":"`...), id), `"}`...)
 }
 
-// appendBinary appends binary data: length, subtype, data. Old data, of subtype 2, repeats its length.
+// appendBinary appends binary data: length, subtype, data. Old data, of subtype 2, repeats its
+// length.
 func appendBinary(b, bin []byte) ([]byte, error) {
 	subtype, data := bin[4], bin[5:]
 	if subtype == 2 && len(data) >= 4 {

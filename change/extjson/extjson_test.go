@@ -242,7 +242,8 @@ func TestStrings(t *testing.T) {
 	}
 }
 
-// Whoever writes documents must not be able to end a string, a line or a server-sent event, wherever text can be.
+// Whoever writes documents must not be able to end a string, a line or a server-sent event,
+// wherever text can be.
 func TestHostileText(t *testing.T) {
 	const s, name = "x\"}}\n\nid: forged\ndata: {\"a\":\"\r\n\u2028\x00\x01\xff", "n\"\n\ndata: forged"
 	pointer := bson.DBPointer{DB: s}
@@ -411,8 +412,8 @@ func padded(text string) string {
 	})
 }
 
-// differs reports whether a document has in it what the driver writes against the specification, beside dates, or reads against it: it loses
-// what old binary data has beyond its inner length.
+// differs reports whether a document has in it what the driver writes against the specification,
+// beside dates, or reads against it: it loses what old binary data has beyond its inner length.
 func differs(doc bson.Raw) bool {
 	elements, err := doc.Elements()
 	if err != nil {

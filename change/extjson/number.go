@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// appendDouble appends the double of the bits, in the shortest form that reads as the same one; it always looks like no integer.
+// appendDouble appends the double of the bits, in the shortest form that reads as the same one; it
+// always looks like no integer.
 func (o Options) appendDouble(b []byte, ieee uint64) []byte {
 	f := math.Float64frombits(ieee)
 	switch {
@@ -38,8 +39,8 @@ const (
 	decimalDigits = 34
 )
 
-// appendDecimal appends a Decimal128 (IEEE 754-2008, binary integer significand) as text; encodings that are not of the standard are zeros.
-// (source/bson-decimal128, "To String Representation".)
+// appendDecimal appends a Decimal128 (IEEE 754-2008, binary integer significand) as text; encodings
+// that are not of the standard are zeros. (source/bson-decimal128, "To String Representation".)
 func appendDecimal(b []byte, hi, lo uint64) []byte {
 	special := hi >> 58 & 0x1F
 	if special == 0x1F {

@@ -61,7 +61,8 @@ func appendUnit(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xF], hexDigits[r>>4&0xF], hexDigits[r&0xF])
 }
 
-// appendEscaped appends text of which some may have to be escaped. Line separators are, for readers that take JSON for JavaScript.
+// appendEscaped appends text of which some may have to be escaped. Line separators are, for readers
+// that take JSON for JavaScript.
 func appendEscaped(b, text []byte) []byte {
 	done := 0 // text[:done] has been appended
 	for at := 0; at < len(text); at += plain(text[at:]) {
@@ -119,7 +120,8 @@ func plain(text []byte) int {
 	return at
 }
 
-// specials looks at eight characters at once. The lowest bit that is set belongs to the first of them that does not stand for itself.
+// specials looks at eight characters at once. The lowest bit that is set belongs to the first of
+// them that does not stand for itself.
 func specials(eight uint64) uint64 {
 	const (
 		each = 0x0101010101010101
@@ -131,7 +133,8 @@ func specials(eight uint64) uint64 {
 	return (eight | control | quote | backslash) & top
 }
 
-// appendOptions appends the options of a regular expression in alphabetical order, as which BSON is to have them.
+// appendOptions appends the options of a regular expression in alphabetical order, as which BSON is
+// to have them.
 func appendOptions(b, options []byte) []byte {
 	for i, c := range options {
 		if c >= utf8.RuneSelf || i > 0 && c < options[i-1] {

@@ -72,7 +72,8 @@ func testExclusiveMerges(h harness) {
 	want(Event(30), map[change.Partition]change.Position{0: Event(40), 1: Event(41)})
 }
 
-// What is left of snapshots belongs to the later position; at the same one the last that was saved counts.
+// What is left of snapshots belongs to the later position; at the same one the last that was saved
+// counts.
 func testSnapshots(h harness) {
 	h.create()
 	claim := h.claim("gw-1", 1).Claim
@@ -162,7 +163,8 @@ func testClaimName(h harness) {
 	h.want(ahead)
 }
 
-// Two processes have the same number where a backup was restored in between: the one that the store knows is the owner.
+// Two processes have the same number where a backup was restored in between: the one that the store
+// knows is the owner.
 func testClaimOfAnother(h harness) {
 	h.create()
 	mine := h.claim("gw-1", 1)
@@ -247,7 +249,8 @@ func testSaversRace(h harness) {
 	}
 }
 
-// Whoever was saved or claimed longest ago makes room, by the store's reckoning: what the clocks of nodes say decides nothing.
+// Whoever was saved or claimed longest ago makes room, by the store's reckoning: what the clocks of
+// nodes say decides nothing.
 func testTooMany(h harness) {
 	h.create()
 	name := func(n int) string { return fmt.Sprintf("gw-%05d", n) }
@@ -295,7 +298,8 @@ func testTooMany(h harness) {
 	h.wantAt(0, Event(1))
 }
 
-// The names of an identity are bounded. New ones beyond that are refused: nothing makes room for them.
+// The names of an identity are bounded. New ones beyond that are refused: nothing makes room for
+// them.
 func testTooManyNames(h harness) {
 	h.create()
 	h.claim("bob/orders", 1)

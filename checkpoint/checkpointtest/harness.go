@@ -32,20 +32,24 @@ type Store interface {
 	checkpoint.Adopter
 }
 
-// A Harness is an empty store and what surrounds it. Its functions fail the test where they cannot do their part.
+// A Harness is an empty store and what surrounds it. Its functions fail the test where they cannot
+// do their part.
 type Harness struct {
 	// Store reaches its server through Link, if there is one.
 	Store Store
-	// Begin begins a term of each partition, with epochs higher than any before, under the origin that stands; where there is none it creates
-	// Origin("c1"). The suite claims the terms.
+	// Begin begins a term of each partition, with epochs higher than any before, under the origin
+	// that stands; where there is none it creates Origin("c1"). The suite claims the terms.
 	Begin func(partitions ...change.Partition) []change.Term
-	// Reopen opens the same checkpoints anew, as another process would: nothing is remembered, and the Link is not in the way.
+	// Reopen opens the same checkpoints anew, as another process would: nothing is remembered, and
+	// the Link is not in the way.
 	Reopen func() Store
 	// Put stores bytes as the checkpoint of a key. It is nil for a store that has no stored form.
 	Put func(k checkpoint.Key, stored []byte)
-	// Fill stores the checkpoints of exclusive subscribers, in this order, faster than by claims. It is nil for a store that has no faster way.
+	// Fill stores the checkpoints of exclusive subscribers, in this order, faster than by claims.
+	// It is nil for a store that has no faster way.
 	Fill func(all []checkpoint.Checkpoint)
-	// PutGap stores bytes under an id of the gap log. It is nil for a store that has no stored form.
+	// PutGap stores bytes under an id of the gap log. It is nil for a store that has no stored
+	// form.
 	PutGap func(id string, stored []byte)
 	// Raw returns what is stored as the checkpoint of a key, nil where nothing is.
 	Raw func(k checkpoint.Key) []byte
@@ -55,12 +59,13 @@ type Harness struct {
 
 // A Link is the connection between a store and its server.
 type Link interface {
-	// Hold keeps the first write that is sent from now on from reaching the server, and lets everything else pass. It is
-	// unanswered until the caller gives up. Held is closed when the write is kept; Deliver, called after that, lets it arrive
-	// at last and returns when the server has decided it.
+	// Hold keeps the first write that is sent from now on from reaching the server, and lets
+	// everything else pass. It is unanswered until the caller gives up. Held is closed when the
+	// write is kept; Deliver, called after that, lets it arrive at last and returns when the server
+	// has decided it.
 	Hold() (held <-chan struct{}, deliver func())
-	// Mute loses the answer to the first write that is sent from now on, which reaches the server. Muted is closed when the
-	// server has decided it.
+	// Mute loses the answer to the first write that is sent from now on, which reaches the server.
+	// Muted is closed when the server has decided it.
 	Mute() (muted <-chan struct{})
 	// Cut breaks the connection until heal is called.
 	Cut() (heal func())
@@ -108,7 +113,8 @@ func (d Damage) Code() fault.Code {
 	return [...]fault.Code{fault.CheckpointNewer, fault.CheckpointPartitions, fault.CheckpointCorrupt, fault.CheckpointCorrupt}[d]
 }
 
-// Event returns the position of the n-th event of a log, from 1. Four events share each cluster time.
+// Event returns the position of the n-th event of a log, from 1. Four events share each cluster
+// time.
 func Event(n int) change.Position {
 	return changetest.Event{
 		Time:  change.Timestamp{T: 1_700_000_000, I: uint32(n / 4)},
@@ -139,7 +145,8 @@ func SharedKey(p change.Partition) checkpoint.Key {
 	return checkpoint.Key{Subscriber: Subscriber, Shared: true, Partition: p}
 }
 
-// Exclusive returns the checkpoint of an exclusive subscriber that is saved under a claim at a position.
+// Exclusive returns the checkpoint of an exclusive subscriber that is saved under a claim at a
+// position.
 func Exclusive(subscriber string, c checkpoint.Claim, position change.Position) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		Key:         checkpoint.Key{Subscriber: subscriber},
@@ -193,12 +200,14 @@ func (h harness) claimTerms(terms []change.Term) []checkpoint.Checkpoint {
 	return claimed
 }
 
-// process is the claim of the n-th process of a subscriber, which started n minutes after the suite began.
+// process is the claim of the n-th process of a subscriber, which started n minutes after the suite
+// began.
 func process(n int) checkpoint.Claim {
 	return checkpoint.Claim{Process: fmt.Sprintf("process-%d", n), Started: began.Add(time.Duration(n) * time.Minute), Node: "node-a", By: "ann"}
 }
 
-// claim claims the name of a subscriber for its n-th process; if it has no checkpoint it begins at Event(1). The checkpoint has the claim.
+// claim claims the name of a subscriber for its n-th process; if it has no checkpoint it begins at
+// Event(1). The checkpoint has the claim.
 func (h harness) claim(subscriber string, n int) checkpoint.Checkpoint {
 	h.Helper()
 	c, err := h.Store.ClaimName(h.Context(), process(n), first(subscriber))

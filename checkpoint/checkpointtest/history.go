@@ -10,7 +10,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// noted returns the checkpoint of the n-th event, saved for a reason so many seconds after the suite's beginning.
+// noted returns the checkpoint of the n-th event, saved for a reason so many seconds after the
+// suite's beginning.
 func noted(term change.Term, n int, reason checkpoint.Reason, seconds int) checkpoint.Checkpoint {
 	c := Shared(term, Event(n))
 	c.At, c.Reason = c.At.Add(time.Duration(seconds)*time.Second), reason

@@ -8,10 +8,11 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// A store without a Link answers at once, and nothing of it can be late or lost: of these cases only what is left of them
-// is tried, a repetition.
+// A store without a Link answers at once, and nothing of it can be late or lost: of these cases
+// only what is left of them is tried, a repetition.
 
-// giveUp saves a checkpoint of which the caller never learns what became of it: it gives up when sent is closed.
+// giveUp saves a checkpoint of which the caller never learns what became of it: it gives up when
+// sent is closed.
 func (h harness) giveUp(c checkpoint.Checkpoint, sent <-chan struct{}) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
@@ -150,7 +151,8 @@ func testLateExclusive(h harness) {
 	}
 }
 
-// A claim whose answer got lost is the process's own when it claims again; one that arrives late deposes nobody who came after it.
+// A claim whose answer got lost is the process's own when it claims again; one that arrives late
+// deposes nobody who came after it.
 func testLostClaim(h harness) {
 	h.create()
 	if h.Link == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// Memory is a store in memory, for tests of what uses stores. It is as strict as the others: it accepts a shared checkpoint only with the epoch of
-// the last ClaimTerms.
+// Memory is a store in memory, for tests of what uses stores. It is as strict as the others: it
+// accepts a shared checkpoint only with the epoch of the last ClaimTerms.
 type Memory struct {
 	partitions int
 
@@ -83,7 +83,8 @@ func (m *Memory) put(c checkpoint.Checkpoint) {
 	m.makeRoom()
 }
 
-// makeRoom removes the exclusive subscribers without an identity beyond MaxSubscribers that were saved longest ago.
+// makeRoom removes the exclusive subscribers without an identity beyond MaxSubscribers that were
+// saved longest ago.
 func (m *Memory) makeRoom() {
 	if len(m.mu.kept) <= checkpoint.MaxSubscribers {
 		return
@@ -172,7 +173,8 @@ func (m *Memory) Delete(ctx context.Context, subscriber string) error {
 	return nil
 }
 
-// Lose removes a checkpoint as an accident does, with its history or without. A checkpoint of which only the history is left is not listed.
+// Lose removes a checkpoint as an accident does, with its history or without. A checkpoint of which
+// only the history is left is not listed.
 func (m *Memory) Lose(k checkpoint.Key, history bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -200,7 +202,8 @@ func (m *Memory) History(ctx context.Context, k checkpoint.Key) (entries []check
 	return entries, nil
 }
 
-// ClaimTerms implements [checkpoint.Claimer]. If it returns checkpoint.ErrFenced, it has claimed nothing.
+// ClaimTerms implements [checkpoint.Claimer]. If it returns checkpoint.ErrFenced, it has claimed
+// nothing.
 func (m *Memory) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
 	if err := m.lock(ctx); err != nil {
 		return nil, err

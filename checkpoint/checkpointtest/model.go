@@ -23,7 +23,8 @@ type model struct {
 	at        change.Position
 }
 
-// testRaces lets two stores save to one partition in random order and at once, with terms that begin and end.
+// testRaces lets two stores save to one partition in random order and at once, with terms that
+// begin and end.
 func testRaces(h harness) {
 	stores := []Store{h.Store, h.Reopen()}
 	partition := change.Partition(0)
@@ -123,7 +124,8 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// testModel does to two stores of the same checkpoints, in random order, what it does to a Memory, and compares.
+// testModel does to two stores of the same checkpoints, in random order, what it does to a Memory,
+// and compares.
 func testModel(h harness) {
 	stores := []Store{h.Store, h.Reopen()}
 	round := 0

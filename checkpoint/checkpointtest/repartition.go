@@ -14,8 +14,8 @@ type Repartitioner interface {
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
-// TestRepartition runs the suite of stores whose partitions can be counted anew. Open is as for [TestStore]; the stores must be
-// Repartitioners. End ends every claim of a harness's.
+// TestRepartition runs the suite of stores whose partitions can be counted anew. Open is as for
+// [TestStore]; the stores must be Repartitioners. End ends every claim of a harness's.
 func TestRepartition(t *testing.T, open func(t *testing.T) Harness, end func(h Harness)) {
 	t.Helper()
 	for name, run := range map[string]func(h recounted){

@@ -200,8 +200,8 @@ func testLowerGeneration(h harness) {
 	h.wantAt(0, Event(12))
 }
 
-// A higher generation than the store's comes of a backup that was made before a rewind and restored: where the operator has moved the
-// subscriber counts, and not how far it had come before.
+// A higher generation than the store's comes of a backup that was made before a rewind and
+// restored: where the operator has moved the subscriber counts, and not how far it had come before.
 func testHigherGeneration(h harness) {
 	term := h.term(0)
 	h.mustSave(noted(term, 40, checkpoint.ReasonBegin, 0))
@@ -305,7 +305,8 @@ func testPut(h harness) {
 	put(imported)
 	h.want(imported)
 	h.wantEntries(imported.Key, 60)
-	// Over one that stands it is the next generation, whatever it says, forward and back, and whoever has the claim keeps it.
+	// Over one that stands it is the next generation, whatever it says, forward and back, and
+	// whoever has the claim keeps it.
 	mine := h.claim("gw-1", 10)
 	imported.Position = Event(10)
 	put(imported)

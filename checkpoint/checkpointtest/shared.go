@@ -452,7 +452,8 @@ func testDamage(h harness) {
 	}
 }
 
-// An exclusive checkpoint from before the partitions were counted anew is read as it is, and saved over.
+// An exclusive checkpoint from before the partitions were counted anew is read as it is, and saved
+// over.
 func testOtherCount(h harness) {
 	h.create()
 	old := first("gw-1")

@@ -14,11 +14,13 @@ import (
 // ErrCut is what calls of a node give that is cut off from the store, or whose answer got lost.
 var ErrCut = errors.New("the store cannot be reached")
 
-// ElectionTTL is how long a leader that is cut off remains elected, unless SetElectionTTL says otherwise.
+// ElectionTTL is how long a leader that is cut off remains elected, unless SetElectionTTL says
+// otherwise.
 const ElectionTTL = 10 * time.Second
 
-// A Memory is the store of one cluster, seen by all its nodes. Every write has a revision of its own; the epoch of a claim
-// is of incarnation 1 and its revision. It runs no goroutines, only a timer.
+// A Memory is the store of one cluster, seen by all its nodes. Every write has a revision of its
+// own; the epoch of a claim is of incarnation 1 and its revision. It runs no goroutines, only a
+// timer.
 type Memory struct {
 	partitions int
 	clock      func() time.Duration
@@ -71,8 +73,9 @@ type owner struct {
 	lease *lease
 }
 
-// NewMemory makes an empty store. Leases run out by the clock, which is that of the store, not of its nodes; nil is Go's own. Those who
-// wait for a lease to run out learn it when a timer does; with a clock that timers do not follow, call Sweep.
+// NewMemory makes an empty store. Leases run out by the clock, which is that of the store, not of
+// its nodes; nil is Go's own. Those who wait for a lease to run out learn it when a timer does;
+// with a clock that timers do not follow, call Sweep.
 func NewMemory(partitions int, clock func() time.Duration) *Memory {
 	if clock == nil {
 		began := time.Now()
@@ -105,8 +108,8 @@ func (m *Memory) reach(node string) view {
 	return view{m, m.mu.callers[node]}
 }
 
-// Kill makes an end of a node's process: what For has returned for it fails from now on with ErrCut, and its leases run out. For returns
-// the store as the next process reaches it.
+// Kill makes an end of a node's process: what For has returned for it fails from now on with
+// ErrCut, and its leases run out. For returns the store as the next process reaches it.
 func (m *Memory) Kill(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +123,8 @@ func (m *Memory) Kill(node string) {
 	m.arm()
 }
 
-// Cut cuts a node off, or ends that: its calls fail with ErrCut at once, its leadership is not prolonged, and it is given no hints.
+// Cut cuts a node off, or ends that: its calls fail with ErrCut at once, its leadership is not
+// prolonged, and it is given no hints.
 func (m *Memory) Cut(node string, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +143,8 @@ func (m *Memory) Cut(node string, cut bool) {
 	m.arm()
 }
 
-// prolong prolongs a node's leaderships for as long as it reaches the store, or begins to let them run out.
+// prolong prolongs a node's leaderships for as long as it reaches the store, or begins to let them
+// run out.
 func (m *Memory) prolong(node string) {
 	for _, l := range m.mu.queue {
 		switch {
@@ -161,7 +166,8 @@ func (m *Memory) tell(h *hints) {
 	}
 }
 
-// Blind has a node's views fail with an error, or ends that with nil. Everything else that it asks for is done.
+// Blind has a node's views fail with an error, or ends that with nil. Everything else that it asks
+// for is done.
 func (m *Memory) Blind(node string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -212,8 +218,8 @@ func (m *Memory) SetElectionTTL(ttl time.Duration) {
 	m.mu.election = ttl
 }
 
-// Within has do carried out at one moment of the store, with the owners by partition as they stand then, as a transaction that compares
-// them would be. It must not call the store.
+// Within has do carried out at one moment of the store, with the owners by partition as they stand
+// then, as a transaction that compares them would be. It must not call the store.
 func (m *Memory) Within(do func(owners []cluster.Owner)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -20,7 +20,8 @@ type pin struct {
 
 var _ handoff.DirectiveStore = view{}
 
-// Operator returns the store as an operator reaches it who is cut off, killed and muted by the name.
+// Operator returns the store as an operator reaches it who is cut off, killed and muted by the
+// name.
 func (m *Memory) Operator(name string) handoff.DirectiveStore { return m.reach(name) }
 
 // wishes are those that stand.

@@ -97,7 +97,8 @@ func (v view) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Durati
 	return joined, err
 }
 
-// Campaign implements [cluster.Store]. A node that is cut off while it waits goes on to wait; when that lasts for too long, Campaign fails.
+// Campaign implements [cluster.Store]. A node that is cut off while it waits goes on to wait; when
+// that lasts for too long, Campaign fails.
 func (v view) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	l := &leadership{view: v, candidate: node, elected: make(chan struct{}), lost: make(chan struct{})}
 	err := v.call(ctx, v.of, func() error {

@@ -69,7 +69,8 @@ func (tr *Transcript) String() string {
 	return b.String()
 }
 
-// Sort has what happened at one moment told by one speaker after the other: goroutines that wake at the same moment do so in no order.
+// Sort has what happened at one moment told by one speaker after the other: goroutines that wake at
+// the same moment do so in no order.
 func (tr *Transcript) Sort(speaker func(text string) string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -15,8 +15,9 @@ import (
 type Config struct {
 	plan.Config
 
-	// RoundFloor is the shortest pause between two rounds, Debounce the longest one while changes keep coming; between them it is 9 times as
-	// long as the last round took. Default to 50 ms and 1 s.
+	// RoundFloor is the shortest pause between two rounds, Debounce the longest one while changes
+	// keep coming; between them it is 9 times as long as the last round took. Default to 50 ms and
+	// 1 s.
 	RoundFloor, Debounce time.Duration
 	// Trusted says whether the node may lead: it is attached to the cluster. Defaults to always.
 	Trusted func() bool

@@ -11,8 +11,9 @@ import (
 	"github.com/mongostream/streamer/cluster/plan"
 )
 
-// What operators wish is planned: a node that is drained loses everything and gets nothing back until that is taken back, and a partition
-// that was pinned stays where it was wished after the pin has run out.
+// What operators wish is planned: a node that is drained loses everything and gets nothing back
+// until that is taken back, and a partition that was pinned stays where it was wished after the pin
+// has run out.
 func TestOperatorsWishesAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 16

@@ -6,10 +6,10 @@
 //	   ▲                                  ▲───────── hint, deadline ◄──────┘
 //	   └── resign ◄── not trusted, deposed, another one elected, asked to stop
 //
-// A failed write is not retried: the next view leads to a new decision. Each leadership starts with a
-// new Planner, so outdated assumptions of an earlier leadership do no harm. The store fences every
-// write: a deposed leader that has not noticed it yet changes nothing.
+// A failed write is not retried: the next view leads to a new decision. Each leadership starts with
+// a new Planner, so outdated assumptions of an earlier leadership do no harm. The store fences
+// every write: a deposed leader that has not noticed it yet changes nothing.
 //
-// However many hints arrive, the leader is busy for at most a tenth of the time: after each round it
-// pauses for nine times the duration of the round, at least 50 ms and at most one second.
+// However many hints arrive, the leader is busy for at most a tenth of the time: after each round
+// it pauses for nine times the duration of the round, at least 50 ms and at most one second.
 package leader

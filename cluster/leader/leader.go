@@ -40,8 +40,8 @@ func New(cfg Config, store cluster.Store) *Leader {
 	return l
 }
 
-// Run campaigns whenever the node is trusted, and leads while it is elected. When the context ends, it
-// resigns and returns nil.
+// Run campaigns whenever the node is trusted, and leads while it is elected. When the context ends,
+// it resigns and returns nil.
 func (l *Leader) Run(ctx context.Context) error {
 	hints := l.store.Hints(ctx)
 	wait := retry.Backoff{First: 100 * time.Millisecond, Longest: l.cfg.Beat}
@@ -173,7 +173,8 @@ func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next 
 	return d.Next, l.carryOut(ctx, leadership, d)
 }
 
-// carryOut publishes the plan and evicts owners. After an error the next view leads to a new decision.
+// carryOut publishes the plan and evicts owners. After an error the next view leads to a new
+// decision.
 func (l *Leader) carryOut(ctx context.Context, leadership cluster.Leadership, d plan.Decision) error {
 	if d.Publish != nil {
 		plan := *d.Publish
@@ -207,8 +208,8 @@ func (l *Leader) resign(ctx context.Context, leadership cluster.Leadership) {
 	}
 }
 
-// Age returns how long the leader's loop has had work without making progress. Each wait for the store
-// is bounded by the TTL.
+// Age returns how long the leader's loop has had work without making progress. Each wait for the
+// store is bounded by the TTL.
 func (l *Leader) Age() time.Duration { return l.turning.Age() }
 
 // Leading reports whether this node leads. It may be called from any goroutine.

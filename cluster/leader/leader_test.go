@@ -229,8 +229,9 @@ func TestLeaderThatIsCutOffResigns(t *testing.T) {
 	})
 }
 
-// A node that renews its lease and cannot read the cluster would keep what it has for ever, or lead for ever without a look. It is detached,
-// others lead, and get what it had. Where the cluster is corrupt, for all nodes, nothing moves.
+// A node that renews its lease and cannot read the cluster would keep what it has for ever, or lead
+// for ever without a look. It is detached, others lead, and get what it had. Where the cluster is
+// corrupt, for all nodes, nothing moves.
 func TestNodeThatCannotReadTheClusterLosesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newNodes(t, leader.Config{Config: plan.Config{Partitions: 12, Expected: 3}})

@@ -16,8 +16,8 @@ import (
 // requests is how many requests may be under way at a time: one of each kind.
 const requests = 5
 
-// An attachment is a node's membership from its lease to the end of it. Its fields belong to the loop of run; requests run beside it, and
-// hand what is to be done with their answers back to it.
+// An attachment is a node's membership from its lease to the end of it. Its fields belong to the
+// loop of run; requests run beside it, and hand what is to be done with their answers back to it.
 type attachment struct {
 	*Member
 
@@ -44,8 +44,9 @@ type attachment struct {
 	stopping bool
 }
 
-// run keeps the membership alive and the terms as the plan has them until done is closed. It returns why the membership is lost as soon as
-// it is, or may be: requests that are under way have been told to end then, and may take a little longer.
+// run keeps the membership alive and the terms as the plan has them until done is closed. It
+// returns why the membership is lost as soon as it is, or may be: requests that are under way have
+// been told to end then, and may take a little longer.
 func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -161,8 +162,8 @@ func (a *attachment) renew(ctx context.Context) func() error {
 	}
 }
 
-// joinAgain replaces a membership that has run out because the store did not answer. The terms last until the next view, which shows that their
-// partitions have new epochs.
+// joinAgain replaces a membership that has run out because the store did not answer. The terms last
+// until the next view, which shows that their partitions have new epochs.
 func (a *attachment) joinAgain(ctx context.Context) func() error {
 	sent := a.cfg.Clock()
 	_, err := a.tryJoin(ctx)
@@ -223,7 +224,8 @@ func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
 	return func() error { return onlyLeft(err) } // one that was not heard is followed by the next
 }
 
-// onlyLeft returns err if it says that the membership has ended, or the claim of a node that is alone.
+// onlyLeft returns err if it says that the membership has ended, or the claim of a node that is
+// alone.
 func onlyLeft(err error) error {
 	if errors.Is(err, cluster.ErrLeft) || errors.Is(err, cluster.ErrLost) {
 		return err
@@ -231,7 +233,8 @@ func onlyLeft(err error) error {
 	return nil
 }
 
-// view looks at the cluster, and has done what the plan asks for: with ctx, because asking is over by then.
+// view looks at the cluster, and has done what the plan asks for: with ctx, because asking is over
+// by then.
 func (a *attachment) view(ctx, asking context.Context) func() error {
 	asked := a.cfg.Clock()
 	view, err := a.store.View(asking)
@@ -266,14 +269,16 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 	}
 }
 
-// A view that fails is said when it has failed so often in a row, which is no hiccup, and then now and then.
+// A view that fails is said when it has failed so often in a row, which is no hiccup, and then now
+// and then.
 const (
 	viewFailures = 3
 	viewTold     = time.Minute
 )
 
-// unanswered reports whether a view failed for want of an answer. A node that reads nothing for as long as a lease is trusted is detached: it would
-// not learn that its partitions were taken from it. What is corrupt in the store is so for everybody, nobody leads, and nothing is taken.
+// unanswered reports whether a view failed for want of an answer. A node that reads nothing for as
+// long as a lease is trusted is detached: it would not learn that its partitions were taken from
+// it. What is corrupt in the store is so for everybody, nobody leads, and nothing is taken.
 func unanswered(err error) bool { return err != nil && fault.Of(err) != fault.ClusterCorrupt }
 
 // logView counts views that fail, and logs that they do and that they succeed again.
@@ -385,11 +390,12 @@ func (a *attachment) begin(ctx context.Context, partitions []change.Partition, o
 	return nil
 }
 
-// resumeAttempts bounds how often one claim hands terms on: enough to find a few that cannot be served among very many.
+// resumeAttempts bounds how often one claim hands terms on: enough to find a few that cannot be
+// served among very many.
 const resumeAttempts = 64
 
-// resume hands terms on, and gives back those that are not taken: one that cannot be served, because nobody can read its mark, must not keep
-// the others. It returns how many were taken.
+// resume hands terms on, and gives back those that are not taken: one that cannot be served,
+// because nobody can read its mark, must not keep the others. It returns how many were taken.
 func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *int) (resumed int, err error) {
 	*attempts--
 	if err = a.cfg.Resume(ctx, terms); err == nil {

@@ -32,7 +32,8 @@ func (s *shut) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Durat
 	return s.Store.Join(ctx, first, ttl)
 }
 
-// A node that comes back ends where another process has its name, and only there: what else is in the way it waits for, and says so once.
+// A node that comes back ends where another process has its name, and only there: what else is in
+// the way it waits for, and says so once.
 func TestNodeThatComesBackWaitsForWhatIsInTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason error

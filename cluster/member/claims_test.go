@@ -33,7 +33,8 @@ func epochsOf(n int, revision uint64) []change.Epoch {
 	return slices.Repeat([]change.Epoch{{Incarnation: 1, Revision: revision}}, n)
 }
 
-// An answer of a claim that has run out says nothing of the one that was made in its place: its epochs would be refused.
+// An answer of a claim that has run out says nothing of the one that was made in its place: its
+// epochs would be refused.
 func TestLateAnswerOfAnEarlierClaimIsNotBelieved(t *testing.T) {
 	r := &lateRegistry{}
 	c := &claims{Registry: r, cfg: SoloConfig{Member: cluster.Identity{Node: "n", Process: "p"}, Partitions: 2}, changed: make(chan struct{}, 1)}

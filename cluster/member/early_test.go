@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/cluster/member"
 )
 
-// A term that is to go to another node before anybody serves it, because its mark takes long to be read, goes as soon as it is served: who
-// was asked to give it up had nothing to give up yet.
+// A term that is to go to another node before anybody serves it, because its mark takes long to be
+// read, goes as soon as it is served: who was asked to give it up had nothing to give up yet.
 func TestTermThatIsToGoBeforeItIsServedGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

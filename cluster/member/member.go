@@ -28,34 +28,39 @@ type Config struct {
 	TTL time.Duration
 	// HeartbeatInterval is how often heartbeats are sent. Defaults to 2 s.
 	HeartbeatInterval time.Duration
-	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not block.
+	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not
+	// block.
 	Report func() cluster.Heartbeat
-	// Resume takes terms that have begun. It may block on the network until its context ends; the terms live longer. After an error it is
-	// asked to take them in parts; partitions of those that it does not take at all are given back and claimed once more, a little later.
-	// Required.
+	// Resume takes terms that have begun. It may block on the network until its context ends; the
+	// terms live longer. After an error it is asked to take them in parts; partitions of those that
+	// it does not take at all are given back and claimed once more, a little later. Required.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Offer offers terms whose partitions the plan assigns to other nodes: it ends in Transfer, Return or Keep, in its own time. It must not
-	// block. Required.
+	// Offer offers terms whose partitions the plan assigns to other nodes: it ends in Transfer,
+	// Return or Keep, in its own time. It must not block. Required.
 	Offer func(terms []change.Term)
-	// Detached hears that the node has left the cluster because its lease may have run out, Attached that it is back. Neither may block.
-	// Default to nothing.
+	// Detached hears that the node has left the cluster because its lease may have run out,
+	// Attached that it is back. Neither may block. Default to nothing.
 	Detached func(cause error)
 	Attached func()
-	// Alone says that no other node can take over: the node keeps its terms while the store does not answer, as long as the process does not
-	// stand still, and joins again if its membership ran out meanwhile. If the membership ended for another reason, Run returns instead of
+	// Alone says that no other node can take over: the node keeps its terms while the store does
+	// not answer, as long as the process does not stand still, and joins again if its membership
+	// ran out meanwhile. If the membership ended for another reason, Run returns instead of
 	// reattaching. The store must have one membership, which joining again replaces in place.
 	Alone bool
 	// Viewed hears of each view of the cluster. It must not block. Defaults to nothing.
 	Viewed func(cluster.View)
-	// RetryWindow is how long partitions that another node still owns are asked for again and again. Defaults to 2 s.
+	// RetryWindow is how long partitions that another node still owns are asked for again and
+	// again. Defaults to 2 s.
 	RetryWindow time.Duration
-	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to cluster.SinceBoot.
+	// Clock goes on while the machine is suspended; only differences of its readings count.
+	// Defaults to cluster.SinceBoot.
 	Clock func() time.Duration
 	// Log defaults to none.
 	Log *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.
 	Registerer prometheus.Registerer
-	// Tracer records what becomes here of partitions that other nodes have handed over. Defaults to none.
+	// Tracer records what becomes here of partitions that other nodes have handed over. Defaults to
+	// none.
 	Tracer trace.Tracer
 }
 
@@ -121,16 +126,19 @@ func New(cfg Config, store Store) *Member {
 	return s
 }
 
-// Run joins the cluster, calls serve, and until that returns claims what the plan gives to this node and gives up what it gives to others.
-// Then it leaves. It returns after everything that it started has ended.
+// Run joins the cluster, calls serve, and until that returns claims what the plan gives to this
+// node and gives up what it gives to others. Then it leaves. It returns after everything that it
+// started has ended.
 //
-// Terms end when the lease may have run out: all at once, before anything else is done about it. The node is detached then, but serve goes
-// on, and as soon as the store answers again the node comes back with a new lease and new terms. When ctx ends, it is handed to serve as
-// the sign to come to its end, and no more terms begin; those that run live until serve returns.
+// Terms end when the lease may have run out: all at once, before anything else is done about it.
+// The node is detached then, but serve goes on, and as soon as the store answers again the node
+// comes back with a new lease and new terms. When ctx ends, it is handed to serve as the sign to
+// come to its end, and no more terms begin; those that run live until serve returns.
 //
-// Where another process has the node's name, Run waits as long as that one's lease can live unless renewed, and then returns the fault
-// NodeRunning; NodeTermLost where that happens to a detached node, or where a node that is alone has lost its membership. A ctx that ends before
-// serve is called is a planned stop. Otherwise Run returns what serve returns.
+// Where another process has the node's name, Run waits as long as that one's lease can live unless
+// renewed, and then returns the fault NodeRunning; NodeTermLost where that happens to a detached
+// node, or where a node that is alone has lost its membership. A ctx that ends before serve is
+// called is a planned stop. Otherwise Run returns what serve returns.
 func (s *Member) Run(ctx context.Context, serve func(ctx context.Context) error) error {
 	lifetime := context.WithoutCancel(ctx)
 	m, deadline, err := s.join(ctx)
@@ -187,16 +195,17 @@ func ignoring(err error, those ...error) error {
 	return err
 }
 
-// Return gives a term back that nothing uses any longer, for whatever reason. It may be called from any goroutine and never
-// blocks.
+// Return gives a term back that nothing uses any longer, for whatever reason. It may be called from
+// any goroutine and never blocks.
 func (s *Member) Return(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Return(term)
 	}
 }
 
-// Transfer makes another member the owner of the partitions of terms under which nothing is done any more. It returns for how many that is
-// known. All of the terms are returned: what could not be transferred is claimed by the node that the plan names.
+// Transfer makes another member the owner of the partitions of terms under which nothing is done
+// any more. It returns for how many that is known. All of the terms are returned: what could not be
+// transferred is claimed by the node that the plan names.
 func (s *Member) Transfer(ctx context.Context, to cluster.Member, terms []change.Term) (transferred int, err error) {
 	held := s.held.Load()
 	if held == nil {
@@ -218,7 +227,8 @@ func (s *Member) Transfer(ctx context.Context, to cluster.Member, terms []change
 	return transferred, err
 }
 
-// Window returns terms of partitions that have been transferred. They are over after d, or with the lease of the terms before that.
+// Window returns terms of partitions that have been transferred. They are over after d, or with the
+// lease of the terms before that.
 func (s *Member) Window(terms []change.Term, d time.Duration) []change.Term {
 	if held := s.held.Load(); held != nil {
 		return held.terms.Window(terms, d)
@@ -226,14 +236,16 @@ func (s *Member) Window(terms []change.Term, d time.Duration) []change.Term {
 	return terms // they have ended
 }
 
-// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its partition to another node.
+// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its
+// partition to another node.
 func (s *Member) Keep(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Keep(term.Partition, term.Epoch)
 	}
 }
 
-// Age returns for how long the member has had something to do and has not got on; waiting for the store is getting on.
+// Age returns for how long the member has had something to do and has not got on; waiting for the
+// store is getting on.
 func (s *Member) Age() time.Duration { return s.turning.Age() }
 
 // ViewAge returns how long ago the cluster was read last, 0 before it was.
@@ -242,9 +254,10 @@ func (s *Member) ViewAge() time.Duration { return s.viewAge() }
 // Renewed reports whether the last renewal of the lease succeeded.
 func (s *Member) Renewed() bool { return s.renewed.Load() }
 
-// DeadlineLag returns how long the lease lives from now on unless it is renewed: its deadline, the sending of the last renewal that succeeded
-// and the TTL, less now. The node is detached when a third of the TTL is left; from then on, until it is back, the lag is that of the lease
-// that it had, and becomes negative. It is 0 before there is a lease.
+// DeadlineLag returns how long the lease lives from now on unless it is renewed: its deadline, the
+// sending of the last renewal that succeeded and the TTL, less now. The node is detached when a
+// third of the TTL is left; from then on, until it is back, the lag is that of the lease that it
+// had, and becomes negative. It is 0 before there is a lease.
 func (s *Member) DeadlineLag() time.Duration {
 	deadline := time.Duration(s.lease.Load())
 	if deadline == 0 {
@@ -253,8 +266,9 @@ func (s *Member) DeadlineLag() time.Duration {
 	return deadline - s.cfg.Clock()
 }
 
-// Sees returns nil unless the cluster could not be read for as long as a lease is trusted: the node does not know what the others do or what the
-// plan is. It is detached then, also where it can renew its lease, unless the cluster was read and is corrupt.
+// Sees returns nil unless the cluster could not be read for as long as a lease is trusted: the node
+// does not know what the others do or what the plan is. It is detached then, also where it can
+// renew its lease, unless the cluster was read and is corrupt.
 func (s *Member) Sees() error {
 	failure, age := s.blind.Load(), s.viewAge()
 	if failure == nil || age < trustedFor(s.cfg.TTL) {
@@ -263,7 +277,8 @@ func (s *Member) Sees() error {
 	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)
 }
 
-// Apart returns why a node that is detached cannot join again although the store answers, nil where that is not so.
+// Apart returns why a node that is detached cannot join again although the store answers, nil where
+// that is not so.
 func (s *Member) Apart() error {
 	if why := s.apart.Load(); why != nil && s.held.Load() == nil {
 		return *why
@@ -289,7 +304,8 @@ func (s *Member) seen() {
 // rely notes until when a lease lives.
 func (s *Member) rely(t leaseDeadline) { s.lease.Store(int64(t.Sent + t.TTL)) }
 
-// Trusted reports whether the node is a member of the cluster and its lease can be relied on now: ask before anything leaves the node.
+// Trusted reports whether the node is a member of the cluster and its lease can be relied on now:
+// ask before anything leaves the node.
 func (s *Member) Trusted() bool {
 	held := s.held.Load()
 	return held != nil && held.terms.Trusted()
@@ -351,8 +367,8 @@ func (s *Member) detach(a *attachment, lost error) {
 	s.cfg.Detached(lost)
 }
 
-// reattach comes back with a new lease once the store answers steadily. It returns no membership where done is closed first, and a
-// *cluster.HeldError where another process has the node's name.
+// reattach comes back with a new lease once the store answers steadily. It returns no membership
+// where done is closed first, and a *cluster.HeldError where another process has the node's name.
 func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-chan struct{}) (cluster.Membership, leaseDeadline, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -401,8 +417,9 @@ func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-ch
 	return nil, leaseDeadline{}, nil
 }
 
-// answers reports whether the store answers about the old lease, whatever it says. Where the cluster could not be read it has to be read before
-// that, so that the old lease runs out meanwhile.
+// answers reports whether the store answers about the old lease, whatever it says. Where the
+// cluster could not be read it has to be read before that, so that the old lease runs out
+// meanwhile.
 func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()

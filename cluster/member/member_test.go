@@ -23,7 +23,8 @@ import (
 // moment is how long a node takes to come to an end with something.
 const moment = time.Millisecond
 
-// A troupe is some nodes of a cluster of four partitions, and a leader that plans what the scene says.
+// A troupe is some nodes of a cluster of four partitions, and a leader that plans what the scene
+// says.
 type troupe struct {
 	*clustertest.Transcript
 
@@ -119,7 +120,8 @@ func (a *actor) clock() time.Duration {
 	return a.troupe.Now() + a.mu.suspended
 }
 
-// suspend lets the process stand still, as far as its clock goes. Its lease is over when the scene says so.
+// suspend lets the process stand still, as far as its clock goes. Its lease is over when the scene
+// says so.
 func (a *actor) suspend(d time.Duration) {
 	a.troupe.Say("%s stands still for %s", a.name, d)
 	a.mu.Lock()
@@ -189,7 +191,8 @@ func listed(terms []change.Term) string {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// blind is what becomes of a node that is a member and renews its lease, while it cannot read the cluster.
+// blind is what becomes of a node that is a member and renews its lease, while it cannot read the
+// cluster.
 func blind(said string, why error) func(*troupe) {
 	return func(tr *troupe) {
 		a := tr.enter("a", "p1")

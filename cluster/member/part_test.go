@@ -16,8 +16,8 @@ import (
 	"github.com/mongostream/streamer/cluster/member"
 )
 
-// A partition that cannot be served, because nobody can read its mark, keeps none of the others that its node claims with it from being
-// served, and is tried again and again, at a measured pace.
+// A partition that cannot be served, because nobody can read its mark, keeps none of the others
+// that its node claims with it from being served, and is tried again and again, at a measured pace.
 func TestPartitionThatCannotBeServedKeepsNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const partitions, spoilt = 300, change.Partition(217)

@@ -18,8 +18,9 @@ type difference struct {
 	Next    time.Duration      // when to look again, if there is anything to wait for
 }
 
-// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since is not judged by it. claiming says that
-// some claim was under way at asked or later: what it has made may be a term in a moment.
+// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since
+// is not judged by it. claiming says that some claim was under way at asked or later: what it has
+// made may be a term in a moment.
 func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now, never time.Duration, claiming bool) (d difference) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

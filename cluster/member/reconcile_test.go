@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A claim whose answer got lost has made keys that nobody serves: they are given back where the plan has changed meanwhile, and claimed, which
-// finds them, where it has not.
+// A claim whose answer got lost has made keys that nobody serves: they are given back where the
+// plan has changed meanwhile, and claimed, which finds them, where it has not.
 func TestClaimThatNobodyHeardOfIsNotLeftBehind(t *testing.T) {
 	clock := func() time.Duration { return time.Second }
 	h := newTermSet(t.Context(), clock, granted(0, time.Minute))
@@ -32,7 +32,8 @@ func TestClaimThatNobodyHeardOfIsNotLeftBehind(t *testing.T) {
 	}
 }
 
-// What was handed over needs not be given back, and what is handed over to a member is claimed, which finds it.
+// What was handed over needs not be given back, and what is handed over to a member is claimed,
+// which finds it.
 func TestWhatIsHandedOverIsNotGivenBack(t *testing.T) {
 	clock := func() time.Duration { return time.Second }
 	h := newTermSet(t.Context(), clock, granted(0, time.Minute))

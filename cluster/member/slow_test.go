@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/cluster/member"
 )
 
-// A node that is detached ends its terms at once, whatever is under way: also where somebody is slow to leave off taking more.
+// A node that is detached ends its terms at once, whatever is under way: also where somebody is
+// slow to leave off taking more.
 func TestTermsEndWhileWhatIsUnderWayTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

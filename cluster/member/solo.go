@@ -22,10 +22,11 @@ type SoloConfig struct {
 	TTL time.Duration
 	// TakeOver ends the claim of another process instead of waiting for it.
 	TakeOver bool
-	// Resume takes the further terms of partitions whose terms were given back ([Member.Return]) and which were claimed again, as that of
-	// [Config] does. Defaults to nothing.
+	// Resume takes the further terms of partitions whose terms were given back ([Member.Return])
+	// and which were claimed again, as that of [Config] does. Defaults to nothing.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to SinceBoot.
+	// Clock goes on while the machine is suspended; only differences of its readings count.
+	// Defaults to SinceBoot.
 	Clock func() time.Duration
 	// Log defaults to none.
 	Log *slog.Logger
@@ -51,8 +52,9 @@ func NewSolo(cfg SoloConfig, registry cluster.Registry) *Solo {
 	return s
 }
 
-// Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim alive until serve returns; then it releases the
-// claim. As with [Member.Run] the terms outlive ctx, which tells serve to stop. When the claim is lost all terms end, and with them the context
+// Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim
+// alive until serve returns; then it releases the claim. As with [Member.Run] the terms outlive
+// ctx, which tells serve to stop. When the claim is lost all terms end, and with them the context
 // that serve was given, with the cause change.ErrTermLost.
 func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []change.Term) error) error {
 	return s.Member.Run(ctx, func(ctx context.Context) error {
@@ -78,8 +80,9 @@ func (s *Solo) begin(ctx context.Context, terms []change.Term) error {
 	return s.resume(ctx, terms)
 }
 
-// claims makes a registry the store of a cluster of one, and is its only membership. Joining claims all partitions, which the plan assigns to the
-// node. A view asks nobody: it shows what the registry has answered.
+// claims makes a registry the store of a cluster of one, and is its only membership. Joining claims
+// all partitions, which the plan assigns to the node. A view asks nobody: it shows what the
+// registry has answered.
 type claims struct {
 	cluster.Registry
 
@@ -129,8 +132,9 @@ func (c *claims) owner(e change.Epoch) cluster.Owner {
 	return cluster.Owner{Node: c.cfg.Member.Node, Process: c.cfg.Member.Process, Epoch: e}
 }
 
-// Join implements cluster.Store. Joining again replaces a claim that has run out. It fails with cluster.ErrLost if another process owns the
-// partitions, or if the store is not the one of the first claim.
+// Join implements cluster.Store. Joining again replaces a claim that has run out. It fails with
+// cluster.ErrLost if another process owns the partitions, or if the store is not the one of the
+// first claim.
 func (c *claims) Join(ctx context.Context, _ cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	_, made := c.known()
 	epochs, err := c.Registry.Claim(ctx, c.cfg.Member, c.cfg.Partitions, ttl, c.cfg.TakeOver && made == 0)
@@ -161,7 +165,8 @@ func (c *claims) Join(ctx context.Context, _ cluster.Heartbeat, ttl time.Duratio
 	return c, nil
 }
 
-// Renew implements cluster.Membership. A partition that was claimed again while the request was under way has not been taken.
+// Renew implements cluster.Membership. A partition that was claimed again while the request was
+// under way has not been taken.
 func (c *claims) Renew(ctx context.Context) (time.Duration, error) {
 	asked, _ := c.known()
 	ttl, taken, err := c.Registry.Renew(ctx)
@@ -180,8 +185,8 @@ func (c *claims) Renew(ctx context.Context) (time.Duration, error) {
 // Beat implements cluster.Membership: there is nobody to tell.
 func (c *claims) Beat(context.Context, cluster.Heartbeat) error { return nil }
 
-// Claim implements cluster.Membership, but returns a *cluster.HeldError if another process owns a partition. An error about this process's own
-// earlier claim does not end the one that replaced it.
+// Claim implements cluster.Membership, but returns a *cluster.HeldError if another process owns a
+// partition. An error about this process's own earlier claim does not end the one that replaced it.
 func (c *claims) Claim(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
 	owners, made := c.known()
 	free := slices.DeleteFunc(slices.Clone(partitions), func(p change.Partition) bool { return owners[p] != cluster.Owner{} })
@@ -216,7 +221,8 @@ func (c *claims) Transfer(context.Context, cluster.Member, []change.Partition, [
 	return nil, cluster.ErrAbsent
 }
 
-// Give implements cluster.Membership. The registry keeps others out of what is given back; it is claimed again with a new epoch.
+// Give implements cluster.Membership. The registry keeps others out of what is given back; it is
+// claimed again with a new epoch.
 func (c *claims) Return(_ context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	c.change(func(owners []cluster.Owner) {
 		for i, p := range partitions {

@@ -19,7 +19,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A stage is what happens when, with a clock that goes on while the machine is suspended, which the bubble's does not.
+// A stage is what happens when, with a clock that goes on while the machine is suspended, which the
+// bubble's does not.
 type stage struct {
 	*clustertest.Transcript
 
@@ -39,7 +40,8 @@ const (
 	renewMoment = 2700 * time.Microsecond // no partition ends then
 )
 
-// An answer is what the registry answers to a request, and after how long. Without an error it grants what it is asked for.
+// An answer is what the registry answers to a request, and after how long. Without an error it
+// grants what it is asked for.
 type answer struct {
 	after time.Duration
 	err   error

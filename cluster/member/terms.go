@@ -9,8 +9,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// reclaimPause is the least time between two claims of one partition: a term that ends again and again must not cost its registry
-// more than that.
+// reclaimPause is the least time between two claims of one partition: a term that ends again and
+// again must not cost its registry more than that.
 const reclaimPause = time.Second
 
 // A termSet is the terms of a claim. They end together when owned ends, and one by one.
@@ -54,8 +54,8 @@ func (h *termSet) Rely(t leaseDeadline) { h.until.Store(int64(t.Until)) }
 // Trusted reports whether the claim can be relied on now.
 func (h *termSet) Trusted() bool { return h.clock() < time.Duration(h.until.Load()) }
 
-// Begin makes terms of partitions that were claimed at now. Of one epoch there is one term, whoever has claimed it, and
-// one of each partition.
+// Begin makes terms of partitions that were claimed at now. Of one epoch there is one term, whoever
+// has claimed it, and one of each partition.
 func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, now time.Duration) []change.Term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,7 +75,8 @@ func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, no
 	return terms
 }
 
-// Window returns terms that are over after d or with the claim. Those of another claim are returned as they are, over.
+// Window returns terms that are over after d or with the claim. Those of another claim are returned
+// as they are, over.
 func (h *termSet) Window(terms []change.Term, d time.Duration) []change.Term {
 	ctx, end := context.WithTimeoutCause(h.owned, d, change.ErrTermLost)
 	context.AfterFunc(ctx, end)
@@ -96,7 +97,8 @@ func (h *termSet) Had(p change.Partition, e change.Epoch) bool {
 	return t != nil && t.epoch == e
 }
 
-// Return takes a term back from whoever served it. One that is not the latest of its partition is left out.
+// Return takes a term back from whoever served it. One that is not the latest of its partition is
+// left out.
 func (h *termSet) Return(term change.Term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

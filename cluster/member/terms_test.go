@@ -10,7 +10,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A process that stood still past its claim's life learns from the clock that its terms are over, before anything has ended them.
+// A process that stood still past its claim's life learns from the clock that its terms are over,
+// before anything has ended them.
 func TestTermIsOverAsSoonAsItsClaimIs(t *testing.T) {
 	now := 100 * time.Second
 	held := newTermSet(t.Context(), func() time.Duration { return now }, granted(now, 9*time.Second))
@@ -52,7 +53,8 @@ func TestTermOfAnEpochIsMadeOnce(t *testing.T) {
 	}
 }
 
-// A partition that was taken and has come back before anybody looked has one term: the one before is over.
+// A partition that was taken and has come back before anybody looked has one term: the one before
+// is over.
 func TestTermEndsWithTheNextOfItsPartition(t *testing.T) {
 	clock := func() time.Duration { return time.Minute }
 	held := newTermSet(t.Context(), clock, granted(clock(), 9*time.Second))
@@ -63,7 +65,8 @@ func TestTermEndsWithTheNextOfItsPartition(t *testing.T) {
 	}
 }
 
-// A partition that has been transferred is delivered a while longer, but never after the lease under which it was owned.
+// A partition that has been transferred is delivered a while longer, but never after the lease
+// under which it was owned.
 func TestWindowEndsWithItsTimeOrItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owned, lose := context.WithCancelCause(t.Context())

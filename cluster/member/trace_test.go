@@ -18,7 +18,8 @@ import (
 	"github.com/mongostream/streamer/cluster/member"
 )
 
-// A handedStore is one in which the claims were written by a handoff with a trace. Its views may be of another claim than the one that stands.
+// A handedStore is one in which the claims were written by a handoff with a trace. Its views may be
+// of another claim than the one that stands.
 type handedStore struct {
 	cluster.Store
 
@@ -71,8 +72,8 @@ func (l *spanList) Start(ctx context.Context, name string, options ...trace.Span
 	return l.Tracer.Start(ctx, name, options...)
 }
 
-// The trace of a handoff has the claim that follows it. A node that claims the partition again, because it believed that it was taken, finds the
-// same record, and adds nothing.
+// The trace of a handoff has the claim that follows it. A node that claims the partition again,
+// because it believed that it was taken, finds the same record, and adds nothing.
 func TestOnlyTheClaimAfterAHandoffIsInItsTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -11,15 +11,17 @@ import (
 // A Candidate is somebody who may own partitions.
 type Candidate struct {
 	Node string
-	// Capacity is how much the member should have beside the others, between 1/1000 and 1000. Zero counts as 1, as does what is no
-	// positive number.
+	// Capacity is how much the member should have beside the others, between 1/1000 and 1000. Zero
+	// counts as 1, as does what is no positive number.
 	Capacity float64
-	// Keeps says that the member may keep what it has, Takes that it may be given more; who does not keep takes nothing either.
+	// Keeps says that the member may keep what it has, Takes that it may be given more; who does
+	// not keep takes nothing either.
 	Keeps, Takes bool
-	// Chance is by how many events a second the member may be beside its share by chance: they move nothing. What is no positive number
-	// counts as none.
+	// Chance is by how many events a second the member may be beside its share by chance: they move
+	// nothing. What is no positive number counts as none.
 	Chance float64
-	// Urgent says that it has had far too many events for long: Input.Exchanges does not hold for it.
+	// Urgent says that it has had far too many events for long: Input.Exchanges does not hold for
+	// it.
 	Urgent bool
 }
 
@@ -31,20 +33,23 @@ type Input struct {
 	Candidates []Candidate
 	// Current is by partition who owns it, empty for nobody. Names that are no members are dead.
 	Current []string
-	// Rates are events a second by partition; nil when they are unknown. What is no positive number counts as none.
+	// Rates are events a second by partition; nil when they are unknown. What is no positive number
+	// counts as none.
 	Rates []float64
-	// Floor is how many events a second a member must at least have too many or too few for throughput to move anything.
+	// Floor is how many events a second a member must at least have too many or too few for
+	// throughput to move anything.
 	Floor float64
-	// Exchanges bounds how many partitions throughput moves for members that are not Urgent: a pair for each exchange, so that 1 is none. Zero is
-	// no bound.
+	// Exchanges bounds how many partitions throughput moves for members that are not Urgent: a pair
+	// for each exchange, so that 1 is none. Zero is no bound.
 	Exchanges int
-	// Cooling are the partitions that throughput does not move, because they have moved lately. Nil is none.
+	// Cooling are the partitions that throughput does not move, because they have moved lately. Nil
+	// is none.
 	Cooling []bool
-	// Moves bounds how many partitions are moved away from an owner that may keep them. With 0 only those move that must. Throughput
-	// needs 2: it exchanges partitions.
+	// Moves bounds how many partitions are moved away from an owner that may keep them. With 0 only
+	// those move that must. Throughput needs 2: it exchanges partitions.
 	Moves int
-	// Pinned is where an operator wants a partition. It is done before other moves, beyond the member's share if need be, if that member
-	// takes any.
+	// Pinned is where an operator wants a partition. It is done before other moves, beyond the
+	// member's share if need be, if that member takes any.
 	Pinned map[change.Partition]string
 }
 
@@ -52,14 +57,16 @@ type Input struct {
 type Assignment struct {
 	// Owners is by partition who should own it, empty for nobody, which is when nobody takes any.
 	Owners []string
-	// Why says for each partition why it is where it is: an index into Reasons, which are for people.
+	// Why says for each partition why it is where it is: an index into Reasons, which are for
+	// people.
 	Why     []uint8
 	Reasons []string
 	// Moves is how many partitions move away from an owner that may keep them.
 	Moves int
 	// Exchanged is how many of them count against Input.Exchanges.
 	Exchanged int
-	// Balanced says that another plan, made from this one and with what is left of Input.Exchanges, would change nothing.
+	// Balanced says that another plan, made from this one and with what is left of Input.Exchanges,
+	// would change nothing.
 	Balanced bool
 }
 
@@ -96,45 +103,57 @@ type assigner struct {
 	events  traffic
 }
 
-// Assign plans which member owns which partition, the same for the same input, in whatever order the members come.
+// Assign plans which member owns which partition, the same for the same input, in whatever order
+// the members come.
 //
 // # Three questions, in this order
 //
-// How many? The partitions are dealt out to the members by their capacity, as seats are to parties by their votes (Webster's method:
-// when a member leaves nobody's share becomes smaller, and when it is back everybody's is what it was). That is a hard bound: nobody is
-// given a partition beyond its share, which is at most ceil(1.05 × N × capacity / all capacities) where there are ten times as many
-// partitions as members, and with equal capacities N / members, rounded up.
+// How many? The partitions are dealt out to the members by their capacity, as seats are to parties
+// by their votes (Webster's method: when a member leaves nobody's share becomes smaller, and when
+// it is back everybody's is what it was). That is a hard bound: nobody is given a partition beyond
+// its share, which is at most ceil(1.05 × N × capacity / all capacities) where there are ten times
+// as many partitions as members, and with equal capacities N / members, rounded up.
 //
-// Which? By rendezvous hashing: each partition ranks the members by a hash of both, weighted by capacity, and each member ranks the
-// partitions by the same number. Where a member is full the lower ranked go to their next choice, until no partition and no member both
-// would rather have each other. This matching exists once and depends on who is there alone, not on what was before; a first plan is
-// this matching. Afterwards partitions stay where they are as long as their owner keeps them and has no more than its share.
+// Which? By rendezvous hashing: each partition ranks the members by a hash of both, weighted by
+// capacity, and each member ranks the partitions by the same number. Where a member is full the
+// lower ranked go to their next choice, until no partition and no member both would rather have
+// each other. This matching exists once and depends on who is there alone, not on what was before;
+// a first plan is this matching. Afterwards partitions stay where they are as long as their owner
+// keeps them and has no more than its share.
 //
-// Which instead? By throughput: where a member's events a second are more than 10 % beside its share, by more than Input.Floor
-// and by more than what may be chance, one of its partitions is exchanged for one of another member's, if together they then stand better by at
-// least 1 % of its share and a tenth of the floor. Counts stay as they are, and partitions that are Cooling where they are.
+// Which instead? By throughput: where a member's events a second are more than 10 % beside its
+// share, by more than Input.Floor and by more than what may be chance, one of its partitions is
+// exchanged for one of another member's, if together they then stand better by at least 1 % of its
+// share and a tenth of the floor. Counts stay as they are, and partitions that are Cooling where
+// they are.
 //
 // What moves
 //
-//   - Partitions whose owner is gone or may not keep them, always; when a member dies, nothing else but what throughput exchanges then.
+//   - Partitions whose owner is gone or may not keep them, always; when a member dies, nothing else
+//     but what throughput exchanges then.
 //   - When a member joins: as many as its share, first those that the matching gives it.
-//   - When a member that was gone is back: what it had at the first plan, from those who had taken it in, so that a restart moves nothing
-//     for good. After a long history of joins and deaths, and where restarts overlap, it gets back most of it (nine tenths of 64
-//     partitions, more of more), and for the rest others that are its by hash; those it gets back after its next restart.
+//   - When a member that was gone is back: what it had at the first plan, from those who had taken
+//     it in, so that a restart moves nothing for good. After a long history of joins and deaths,
+//     and where restarts overlap, it gets back most of it (nine tenths of 64 partitions, more of
+//     more), and for the rest others that are its by hash; those it gets back after its next
+//     restart.
 //   - What an operator pins, and what throughput exchanges.
 //
-// All but the first cost a partition that is being served a handoff; a plan does at most Input.Moves of those, and a plan that is not
-// Balanced is continued by the next.
+// All but the first cost a partition that is being served a handoff; a plan does at most
+// Input.Moves of those, and a plan that is not Balanced is continued by the next.
 //
 // # Never a spin
 //
-// Every such move lessens, in this order: the pins that wait, the partitions above their owner's share, the events a second beyond
-// what the members may have. The first two are counts, the third falls by at least 1 % of the smallest share with each exchange, so with
-// unchanged members and rates it takes at most pins + N + 400 × (all capacities / the smallest) moves until nothing moves any more.
-// Over the lives of 10,000 small clusters counts took 1.00 of the fewest moves possible with equal capacities and 1.02 with unequal
-// ones, throughput 1.10 where it could be brought within the tolerance.
+// Every such move lessens, in this order: the pins that wait, the partitions above their owner's
+// share, the events a second beyond what the members may have. The first two are counts, the third
+// falls by at least 1 % of the smallest share with each exchange, so with unchanged members and
+// rates it takes at most pins + N + 400 × (all capacities / the smallest) moves until nothing moves
+// any more. Over the lives of 10,000 small clusters counts took 1.00 of the fewest moves possible
+// with equal capacities and 1.02 with unequal ones, throughput 1.10 where it could be brought
+// within the tolerance.
 //
-// A member that keeps its partitions but takes no more is left out: nothing goes to it or, but for pins, away from it.
+// A member that keeps its partitions but takes no more is left out: nothing goes to it or, but for
+// pins, away from it.
 func Assign(in Input) Assignment {
 	in.Partitions, in.Moves = max(0, in.Partitions), max(0, in.Moves)
 	p := &assigner{
@@ -209,7 +228,8 @@ func (p *assigner) share() {
 	apportion(seats, p.members)
 }
 
-// place gives the partitions that have no owner to members with room. There is always enough: the shares add up.
+// place gives the partitions that have no owner to members with room. There is always enough: the
+// shares add up.
 func (p *assigner) place() {
 	var loose []int
 	for i, m := range p.at {
@@ -266,7 +286,8 @@ type step struct {
 
 type relocation struct{ partition, to int }
 
-// cost is how many moves of served partitions there are more when a partition goes to a member: 1, 0, or -1 when it goes back.
+// cost is how many moves of served partitions there are more when a partition goes to a member: 1,
+// 0, or -1 when it goes back.
 func (p *assigner) cost(partition, to int) int {
 	owner := p.had[partition]
 	switch {

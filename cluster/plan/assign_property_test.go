@@ -190,7 +190,8 @@ type testingT interface {
 	Fatalf(format string, args ...any)
 }
 
-// settle plans until the plan is balanced, within the proven number of moves, and returns the owners. It looks at each plan.
+// settle plans until the plan is balanced, within the proven number of moves, and returns the
+// owners. It looks at each plan.
 func settle(t testingT, in plan.Input, each func(plan.Assignment)) []string {
 	t.Helper()
 	in.Moves = max(1, in.Moves)
@@ -284,7 +285,8 @@ func TestPinsWaitForMoves(t *testing.T) {
 	}
 }
 
-// TestPartitionThatGoesBackIsNoMove lets a member join whose partitions are exchanged in the same plan.
+// TestPartitionThatGoesBackIsNoMove lets a member join whose partitions are exchanged in the same
+// plan.
 func TestPartitionThatGoesBackIsNoMove(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 60).Draw(t, "partitions")
@@ -373,7 +375,8 @@ func TestThroughputWithinATenthMovesNothing(t *testing.T) {
 	})
 }
 
-// TestFirstPlanIsTheMatching compares with the matching found the slow way: pairs by score, the highest first.
+// TestFirstPlanIsTheMatching compares with the matching found the slow way: pairs by score, the
+// highest first.
 func TestFirstPlanIsTheMatching(t *testing.T) {
 	type pair struct {
 		partition int

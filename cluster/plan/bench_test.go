@@ -32,7 +32,8 @@ func large(members, partitions int) cluster.View {
 	return v
 }
 
-// A thousand heartbeats a second, of two thousand members, looked at as often as a leader looks at most. 100 % is one core.
+// A thousand heartbeats a second, of two thousand members, looked at as often as a leader looks at
+// most. 100 % is one core.
 func BenchmarkThousandHeartbeatsASecond(b *testing.B) {
 	const members, looks = 2000, 20
 	v := large(members, 1024)

@@ -2,9 +2,10 @@ package plan
 
 import "time"
 
-// A breaker keeps partitions away from a member that fails to take them. Closed, it opens after some failures without a success between
-// them; open, it is half-open after a while; half-open, successes close it, and a failure opens it again, for twice as long as before:
-// each trial costs a partition the grace time. The zero breaker is closed.
+// A breaker keeps partitions away from a member that fails to take them. Closed, it opens after
+// some failures without a success between them; open, it is half-open after a while; half-open,
+// successes close it, and a failure opens it again, for twice as long as before: each trial costs a
+// partition the grace time. The zero breaker is closed.
 type breaker struct {
 	notClosed bool
 	since     time.Duration // when it opened
@@ -53,7 +54,8 @@ func (b *breaker) fail(now, openFor time.Duration, most int) bool {
 	return false
 }
 
-// succeed counts a success and reports whether the breaker has closed by it. While it is open, what was under way still counts for nothing.
+// succeed counts a success and reports whether the breaker has closed by it. While it is open, what
+// was under way still counts for nothing.
 func (b *breaker) succeed(now time.Duration, enough int) bool {
 	switch b.state(now) {
 	case BreakerClosed:
@@ -67,7 +69,8 @@ func (b *breaker) succeed(now time.Duration, enough int) bool {
 	return false
 }
 
-// Fail counts failures of a member and gives it a rest. It reports whether its breaker has opened by them, and how many there were in all.
+// Fail counts failures of a member and gives it a rest. It reports whether its breaker has opened
+// by them, and how many there were in all.
 func (c *health) Fail(m *member, n int) (opened bool, failures int) {
 	c.Rest(m)
 	before := m.breaker.notClosed
@@ -77,13 +80,15 @@ func (c *health) Fail(m *member, n int) (opened bool, failures int) {
 	return m.breaker.notClosed && !before, m.breaker.failures
 }
 
-// Succeed counts a success of a member. It reports whether its breaker has closed by it, and for how long it was not.
+// Succeed counts a success of a member. It reports whether its breaker has closed by it, and for
+// how long it was not.
 func (c *health) Succeed(m *member) (shut bool, after time.Duration) {
 	since := m.breaker.since
 	return m.breaker.succeed(c.now, c.cfg.Successes), c.now - since
 }
 
-// Rest has a member given nothing, and nothing taken from it for balance, for a while: longer if it was not the first time lately.
+// Rest has a member given nothing, and nothing taken from it for balance, for a while: longer if it
+// was not the first time lately.
 func (c *health) Rest(m *member) {
 	if m.cool > c.now {
 		return

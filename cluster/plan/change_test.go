@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/cluster/plan"
 )
 
-// TestRestartMovesNothingForGood lets members of a first plan leave and come back, one after the other or several at once.
+// TestRestartMovesNothingForGood lets members of a first plan leave and come back, one after the
+// other or several at once.
 func TestRestartMovesNothingForGood(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := plan.Input{Partitions: rapid.IntRange(1, 200).Draw(t, "partitions"), Candidates: drawMembers(t, false)}

@@ -11,37 +11,44 @@ import (
 
 // Config says how a cluster is planned.
 type Config struct {
-	// Node is the leader's own node; its heartbeat tells whether heartbeats come through at all. Required.
+	// Node is the leader's own node; its heartbeat tells whether heartbeats come through at all.
+	// Required.
 	Node string
 	// Partitions is N. Required.
 	Partitions int
-	// Alone is for a cluster of one: nothing is planned, only members are looked after. Defaults to no.
+	// Alone is for a cluster of one: nothing is planned, only members are looked after. Defaults to
+	// no.
 	Alone bool
-	// Expected is how many nodes a cold start waits for, at most as long as Settle. Defaults to 0: as long as Settle, unless all nodes of
-	// the last plan are there before.
+	// Expected is how many nodes a cold start waits for, at most as long as Settle. Defaults to 0:
+	// as long as Settle, unless all nodes of the last plan are there before.
 	Expected int
 
 	// TTL is how long leases live unless they are renewed. Defaults to 10 s.
 	TTL time.Duration
-	// Beat is how often members send heartbeats; the leader looks at least as often. Defaults to 2 s.
+	// Beat is how often members send heartbeats; the leader looks at least as often. Defaults to 2
+	// s.
 	Beat time.Duration
 	// Late is the age of a heartbeat at which its member is degraded. Defaults to 3.5 times Beat.
 	Late time.Duration
 	// Silent is the age at which it is dead, though its lease lives. Defaults to 6 times Beat.
 	Silent time.Duration
-	// Confirm is for how long a critical check has to fail before its member is unhealthy and loses what it has. Defaults to 3 times Beat.
+	// Confirm is for how long a critical check has to fail before its member is unhealthy and loses
+	// what it has. Defaults to 3 times Beat.
 	Confirm time.Duration
-	// Settle is how long a new member has been there, and no other has come or gone, before it is given partitions. Defaults to 10 s.
+	// Settle is how long a new member has been there, and no other has come or gone, before it is
+	// given partitions. Defaults to 10 s.
 	Settle time.Duration
-	// Grace is how long a member may take until it serves what the plan gives it. Defaults to 2 times TTL.
+	// Grace is how long a member may take until it serves what the plan gives it. Defaults to 2
+	// times TTL.
 	Grace time.Duration
 
-	// Moves is how many partitions at most are moved at a time between members that live, for balance. Defaults to N/16, at least 2:
-	// throughput exchanges pairs.
+	// Moves is how many partitions at most are moved at a time between members that live, for
+	// balance. Defaults to N/16, at least 2: throughput exchanges pairs.
 	Moves int
 	// Rebalance is how often the partitions' rates are looked at anew. Defaults to 1 min.
 	Rebalance time.Duration
-	// RebalanceFloor is how many events a second a member must have more or less than its share for partitions to be exchanged. Defaults to 10.
+	// RebalanceFloor is how many events a second a member must have more or less than its share for
+	// partitions to be exchanged. Defaults to 10.
 	RebalanceFloor float64
 	// RebalanceCooldown is how long a partition that has moved is not exchanged. Defaults to 1 h.
 	RebalanceCooldown time.Duration
@@ -51,8 +58,8 @@ type Config struct {
 	// ResyncRate is how many partitions are resynced a second, of all members. Defaults to 10.
 	ResyncRate int
 
-	// Failures is how many failures open a member's assignment breaker, OpenFor how long it is open at first, Successes how many successes
-	// close it then. Default to 3, 30 s and 2.
+	// Failures is how many failures open a member's assignment breaker, OpenFor how long it is open
+	// at first, Successes how many successes close it then. Default to 3, 30 s and 2.
 	Failures  int
 	OpenFor   time.Duration
 	Successes int
@@ -79,8 +86,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// directives are what operators want of the plan: members that are to give up what they have, and where partitions are to be, where those
-// members take them.
+// directives are what operators want of the plan: members that are to give up what they have, and
+// where partitions are to be, where those members take them.
 type directives struct {
 	drained map[string]bool
 	pinned  map[change.Partition]string
@@ -101,7 +108,8 @@ func directivesOf(view cluster.View) directives {
 type Decision struct {
 	// Publish is the next plan; nil where the one that stands is right. At is not set.
 	Publish *cluster.Plan
-	// Replan is what the plan is made for, and Moved how many partitions it takes from one member to another.
+	// Replan is what the plan is made for, and Moved how many partitions it takes from one member
+	// to another.
 	Replan Replan
 	Moved  int
 	// Evict are owners that are to lose their keys, after the plan is published.
@@ -124,10 +132,12 @@ type Eviction struct {
 type Resync struct {
 	Node string
 	Kind cluster.Kind
-	// Partitions are those looked at in this step, Missing how many of them the member does not serve.
+	// Partitions are those looked at in this step, Missing how many of them the member does not
+	// serve.
 	Partitions []change.Partition
 	Missing    int
-	// Recent are the last notices, for a gateway that was not there when they were posted: at most 10, of the last 30 minutes.
+	// Recent are the last notices, for a gateway that was not there when they were posted: at most
+	// 10, of the last 30 minutes.
 	Recent []notice.Notice
 }
 

@@ -11,15 +11,17 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// gatewayNotices is how many notices about gateways are posted at once at most, and then one a second: who connects may call itself anything, and
-// come and go as it likes. What is beyond that is counted in the log.
+// gatewayNotices is how many notices about gateways are posted at once at most, and then one a
+// second: who connects may call itself anything, and come and go as it likes. What is beyond that
+// is counted in the log.
 const gatewayNotices = 60
 
 // gatewayKey is under what a gateway is known. No node can have that name.
 func gatewayKey(name string) string { return "\x00" + name }
 
-// seatGateways adds the seats of gateways to those of nodes. One that no node names any more keeps its seat, unheard, until it is dead, unless it
-// has left, or a node does not name all gateways: then nobody knows.
+// seatGateways adds the seats of gateways to those of nodes. One that no node names any more keeps
+// its seat, unheard, until it is dead, unless it has left, or a node does not name all gateways:
+// then nobody knows.
 func (c *health) seatGateways() {
 	listed, whole := c.view.Gateways()
 	named := make(map[string]bool, len(listed))
@@ -45,8 +47,9 @@ func (c *health) seatGateways() {
 	slices.SortFunc(c.seats[c.nodes:], func(a, b cluster.Member) int { return strings.Compare(a.Node, b.Node) })
 }
 
-// hearGateway posts what happens to a gateway. Partitions have nothing to do with it, and no notice is critical: who connects may call
-// itself anything, and must not be able to page those who run the cluster.
+// hearGateway posts what happens to a gateway. Partitions have nothing to do with it, and no notice
+// is critical: who connects may call itself anything, and must not be able to page those who run
+// the cluster.
 func (s *Planner) hearGateway(e event) {
 	m := e.Member
 	name := fmt.Sprintf("Gateway %q", m.Node)
@@ -96,7 +99,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// refill lets as many notices about gateways be posted as the time allows, and tells how many were not.
+// refill lets as many notices about gateways be posted as the time allows, and tells how many were
+// not.
 func (s *Planner) refill(elapsed time.Duration) {
 	s.words = min(gatewayNotices, s.words+elapsed.Seconds())
 	if s.unsaid > 0 && s.words >= 1 {

@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/cluster/plan"
 )
 
-// Gateways that fail and pass their checks all the time, and come under ever new names, do not keep the planner from its work, nor operators from
-// reading.
+// Gateways that fail and pass their checks all the time, and come under ever new names, do not keep
+// the planner from its work, nor operators from reading.
 func TestNoticesAboutGatewaysAreBounded(t *testing.T) {
 	w := three(t, 12)
 	plans, began := len(w.plans), w.now
@@ -85,7 +85,8 @@ func TestAloneNothingIsPlanned(t *testing.T) {
 	}
 }
 
-// A gateway with sessions at several nodes is one member: of the process that started last, with the checks that it reported last.
+// A gateway with sessions at several nodes is one member: of the process that started last, with
+// the checks that it reported last.
 func TestGatewaysOfSeveralNodes(t *testing.T) {
 	first, second := time.Unix(1000, 0), time.Unix(2000, 0)
 	view := cluster.View{Members: []cluster.Member{

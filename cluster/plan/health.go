@@ -6,9 +6,11 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A health is what the leader knows of the members: who is there, whose heartbeats arrive, which checks fail, who has been there for long
-// enough to be given partitions, and who fails to take them. [health.Look] takes a view of the cluster at a time, and what has happened
-// to whom comes back as events; the planner makes plans and notices of them. It is not for several goroutines at once.
+// A health is what the leader knows of the members: who is there, whose heartbeats arrive, which
+// checks fail, who has been there for long enough to be given partitions, and who fails to take
+// them. [health.Look] takes a view of the cluster at a time, and what has happened to whom comes
+// back as events; the planner makes plans and notices of them. It is not for several goroutines at
+// once.
 //
 //	starting, healthy   is given partitions
 //	degraded            a check fails, or its heartbeat is late: keeps what it has, gets nothing new
@@ -17,20 +19,21 @@ import (
 //	stopping            says so itself: loses what it has, at once
 //	refused             has another number of partitions, or its heartbeat cannot be read: is given nothing
 //
-// Ages are by the leader's clock, from when it saw a heartbeat change; members' timestamps are compared with their own only. Time in which
-// the leader itself did not look counts against nobody.
+// Ages are by the leader's clock, from when it saw a heartbeat change; members' timestamps are
+// compared with their own only. Time in which the leader itself did not look counts against nobody.
 //
 // Gateways are members, too, by what the nodes' heartbeats tell of them (gateway.go).
 //
-// A check that half of the members fail, and at least two, says nothing of any of them while that is so. Silence says nothing either
-// while the leader's own heartbeat does not come through. Who still fails it afterwards has a minute longer than one that fails alone.
+// A check that half of the members fail, and at least two, says nothing of any of them while that
+// is so. Silence says nothing either while the leader's own heartbeat does not come through. Who
+// still fails it afterwards has a minute longer than one that fails alone.
 //
-// A member that comes is settled after 10 s without anybody's coming or going, 30 s at most; twice as long with each loss of the same
-// member, up to five times, unless it lives for 5 minutes. One that restarts so quickly that its seat is not seen empty keeps its place,
-// up to the second time.
+// A member that comes is settled after 10 s without anybody's coming or going, 30 s at most; twice
+// as long with each loss of the same member, up to five times, unless it lives for 5 minutes. One
+// that restarts so quickly that its seat is not seen empty keeps its place, up to the second time.
 //
-// The assignment breaker of a member is a state machine of a few lines here and not a library's, because the same steps must lead to the
-// same decisions: it has no clock of its own.
+// The assignment breaker of a member is a state machine of a few lines here and not a library's,
+// because the same steps must lead to the same decisions: it has no clock of its own.
 type health struct {
 	cfg  Config
 	turn uint64 // counts the looks
@@ -56,7 +59,8 @@ func newHealth(cfg Config) *health {
 	return &health{cfg: cfg, members: make(map[string]*member), counts: make(map[string]int), shared: make(map[string]time.Duration)}
 }
 
-// Look takes in who is there and who is not. Blind is how long nobody looked before, which counts against nobody.
+// Look takes in who is there and who is not. Blind is how long nobody looked before, which counts
+// against nobody.
 func (c *health) Look(now, blind time.Duration, view cluster.View) []event {
 	c.turn++
 	c.now, c.view, c.next = now, view, now+c.cfg.Beat
@@ -112,7 +116,8 @@ func (c *health) Statuses() []MemberStatus {
 	return standings
 }
 
-// A fitness says how good it is to give a member partitions: those of the best that there is are given some.
+// A fitness says how good it is to give a member partitions: those of the best that there is are
+// given some.
 type fitness int
 
 // The fitnesses, the best first.
@@ -123,8 +128,8 @@ const (
 	unfit
 )
 
-// Fitness says how fit a member that keeps what it has is for more, and whether it is to be tried with one partition because its breaker
-// is half-open.
+// Fitness says how fit a member that keeps what it has is for more, and whether it is to be tried
+// with one partition because its breaker is half-open.
 func (c *health) Fitness(m *member) (fitness fitness, try bool) {
 	if m.Garbled {
 		return unfit, false
@@ -149,8 +154,8 @@ func (c *health) Fitness(m *member) (fitness fitness, try bool) {
 	return fitness, false
 }
 
-// settle ends the cold start, and gives those that have waited long enough their place. A topology that does not come to rest holds
-// nobody up for ever.
+// settle ends the cold start, and gives those that have waited long enough their place. A topology
+// that does not come to rest holds nobody up for ever.
 func (c *health) settle() {
 	if c.cold {
 		c.settleCold()
@@ -196,8 +201,9 @@ func (c *health) settleCold() {
 	c.say(event{What: eventBegan, Number: there})
 }
 
-// coldly says whether a leadership begins with a cluster that has been off: nobody owns anything, or so few are back of those whom the
-// plan names that they cannot all have died with the last leader.
+// coldly says whether a leadership begins with a cluster that has been off: nobody owns anything,
+// or so few are back of those whom the plan names that they cannot all have died with the last
+// leader.
 func coldly(view cluster.View) bool {
 	there := make(map[string]bool, len(view.Members))
 	for _, seat := range view.Members {
@@ -219,7 +225,8 @@ func coldly(view cluster.View) bool {
 	return !owned || 2*back < len(planned)
 }
 
-// recall settles those who have a place already when a leadership begins, and misses those who had one and are not there.
+// recall settles those who have a place already when a leadership begins, and misses those who had
+// one and are not there.
 func (c *health) recall() {
 	for _, o := range c.view.Owners {
 		if m := c.members[o.Node]; m != nil {

@@ -32,7 +32,8 @@ func (m *member) critical(check string) bool {
 // failed returns the checks that a member fails.
 func (m *member) failed() []string { return slices.Sorted(maps.Keys(m.failing)) }
 
-// Excused says whether a member cannot be expected to take or give up anything, for reasons that are not its own.
+// Excused says whether a member cannot be expected to take or give up anything, for reasons that
+// are not its own.
 func (c *health) Excused(m *member) bool {
 	for check := range m.failing {
 		if _, shared := c.shared[check]; shared && m.critical(check) {
@@ -115,7 +116,8 @@ func (c *health) fails(m *member, check string, fails bool) {
 	}
 }
 
-// share finds the checks that fail for so many that moving partitions would help nobody, or that the leader had better doubt itself.
+// share finds the checks that fail for so many that moving partitions would help nobody, or that
+// the leader had better doubt itself.
 func (c *health) share(total int) {
 	deaf := false
 	if leader := c.members[c.cfg.Node]; leader != nil && leader.Present {
@@ -140,11 +142,13 @@ func (c *health) share(total int) {
 	}
 }
 
-// recovery is how much later than others a member may pass what all of them failed: each tries again in its own time, and waits the longer
-// the longer it failed, half a minute where its circuit breaker has opened.
+// recovery is how much later than others a member may pass what all of them failed: each tries
+// again in its own time, and waits the longer the longer it failed, half a minute where its circuit
+// breaker has opened.
 const recovery = time.Minute
 
-// spare lets those who still fail a check have more time than one that fails it alone. Silence is another matter: nobody waits to be heard.
+// spare lets those who still fail a check have more time than one that fails it alone. Silence is
+// another matter: nobody waits to be heard.
 func (c *health) spare(check string) {
 	for _, m := range c.members {
 		if _, fails := m.failing[check]; fails && check != checkHeartbeat {

@@ -168,8 +168,8 @@ func (s *Planner) input(want directives) Input {
 	return in
 }
 
-// eligible says who keeps and who takes partitions, who is to be tried, and whether those who take are fit. A partition with a doubtful
-// owner is better off than one without.
+// eligible says who keeps and who takes partitions, who is to be tried, and whether those who take
+// are fit. A partition with a doubtful owner is better off than one without.
 func (s *Planner) eligible(want directives) (members []Candidate, trials []int, healthy bool) {
 	seats := s.health.Present()
 	fitness := make([]fitness, 0, len(seats))

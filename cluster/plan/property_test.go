@@ -15,8 +15,9 @@ import (
 	"github.com/mongostream/streamer/cluster/plan"
 )
 
-// Whatever happens to the members, partitions are given only to those that may take them, few at a time between those that live; and when
-// it is over the plan comes to rest, without a plan that undoes another, with everything served.
+// Whatever happens to the members, partitions are given only to those that may take them, few at a
+// time between those that live; and when it is over the plan comes to rest, without a plan that
+// undoes another, with everything served.
 func TestPlansAreSoundAndComeToRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, plan.Config{
@@ -161,7 +162,8 @@ func (w *world) sound(d plan.Decision, before cluster.Plan) {
 	}
 }
 
-// What a member does not serve goes to one that joins, all of it: that is a failure's doing, and no join, which would move few.
+// What a member does not serve goes to one that joins, all of it: that is a failure's doing, and no
+// join, which would move few.
 func TestWhatAJoinFindsUnservedIsAFailure(t *testing.T) {
 	w := newWorld(t, plan.Config{Partitions: 8})
 	var moved []string
@@ -180,7 +182,8 @@ func TestWhatAJoinFindsUnservedIsAFailure(t *testing.T) {
 	}
 }
 
-// Ten nodes restart at once: what they have is looked at within the rate, nothing moves, and everybody's resync is told as complete.
+// Ten nodes restart at once: what they have is looked at within the rate, nothing moves, and
+// everybody's resync is told as complete.
 func TestRestartStormIsResyncedWithinTheRate(t *testing.T) {
 	w := newWorld(t, plan.Config{Partitions: 240, Expected: 12})
 	var nodes []string
@@ -247,7 +250,8 @@ func TestRestartClosesTheBreaker(t *testing.T) {
 	}
 }
 
-// Members whose partitions have more events than others' give some of those up, once the rates have lasted, and that comes to rest.
+// Members whose partitions have more events than others' give some of those up, once the rates have
+// lasted, and that comes to rest.
 func TestThroughputIsBalanced(t *testing.T) {
 	w := newWorld(t, plan.Config{Partitions: 30, Expected: 3})
 	w.join("node-0", "node-1", "node-2")
@@ -274,7 +278,8 @@ func TestThroughputIsBalanced(t *testing.T) {
 	}
 }
 
-// If half of the members do not serve what they are given, it is not their failure: nothing moves, however long it lasts.
+// If half of the members do not serve what they are given, it is not their failure: nothing moves,
+// however long it lasts.
 func TestWhatHalfFailToServeIsNobodysFailure(t *testing.T) {
 	w := newWorld(t, plan.Config{Partitions: 12, Expected: 4})
 	w.join("node-0", "node-1", "node-2", "node-3")
@@ -287,7 +292,8 @@ func TestWhatHalfFailToServeIsNobodysFailure(t *testing.T) {
 	}
 }
 
-// Giving up many partitions takes its time: who gives up one after the other is not late, and who does not go on is.
+// Giving up many partitions takes its time: who gives up one after the other is not late, and who
+// does not go on is.
 func TestHolderThatMakesProgressIsNotLate(t *testing.T) {
 	const s = time.Second
 	for name, leave := range map[string]func(w *world, a *actor){

@@ -1,7 +1,8 @@
 package plan
 
-// apportion deals the seats out to the members that take any: each goes to whoever has the most weight for the seats that it has and
-// half a seat more, the first by name among equals. Nobody gets less than what is fixed.
+// apportion deals the seats out to the members that take any: each goes to whoever has the most
+// weight for the seats that it has and half a seat more, the first by name among equals. Nobody
+// gets less than what is fixed.
 func apportion(seats int, members []seat) {
 	for m := range members {
 		members[m].quota = members[m].fixed
@@ -21,8 +22,9 @@ func apportion(seats int, members []seat) {
 	}
 }
 
-// level finds the next move from a member above its share to one below: first of those that go where the matching has them, the one
-// that its new owner ranks highest; else whichever goes to the member that lacks most and prefers it most to where it is.
+// level finds the next move from a member above its share to one below: first of those that go
+// where the matching has them, the one that its new owner ranks highest; else whichever goes to the
+// member that lacks most and prefers it most to where it is.
 func (p *assigner) level() (step, bool) {
 	poorest, lack := nobody, 0
 	for m, s := range p.members {

@@ -5,14 +5,16 @@ import (
 )
 
 const (
-	// learnt is how many periods of Config.Rebalance a leader measures before it plans with rates, span how many it averages over.
+	// learnt is how many periods of Config.Rebalance a leader measures before it plans with rates,
+	// span how many it averages over.
 	learnt, span = 5, 20
-	// parts is into how many parts the time is divided over which rates are averaged: how much these differ tells what is chance.
+	// parts is into how many parts the time is divided over which rates are averaged: how much
+	// these differ tells what is chance.
 	parts = 10
 	// certain is how many standard errors of the average are chance.
 	certain = 4
-	// exchanges is how many partitions are exchanged for balance in so many periods, unless a member has for all the time had half of its share too
-	// much, or more.
+	// exchanges is how many partitions are exchanged for balance in so many periods, unless a
+	// member has for all the time had half of its share too much, or more.
 	exchanges, exchangesIn = 4, 10
 	far                    = 0.5
 )
@@ -30,7 +32,8 @@ func (g *gauge) hear(rate float64) {
 	}
 }
 
-// read returns the events a second of the period that is over, and begins another; not a number where nothing was reported.
+// read returns the events a second of the period that is over, and begins another; not a number
+// where nothing was reported.
 func (g *gauge) read() float32 {
 	rate := float32(g.sum / float64(g.count))
 	*g = gauge{}
@@ -44,8 +47,8 @@ type rates struct {
 	urgent     map[string]bool    // members that have far too many all the time
 }
 
-// measure takes in what the partitions' rates were in the period that is over, if it is. What is planned with stays the same for a period, so that
-// plans do not follow every gust.
+// measure takes in what the partitions' rates were in the period that is over, if it is. What is
+// planned with stays the same for a period, so that plans do not follow every gust.
 func (s *Planner) measure() {
 	if s.ratedAt == 0 {
 		s.ratedAt = s.now
@@ -97,8 +100,8 @@ func (s *Planner) over(periods [][]float32) rates {
 	return r
 }
 
-// beside returns by how many events a second the members are beside their shares, with the partitions that they are to have now, and the shares.
-// Without rates there is nothing.
+// beside returns by how many events a second the members are beside their shares, with the
+// partitions that they are to have now, and the shares. Without rates there is nothing.
 func (s *Planner) beside(rates []float64) (beside, share map[string]float64) {
 	has, all, capacity := make(map[string]float64), 0.0, 0.0
 	for p, rate := range rates {
@@ -127,8 +130,8 @@ func (s *Planner) beside(rates []float64) (beside, share map[string]float64) {
 	return beside, share
 }
 
-// average returns the partitions' rates over periods, and for one that nobody has measured the average of the others. It is nil where nobody has
-// measured any.
+// average returns the partitions' rates over periods, and for one that nobody has measured the
+// average of the others. It is nil where nobody has measured any.
 func average(periods [][]float32) []float64 {
 	rates := make([]float64, len(periods[0]))
 	sum, known := 0.0, 0

@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// A text says why a partition is where it is: in full, and without names and numbers for when there would be too many texts.
+// A text says why a partition is where it is: in full, and without names and numbers for when there
+// would be too many texts.
 type text struct{ full, short string }
 
 // why returns why a partition is where it ends up.
@@ -81,7 +82,8 @@ type book struct {
 	numbers map[string]uint8
 }
 
-// fullTexts is how many texts are told in full; those behind are told without names and numbers, of which there are few.
+// fullTexts is how many texts are told in full; those behind are told without names and numbers, of
+// which there are few.
 const fullTexts = 230
 
 func (b *book) number(t text) uint8 {

@@ -11,8 +11,9 @@ import (
 // seed returns what a member's scores are hashed with.
 func seed(node string) uint64 { return xxh3.HashString(node) }
 
-// score is how high a partition and a member rank each other: -weight / ln(u) of a hash u in (0, 1), by which a member comes first in
-// as many of all partitions as its weight is of all weights (Schindelhauer and Schomaker, Weighted Distributed Hash Tables, 2005).
+// score is how high a partition and a member rank each other: -weight / ln(u) of a hash u in (0,
+// 1), by which a member comes first in as many of all partitions as its weight is of all weights
+// (Schindelhauer and Schomaker, Weighted Distributed Hash Tables, 2005).
 func (p *assigner) score(partition, member int) float64 {
 	m := &p.members[member]
 	return scored(m.hash(partition), m.weight)
@@ -45,7 +46,8 @@ func compareBids(a, b bid) int {
 	}
 }
 
-// choice returns the member that a partition ranks highest, of those that take any and stand behind the last one that it asked.
+// choice returns the member that a partition ranks highest, of those that take any and stand behind
+// the last one that it asked.
 func (p *assigner) choice(partition int, last int, below float64) (best int, score float64) {
 	best = nobody
 	var highest, weight float64
@@ -75,9 +77,9 @@ func (p *assigner) rank() []int {
 	return first
 }
 
-// match finds the one stable matching of partitions with members that have room for so many: each partition asks the member that it
-// ranks highest, a member that is full sends the lowest away, and who is sent away asks its next choice. The answer is by partition,
-// of all of them.
+// match finds the one stable matching of partitions with members that have room for so many: each
+// partition asks the member that it ranks highest, a member that is full sends the lowest away, and
+// who is sent away asks its next choice. The answer is by partition, of all of them.
 func (p *assigner) match(partitions, room []int) (to []int) {
 	to = make([]int, len(p.at))
 	for i := range to {

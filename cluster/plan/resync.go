@@ -74,8 +74,8 @@ func (s *Planner) resync(elapsed time.Duration) {
 	}
 }
 
-// resyncStep looks at as many of a member's partitions as may be looked at now, and reports whether the plan is to be published again
-// because all have been looked at and some are not served.
+// resyncStep looks at as many of a member's partitions as may be looked at now, and reports whether
+// the plan is to be published again because all have been looked at and some are not served.
 func (s *Planner) resyncStep(r *resync) (republish bool) {
 	step := Resync{Node: r.node, Kind: r.kind}
 	if r.kind == cluster.KindGateway {
@@ -108,7 +108,8 @@ func (s *Planner) resyncStep(r *resync) (republish bool) {
 	return r.missing > 0
 }
 
-// resynced reports whether a resync is over: everything is served, or it is not within the grace, which is for verify to deal with.
+// resynced reports whether a resync is over: everything is served, or it is not within the grace,
+// which is for verify to deal with.
 func (s *Planner) resynced(r *resync) bool {
 	if r.until == 0 {
 		return false

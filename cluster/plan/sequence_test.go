@@ -22,7 +22,8 @@ type life struct {
 
 	in    plan.Input
 	names int
-	// counted are the moves for the sake of counts, busy those for the sake of throughput, where the ideal could be told.
+	// counted are the moves for the sake of counts, busy those for the sake of throughput, where
+	// the ideal could be told.
 	counted, busy tally
 	hopeless      int // moves that made things better, not good
 }
@@ -70,7 +71,8 @@ func (l *life) happen(weighted, rated bool) {
 	}
 }
 
-// fewest is how many partitions must change their owner at least until all have one, and nobody more or less than its share rounded.
+// fewest is how many partitions must change their owner at least until all have one, and nobody
+// more or less than its share rounded.
 func fewest(members []plan.Candidate, owners []string, n int) int {
 	var dead, above, below int
 	counts := held(owners)
@@ -87,8 +89,9 @@ func fewest(members []plan.Candidate, owners []string, n int) int {
 	return max(dead+above, below)
 }
 
-// fewestExchanges is how many partitions must change their owner at least until everybody is within a tenth of its share and has as many as
-// before: twice the exchanges that the members above need, or those below, which give and get the extremes at best.
+// fewestExchanges is how many partitions must change their owner at least until everybody is within
+// a tenth of its share and has as many as before: twice the exchanges that the members above need,
+// or those below, which give and get the extremes at best.
 func fewestExchanges(members []plan.Candidate, owners []string, rates []float64) int {
 	_, each, share := beyond(members, owners, rates)
 	all := slices.Sorted(slices.Values(rates))
@@ -116,7 +119,8 @@ func fewestExchanges(members []plan.Candidate, owners []string, rates []float64)
 	return 2 * max(above, below)
 }
 
-// TestTenThousandLivesMoveLittle goes through joins, deaths and changes of throughput of 10,000 clusters.
+// TestTenThousandLivesMoveLittle goes through joins, deaths and changes of throughput of 10,000
+// clusters.
 func TestTenThousandLivesMoveLittle(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -155,8 +159,9 @@ func TestTenThousandLivesMoveLittle(t *testing.T) {
 	}
 }
 
-// TestRestartsAfterAHistoryMoveLittleForGood restarts members of clusters that have come a long way: what a member had and does not get
-// back is replaced by what is its by hash, so that its next restart moves hardly anything for good.
+// TestRestartsAfterAHistoryMoveLittleForGood restarts members of clusters that have come a long
+// way: what a member had and does not get back is replaced by what is its by hash, so that its next
+// restart moves hardly anything for good.
 func TestRestartsAfterAHistoryMoveLittleForGood(t *testing.T) {
 	var had, once, twice int
 	for seed := range uint64(100) {

@@ -9,8 +9,9 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A Planner is what the leader knows and remembers. It is made anew with each leadership: the first view tells it how things are, and
-// nothing moves because of that. It is not for several goroutines at once.
+// A Planner is what the leader knows and remembers. It is made anew with each leadership: the first
+// view tells it how things are, and nothing moves because of that. It is not for several goroutines
+// at once.
 type Planner struct {
 	cfg    Config
 	turn   uint64 // counts the steps
@@ -58,8 +59,8 @@ func New(cfg Config) *Planner {
 	return s
 }
 
-// Step decides what is to be done in view of everything at now, by a clock that goes on while the machine is suspended. Times between
-// steps in which the leader did not look count against nobody.
+// Step decides what is to be done in view of everything at now, by a clock that goes on while the
+// machine is suspended. Times between steps in which the leader did not look count against nobody.
 func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 	s.turn++
 	elapsed, blind := now-s.now, time.Duration(0)

@@ -7,13 +7,16 @@ import (
 )
 
 const (
-	// tolerance is how much of its share a member's events a second may be above or below it, unless the floor is more.
+	// tolerance is how much of its share a member's events a second may be above or below it,
+	// unless the floor is more.
 	tolerance = 0.10
-	// worthwhile is how much of its share an exchange must gain a member, and how much of the floor.
+	// worthwhile is how much of its share an exchange must gain a member, and how much of the
+	// floor.
 	worthwhile, worthwhileFloor = 0.01, 0.1
 )
 
-// traffic is who has how many events. They are counted in whole parts of all, so that sums do not depend on the order.
+// traffic is who has how many events. They are counted in whole parts of all, so that sums do not
+// depend on the order.
 type traffic struct {
 	units []int64   // by partition
 	rate  []int64   // by member
@@ -90,7 +93,8 @@ func (t *traffic) excess(m int, rate float64) float64 {
 // beside is how far a member is from its share, as a part of it.
 func (t *traffic) beside(m int) float64 { return float64(t.rate[m])/t.share[m] - 1 }
 
-// exchange finds the next two partitions to be exchanged, for the member that is furthest beside its share and can be helped.
+// exchange finds the next two partitions to be exchanged, for the member that is furthest beside
+// its share and can be helped.
 func (p *assigner) exchange() (step, bool) {
 	if p.in.Rates == nil || p.in.Moves == 1 {
 		return step{}, false
@@ -147,8 +151,9 @@ type trade struct {
 	off           float64 // how many events are missing to both being equally far from their shares
 }
 
-// offer looks for a better trade between two members. What is gained is a concave function of the events that change sides, and
-// highest where both come equally far from their shares, so for each partition given only its neighbours of that are looked at.
+// offer looks for a better trade between two members. What is gained is a concave function of the
+// events that change sides, and highest where both come equally far from their shares, so for each
+// partition given only its neighbours of that are looked at.
 func (t *traffic) offer(m, other int, weight, otherWeight float64, best *trade) {
 	rate, otherRate := float64(t.rate[m]), float64(t.rate[other])
 	want := (rate*otherWeight - otherRate*weight) / (weight + otherWeight)

@@ -35,7 +35,8 @@ func random(mean float64) traffic {
 	}
 }
 
-// switching is a traffic that changes between two states, in each of which it stays for so many seconds on average.
+// switching is a traffic that changes between two states, in each of which it stays for so many
+// seconds on average.
 func switching(mean, quiet, busy, share float64) traffic {
 	low := (1 - share) * mean
 	high := low + share*mean*(quiet+busy)/busy
@@ -167,12 +168,14 @@ func (f *fleet) most(since time.Duration) (n int) {
 	return n
 }
 
-// thousand configures a cluster of 1,000 partitions. Of its heartbeats there are few, so that hours of it take seconds.
+// thousand configures a cluster of 1,000 partitions. Of its heartbeats there are few, so that hours
+// of it take seconds.
 func thousand() plan.Config {
 	return plan.Config{Node: "node-00", Partitions: 1000, Expected: 30, TTL: 30 * time.Second, Beat: 6 * time.Second}
 }
 
-// Traffic that comes and goes by itself moves next to nothing, whether there is little of it or much, and nothing comes back.
+// Traffic that comes and goes by itself moves next to nothing, whether there is little of it or
+// much, and nothing comes back.
 func TestRebalancingRestsUnderNoisyTraffic(t *testing.T) { rests(t, thousand(), 1, 40*time.Minute) }
 
 func rests(t *testing.T, cfg plan.Config, seed uint64, lasts time.Duration) {
@@ -202,7 +205,8 @@ func rests(t *testing.T, cfg plan.Config, seed uint64, lasts time.Duration) {
 	}
 }
 
-// A member whose partitions have twice as many events from some moment on gives some of them up, once that has lasted: most at once, the rest within the hour.
+// A member whose partitions have twice as many events from some moment on gives some of them up,
+// once that has lasted: most at once, the rest within the hour.
 func TestDoublingThatLastsIsCorrected(t *testing.T) {
 	corrects(t, thousand(), 1, 15, random)
 	corrects(t, thousand(), 1, 1500, steady)

@@ -106,7 +106,8 @@ type miss struct {
 	blame *member
 }
 
-// verify finds members that do not serve what they are given, or do not give up what they are to, in time.
+// verify finds members that do not serve what they are given, or do not give up what they are to,
+// in time.
 func (s *Planner) verify() {
 	var misses []miss
 	blamed := map[*member]int{}
@@ -172,7 +173,8 @@ func (s *Planner) verify() {
 	}
 }
 
-// leave gives up moving a partition whose holder does well: better a plan that is not followed than a partition that nobody serves.
+// leave gives up moving a partition whose holder does well: better a plan that is not followed than
+// a partition that nobody serves.
 func (s *Planner) leave(p *part, m, holder *member) {
 	p.stays = true
 	if !s.health.Resting(m) {

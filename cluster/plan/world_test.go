@@ -56,7 +56,8 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// A world is a cluster in which time passes in ticks. Everybody in it follows the plan as the real ones do, unless told otherwise.
+// A world is a cluster in which time passes in ticks. Everybody in it follows the plan as the real
+// ones do, unless told otherwise.
 type world struct {
 	t          tester
 	cfg        plan.Config
@@ -123,7 +124,8 @@ func (w *world) join(nodes ...string) {
 	}
 }
 
-// connect has a process of a gateway begin or change a session at a node; its checks that fail are given.
+// connect has a process of a gateway begin or change a session at a node; its checks that fail are
+// given.
 func (w *world) connect(node, name, process string, failing ...string) {
 	a := w.actors[node]
 	if a.gateways == nil {

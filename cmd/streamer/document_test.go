@@ -61,8 +61,9 @@ need ` + "`--yes`" + `. With ` + "`-o json`" + ` they print JSON.
 	}
 }
 
-// TestCommandsInDocumentsAreTaken reads the commands in blocks of shell and in tables as their readers will copy them: every command, flag, target
-// of make and program of this repository is there.
+// TestCommandsInDocumentsAreTaken reads the commands in blocks of shell and in tables as their
+// readers will copy them: every command, flag, target of make and program of this repository is
+// there.
 func TestCommandsInDocumentsAreTaken(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

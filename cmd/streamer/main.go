@@ -41,7 +41,8 @@ func command() *cobra.Command {
 	return root
 }
 
-// complain tells a person what is wrong and what to do about it: each fault with its code and remedy.
+// complain tells a person what is wrong and what to do about it: each fault with its code and
+// remedy.
 func complain(err error) {
 	w := operator.Terminal{Writer: os.Stderr}
 	for _, e := range spread(err) {

@@ -1,3 +1,3 @@
-// Package deliverytest has what tests of sessions share: subscriptions, events to write, and what was
-// received of them.
+// Package deliverytest has what tests of sessions share: subscriptions, events to write, and what
+// was received of them.
 package deliverytest

@@ -193,7 +193,8 @@ func sorted(t *testing.T, c *chart.Chart, files map[string]string) []string {
 	return slices.DeleteFunc(objects, func(o string) bool { return o == "" })
 }
 
-// decode decodes an object into the type of its kind, which must know every field, and returns the kind. Kinds of other projects are only parsed.
+// decode decodes an object into the type of its kind, which must know every field, and returns the
+// kind. Kinds of other projects are only parsed.
 func decode(t *testing.T, object string) (kind string) {
 	t.Helper()
 	var head struct {

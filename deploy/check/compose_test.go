@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The file holds to the Compose specification, its images have a version, nothing is open to other machines, and what is mounted exists.
+// The file holds to the Compose specification, its images have a version, nothing is open to other
+// machines, and what is mounted exists.
 func TestComposeFileIsValid(t *testing.T) {
 	t.Parallel()
 	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithResolvedPaths(true))
@@ -51,7 +52,8 @@ func TestComposeFileIsValid(t *testing.T) {
 			t.Errorf("%d services of %s are missing", count, name)
 		}
 	}
-	// The variables that the nodes get are checked by the node itself: config check refuses unknown ones.
+	// The variables that the nodes get are checked by the node itself: config check refuses unknown
+	// ones.
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "streamer")
 	output(t, nil, "make", "-s", "-C", "../..", "build", "OUT="+binary)

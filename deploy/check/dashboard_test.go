@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// unseen are metrics with labels that a node exports only after something has happened that does not happen in this test. Their names and labels
-// must be in the source.
+// unseen are metrics with labels that a node exports only after something has happened that does
+// not happen in this test. Their names and labels must be in the source.
 func unseen() map[string][]string {
 	return map[string][]string{
 		"streamer_log_losses_total":          {"reason"},
@@ -38,7 +38,8 @@ func unseen() map[string][]string {
 	}
 }
 
-// Every expression of the dashboards and the alerts can be parsed, and names only metrics and labels that a node exports.
+// Every expression of the dashboards and the alerts can be parsed, and names only metrics and
+// labels that a node exports.
 func TestExpressionsNameMetricsThatNodesExport(t *testing.T) {
 	t.Parallel()
 	exported := scrape(t)
@@ -185,7 +186,8 @@ func sources(t *testing.T) string {
 	return all.String()
 }
 
-// scrape runs a cluster of one node with a subscriber, and returns the labels of every metric that it exports.
+// scrape runs a cluster of one node with a subscriber, and returns the labels of every metric that
+// it exports.
 func scrape(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -250,7 +252,8 @@ func metrics(t *testing.T, url string) map[string]map[string]bool {
 	return all
 }
 
-// start starts a program that is killed when the test ends, and waits for what its output must match.
+// start starts a program that is killed when the test ends, and waits for what its output must
+// match.
 func start(t *testing.T, env []string, until *regexp.Regexp, name string, args ...string) []string {
 	t.Helper()
 	command := exec.Command(name, args...)

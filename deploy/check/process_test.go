@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// output runs a command to its end and returns what it wrote to standard output. env nil is the test's own.
+// output runs a command to its end and returns what it wrote to standard output. env nil is the
+// test's own.
 func output(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
 	command := exec.Command(name, args...)

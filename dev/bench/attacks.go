@@ -61,8 +61,9 @@ func attackNames() (names []string) {
 	return names
 }
 
-// serveAttackers is a worker in which hostile identities attack a node from "attack", which returns when all have begun, to "end". It gets the CPU
-// time that others leave: attackers have machines of their own, and what this one does for them is not what the node does.
+// serveAttackers is a worker in which hostile identities attack a node from "attack", which returns
+// when all have begun, to "end". It gets the CPU time that others leave: attackers have machines of
+// their own, and what this one does for them is not what the node does.
 func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 	var g errgroup.Group
 	attacking, end := context.WithCancel(ctx)
@@ -313,7 +314,8 @@ func subscribe(all ...*streampb.Subscription) *streampb.ConnectRequest {
 	return &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Subscribe{Subscribe: &streampb.Subscribe{Subscriptions: all}}}
 }
 
-// compilePatterns subscribes to regular expressions that take long to compile, each another one, some of them larger than they may be.
+// compilePatterns subscribes to regular expressions that take long to compile, each another one,
+// some of them larger than they may be.
 func (a *attacker) compilePatterns(ctx context.Context) {
 	several(4, func(n int) {
 		a.resubscribe(ctx, func(i int) *streampb.ConnectRequest {
@@ -394,7 +396,8 @@ func (a *attacker) neverReadStreams(ctx context.Context) {
 	})
 }
 
-// holdConnections holds connections without a request, and with one that it does not finish. It shows no credentials.
+// holdConnections holds connections without a request, and with one that it does not finish. It
+// shows no credentials.
 func (a *attacker) holdConnections(ctx context.Context) {
 	unfinished := []struct{ address, text string }{
 		{a.Node.HTTP, ""}, {a.Node.HTTP, "GET /v1/events HTTP/1.1\r\nHost: x\r\nX-Long: "},
@@ -419,7 +422,8 @@ func (a *attacker) holdConnections(ctx context.Context) {
 	})
 }
 
-// takeNames begins sessions under ever new names, and under those of honest identities, of processes that start in the future.
+// takeNames begins sessions under ever new names, and under those of honest identities, of
+// processes that start in the future.
 func (a *attacker) takeNames(ctx context.Context) {
 	future := timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 	several(8, func(n int) {

@@ -73,7 +73,8 @@ type bench struct {
 	generated           []float64 // events a second at which backlogs were made
 }
 
-// An outcome is what one round of a contender was like on all sides. Where the contender is a client, the usage is the node's.
+// An outcome is what one round of a contender was like on all sides. Where the contender is a
+// client, the usage is the node's.
 type outcome struct {
 	result
 
@@ -160,7 +161,8 @@ func with(name string, adjust func(*scenario)) entry {
 	return e
 }
 
-// raceBacklog lets contenders read one backlog after the other as fast as they can. The backlog of a round is fresh.
+// raceBacklog lets contenders read one backlog after the other as fast as they can. The backlog of
+// a round is fresh.
 func (b *bench) raceBacklog(ctx context.Context, group string, events int, entries ...entry) error {
 	for round := range b.scale.rounds {
 		data := b.data(events, 0)
@@ -212,8 +214,9 @@ func (b *bench) job(d load, start int64) scenario {
 	}
 }
 
-// enter runs one round of one contender in a process of its own, beside a node in another where it is a client, and keeps its outcome: what
-// goes wrong with the contender or the node is the outcome, what goes wrong with the benchmark is the error.
+// enter runs one round of one contender in a process of its own, beside a node in another where it
+// is a client, and keeps its outcome: what goes wrong with the contender or the node is the
+// outcome, what goes wrong with the benchmark is the error.
 func (b *bench) enter(ctx context.Context, group string, e entry, j scenario, during func() error) error {
 	if j.Contender = e.contender; e.adjust != nil {
 		e.adjust(&j)
@@ -401,14 +404,16 @@ func (b *bench) races() []race {
 	}
 }
 
-// raceDelays measures the way from a change to its arrival, with a bare stream, and with a node and its client.
+// raceDelays measures the way from a change to its arrival, with a bare stream, and with a node and
+// its client.
 func (b *bench) raceDelays(ctx context.Context, group string, rate int) error {
 	delays := func(j *scenario) { j.Delays = true }
 	return b.raceLive(ctx, group, int(float64(rate)*b.scale.delays.Seconds()), rate, entry{name: "bare", contender: "bare", adjust: delays}, with("node", delays))
 }
 
-// capacity is how many events a second a node and its client can follow here while they are written: what they take from a backlog, what can be
-// written, and what the machine's cores have time for at what all sides cost at the pace, whichever is least.
+// capacity is how many events a second a node and its client can follow here while they are
+// written: what they take from a backlog, what can be written, and what the machine's cores have
+// time for at what all sides cost at the pace, whichever is least.
 func (b *bench) capacity() float64 {
 	least := min(b.measurement("unpaced/node").EventsPerSecond.Median, sample(b.generated).Median)
 	paced := b.measurement("paced/node")
@@ -418,7 +423,8 @@ func (b *bench) capacity() float64 {
 	return least
 }
 
-// raceCatchUp reads a backlog through a proxy that lets events out at the pace: contenders wait for the server, as they do for a real one.
+// raceCatchUp reads a backlog through a proxy that lets events out at the pace: contenders wait for
+// the server, as they do for a real one.
 func (b *bench) raceCatchUp(ctx context.Context) error {
 	if b.uri != "" {
 		return b.raceBacklog(ctx, "catchup", b.scale.behind, rawLoop(), whole())
@@ -446,8 +452,8 @@ func (b *bench) throughDoor(ctx context.Context, read outcome, run func(uri stri
 	return errors.Join(err, door.close())
 }
 
-// raceHandoffs lets partitions change hands in three ways, each in a cluster of its own that writes for
-// itself: with the broadcast window, without it, and by a restart.
+// raceHandoffs lets partitions change hands in three ways, each in a cluster of its own that writes
+// for itself: with the broadcast window, without it, and by a restart.
 func (b *bench) raceHandoffs(ctx context.Context) error {
 	entries := []entry{
 		{name: "moved", contender: "moved"}, {name: "windowless", contender: "windowless"}, {name: "restarted", contender: "restarted"},

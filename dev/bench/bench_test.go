@@ -18,7 +18,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 )
 
-// The test's own program is every worker of the benchmark, with contenders beside the real ones that need no server.
+// The test's own program is every worker of the benchmark, with contenders beside the real ones
+// that need no server.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 3 || os.Args[1] != workerArgument {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the workers: there are many
@@ -140,7 +141,8 @@ func TestRunHasEveryFigureWithWhatItWasComputedFrom(t *testing.T) {
 	}
 }
 
-// The siege in short: nothing of the honest identities' changes is missing, and their sessions live.
+// The siege in short: nothing of the honest identities' changes is missing, and their sessions
+// live.
 func TestOneRaceHasItsFiguresOnly(t *testing.T) {
 	r, err := measure(t.Context(), flags{scale: tiny(), race: "tenants", attacks: attackNames()}, io.Discard)
 	if err != nil {

@@ -75,10 +75,12 @@ func consumeJetStream(ctx context.Context, j scenario, take func(arrived) bool) 
 	}
 }
 
-// inFlight bounds what a producer has published and the broker has not acknowledged: as many messages as a sink's.
+// inFlight bounds what a producer has published and the broker has not acknowledged: as many
+// messages as a sink's.
 const inFlightKafka, inFlightJetStream = 64 << 10, 16 << 10
 
-// publishToKafka publishes messages in a loop that does nothing else, without transactions: at a rate, or as fast as possible if it is 0.
+// publishToKafka publishes messages in a loop that does nothing else, without transactions: at a
+// rate, or as fast as possible if it is 0.
 func publishToKafka(ctx context.Context, round *round, messages []arrived, rate int) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(round.Broker.URL), kgo.AllowAutoTopicCreation(), kgo.MaxBufferedRecords(inFlightKafka),
 		kgo.ProducerBatchCompression(kgo.Lz4Compression()))
@@ -150,7 +152,8 @@ func publishToJetStream(ctx context.Context, round *round, messages []arrived, r
 	return nil
 }
 
-// A pacer keeps a loop at a number of turns a second, 0 for no bound. What is late is caught up with.
+// A pacer keeps a loop at a number of turns a second, 0 for no bound. What is late is caught up
+// with.
 type pacer struct {
 	begun       time.Time
 	rate, turns int

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/gateway/sse"
 )
 
-// browsers are clients that follow server-sent events. Together they want every document, each of them a range of its own.
+// browsers are clients that follow server-sent events. Together they want every document, each of
+// them a range of its own.
 type browsers struct {
 	round   *round
 	http    *http.Client
@@ -25,7 +26,8 @@ type browsers struct {
 // connecting is how many of them connect at a time.
 const connecting = 32
 
-// Open implements Contender. A stream is open when its header has come: then whatever is written is delivered.
+// Open implements Contender. A stream is open when its header has come: then whatever is written is
+// delivered.
 func (b *browsers) Open(ctx context.Context, round *round) error {
 	b.round, b.streams = round, make([]*http.Response, round.Clients)
 	b.http = &http.Client{Transport: &http.Transport{}}

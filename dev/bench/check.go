@@ -76,7 +76,8 @@ func textNumber(text []byte, name string) (n int64, ok bool) {
 	return n, ok
 }
 
-// change takes a change: the document, the change's number, and when it was made, in nanoseconds since 1970.
+// change takes a change: the document, the change's number, and when it was made, in nanoseconds
+// since 1970.
 func (c *deliveryCheck) change(id, seq, at int64, arrived time.Time) {
 	switch {
 	case id < 1 || id >= int64(len(c.last)):

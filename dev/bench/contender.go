@@ -39,8 +39,9 @@ func contenders() map[string]func() contender {
 	}
 }
 
-// serveContender runs contenders as a worker, one job after the other: "open" takes a [scenario], lets its contender read, and answers when what is
-// written from then on will be read; "read" answers with the [Result] once everything has come.
+// serveContender runs contenders as a worker, one job after the other: "open" takes a [scenario],
+// lets its contender read, and answers when what is written from then on will be read; "read"
+// answers with the [Result] once everything has come.
 func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[string]func() contender) error {
 	var current *running
 	err := serveRequests(ctx, in, out, map[string]handler{
@@ -129,7 +130,8 @@ type scenario struct {
 	Partitions int
 	// Node is where the clients of a node reach it.
 	Node nodeAddresses
-	// Subscriber is a client's name, under which the node keeps its checkpoint; empty: it keeps none.
+	// Subscriber is a client's name, under which the node keeps its checkpoint; empty: it keeps
+	// none.
 	Subscriber string
 	// JSON is the format that a client asks for; otherwise it is BSON.
 	JSON bool
@@ -152,7 +154,8 @@ type result struct {
 	Events int
 	// Fault says why the figures are void, "" where they are not.
 	Fault string
-	// Elapsed is from the first reading of a backlog, or from the making of the first change, to the last change's arrival.
+	// Elapsed is from the first reading of a backlog, or from the making of the first change, to
+	// the last change's arrival.
 	Elapsed time.Duration
 	// usage is the process's in that time, and while it waited for the first change.
 	usage
@@ -220,7 +223,8 @@ func (r *round) end() result {
 
 // A contender is a way to read. One goroutine uses it: Open, Read, Close.
 type contender interface {
-	// Open makes ready: whatever is written after it has returned is read. It begins the round when it begins to read.
+	// Open makes ready: whatever is written after it has returned is read. It begins the round when
+	// it begins to read.
 	Open(ctx context.Context, r *round) error
 	// Read reads until the check of the round is done or the context ends.
 	Read(ctx context.Context) error
@@ -242,7 +246,8 @@ type meter struct {
 	profile *os.File
 }
 
-// startMeter begins to measure, and to write a CPU profile unless the file is empty. Beside it goes one of the allocations.
+// startMeter begins to measure, and to write a CPU profile unless the file is empty. Beside it goes
+// one of the allocations.
 func startMeter(profile string) (m meter) {
 	if profile != "" {
 		if file, err := os.Create(profile); err == nil && pprof.StartCPUProfile(file) == nil {
@@ -280,8 +285,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakRSS returns the most memory that this process has held, 0 where that is unknown. getrusage would count what its parent held
-// before this program was executed. (man 5 proc, VmHWM.)
+// peakRSS returns the most memory that this process has held, 0 where that is unknown. getrusage
+// would count what its parent held before this program was executed. (man 5 proc, VmHWM.)
 func peakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -299,7 +304,8 @@ func peakRSS() int64 {
 	return 0
 }
 
-// sequence returns the order of n contenders in a round: A B, B A, A B, …, so that none is always first.
+// sequence returns the order of n contenders in a round: A B, B A, A B, …, so that none is always
+// first.
 func sequence(round, n int) []int {
 	order := make([]int, n)
 	for i := range order {

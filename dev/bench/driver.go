@@ -14,7 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
-// maxAwait is how long MongoDB waits for changes, for all contenders. It is no delay; a node only stops the sooner for it.
+// maxAwait is how long MongoDB waits for changes, for all contenders. It is no delay; a node only
+// stops the sooner for it.
 const maxAwait = 100 * time.Millisecond
 
 // A connection is a driver's client.
@@ -41,7 +42,8 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// scope is the filter of a database as the node writes it, so that MongoDB does the same for all contenders.
+// scope is the filter of a database as the node writes it, so that MongoDB does the same for all
+// contenders.
 func scope(db string) bson.D {
 	in := bson.D{{Key: "$in", Value: bson.A{db}}}
 	return bson.D{{Key: "$match", Value: bson.D{{Key: "$and", Value: bson.A{
@@ -141,7 +143,8 @@ func (r *raw) Close() error {
 	return r.connection.Close()
 }
 
-// elements yields the documents of a BSON array by their lengths, without a look inside. It ends where the array is none.
+// elements yields the documents of a BSON array by their lengths, without a look inside. It ends
+// where the array is none.
 func elements(array []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for at := 4; at < len(array) && array[at] != 0; {

@@ -47,8 +47,8 @@ func (c *handoffContender) Open(ctx context.Context, round *round) (err error) {
 }
 
 const (
-	// before is how long everything goes its way before the move, after how long it is watched behind it: the node that gives partitions
-	// away delivers on for a second.
+	// before is how long everything goes its way before the move, after how long it is watched
+	// behind it: the node that gives partitions away delivers on for a second.
 	before, after = time.Second, 1500 * time.Millisecond
 )
 
@@ -301,7 +301,8 @@ func (c *testCluster) drain(ctx context.Context) error {
 	})
 }
 
-// restart stops the first node, starts it again, and waits until it serves everything. It waits for no further nodes this time.
+// restart stops the first node, starts it again, and waits until it serves everything. It waits for
+// no further nodes this time.
 func (c *testCluster) restart(ctx context.Context) error {
 	n := c.nodes[0]
 	if err := n.end(); err != nil {
@@ -320,7 +321,8 @@ func (c *testCluster) restart(ctx context.Context) error {
 	})
 }
 
-// A member is a node of the cluster: a process, which has the same name and address in each of its lives.
+// A member is a node of the cluster: a process, which has the same name and address in each of its
+// lives.
 type member struct {
 	id, address string
 	settings    []string
@@ -361,12 +363,14 @@ func (n *member) end() error {
 }
 
 const (
-	// documents are so few that each is written every few hundredths of a second, so that one that stands still is noticed.
+	// documents are so few that each is written every few hundredths of a second, so that one that
+	// stands still is noticed.
 	documents = 256
 	// pace is how often changes are written.
 	pace = 5 * time.Millisecond
-	// most bounds the changes of one writing, where MongoDB was slow. An update tells only fields whose values are others: a document that
-	// came twice at one time would not tell the time again.
+	// most bounds the changes of one writing, where MongoDB was slow. An update tells only fields
+	// whose values are others: a document that came twice at one time would not tell the time
+	// again.
 	most = documents
 )
 
@@ -438,7 +442,8 @@ func (w *movesWriter) written() (numbers []int64, total int) {
 	return append(numbers, w.numbers...), w.total
 }
 
-// pauses take what one client gets, and how long documents stood still. Its handlers run side by side.
+// pauses take what one client gets, and how long documents stood still. Its handlers run side by
+// side.
 type pauses struct {
 	mu      sync.Mutex
 	last    []int64            // by document, the number of its last change
@@ -515,7 +520,8 @@ func (c *pauses) watched(partitions map[change.Partition]bool) (delays []time.Du
 	return delays
 }
 
-// has reports whether everything has come that was written, by document; an error says that something else has.
+// has reports whether everything has come that was written, by document; an error says that
+// something else has.
 func (c *pauses) has(written []int64) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

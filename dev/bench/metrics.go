@@ -90,7 +90,8 @@ type stat struct {
 	Rounds []float64 `json:"rounds"`
 }
 
-// sample makes a Stat of the rounds' values; the median of an even number of them is the mean of the middle two.
+// sample makes a Stat of the rounds' values; the median of an even number of them is the mean of
+// the middle two.
 func sample(values []float64) stat {
 	if len(values) == 0 {
 		return stat{Rounds: []float64{}}
@@ -117,8 +118,8 @@ func samples(rounds []map[string]float64) (stats map[string]stat) {
 	return stats
 }
 
-// ratioOf returns the median of the rounds' ratios: what else the machine does weighs on both sides of a round alike, and on two rounds it
-// does not.
+// ratioOf returns the median of the rounds' ratios: what else the machine does weighs on both sides
+// of a round alike, and on two rounds it does not.
 func ratioOf(over, under stat) float64 {
 	ratios := make([]float64, min(len(over.Rounds), len(under.Rounds)))
 	for i := range ratios {
@@ -141,7 +142,8 @@ type measurement struct {
 	Events          int    `json:"events"` // in each round
 	Void            string `json:"void,omitempty"`
 	EventsPerSecond stat   `json:"events_per_s"`
-	// CPU is that of who is measured: the node, or a contender that reads MongoDB itself. ClientCPU is that of a node's clients.
+	// CPU is that of who is measured: the node, or a contender that reads MongoDB itself. ClientCPU
+	// is that of a node's clients.
 	CPU         stat  `json:"cpu_us_per_event"`
 	ClientCPU   *stat `json:"client_cpu_us_per_event,omitempty"`
 	ServerCPU   *stat `json:"server_cpu_us_per_event,omitempty"`

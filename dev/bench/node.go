@@ -63,7 +63,8 @@ func nodeSettings(j *scenario, id, grpc string) []string {
 	return settings
 }
 
-// serveNode is a whole node as a worker, as cmd/streamer assembles it, from "start" to the end of its input. From "begin" to "end" it is measured.
+// serveNode is a whole node as a worker, as cmd/streamer assembles it, from "start" to the end of
+// its input. From "begin" to "end" it is measured.
 func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -107,7 +107,8 @@ var (
 	legend string
 )
 
-// reasons writes where the CPU time went of the contenders that have missed what they were to reach, as far as there are profiles.
+// reasons writes where the CPU time went of the contenders that have missed what they were to
+// reach, as far as there are profiles.
 func (o flags) reasons(ctx context.Context, w io.Writer, r *report) {
 	missed := make(map[string][]string)
 	for name, f := range r.each {

@@ -15,10 +15,12 @@ import (
 // blameLines are how many lines topOf returns at most.
 const blameLines = 16
 
-// telling are the functions that say something: the project's, the driver's round trip, and what the runtime does for them.
+// telling are the functions that say something: the project's, the driver's round trip, and what
+// the runtime does for them.
 var telling = regexp.MustCompile(`github\.com/mongostream/streamer/|BatchCursor\)\.Next$|syscall.*Syscall6$|runtime\.(gcBgMarkWorker|mallocgc|memmove|memclrNoHeapPointers|schedule|selectgo)$`)
 
-// profileTop returns the header and the telling lines of a profile of this program, those first that have the most with what they call.
+// profileTop returns the header and the telling lines of a profile of this program, those first
+// that have the most with what they call.
 func profileTop(ctx context.Context, file string) (header string, lines []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -53,7 +55,8 @@ var generic = regexp.MustCompile(`\[go\.shape.*\]`)
 
 func withoutTypes(line string) string { return generic.ReplaceAllString(line, "[…]") }
 
-// writeProfile writes where the CPU time went of who has missed something, by contender, whose profile is in a file.
+// writeProfile writes where the CPU time went of who has missed something, by contender, whose
+// profile is in a file.
 func writeProfile(ctx context.Context, w io.Writer, missed map[string][]string, file func(key string) string) {
 	fmt.Fprint(w, "\n## Why\n\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
 	for _, key := range slices.Sorted(maps.Keys(missed)) {

@@ -12,8 +12,9 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// A proxyConfig is of a second way to a server, through which no more than so many bytes a second come out: a server in memory behind it takes
-// as long for its replies as one that has to read and build what it sends.
+// A proxyConfig is of a second way to a server, through which no more than so many bytes a second
+// come out: a server in memory behind it takes as long for its replies as one that has to read and
+// build what it sends.
 type proxyConfig struct {
 	URI            string
 	BytesPerSecond float64
@@ -95,8 +96,9 @@ func (h *proxy) join(client net.Conn) {
 // mostLate is what is made up for at most.
 const mostLate = 20 * time.Millisecond
 
-// wait takes the time that so many bytes need, which were waited for since then. That time is lost, because nothing was sent in it;
-// by how much a timer was late is not, so that the pace is kept, up to mostLate: nobody reads while there are no connections.
+// wait takes the time that so many bytes need, which were waited for since then. That time is lost,
+// because nothing was sent in it; by how much a timer was late is not, so that the pace is kept, up
+// to mostLate: nobody reads while there are no connections.
 func (h *proxy) wait(n int, since time.Time) error {
 	h.mu.Lock()
 	now := time.Now()

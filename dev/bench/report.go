@@ -251,8 +251,9 @@ func (b *bench) handoffPause() metric {
 	})
 }
 
-// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd), and sampleLimit what Go may use of it, in bytes. No key
-// bounds all of a node's memory: the defaults of those that bound its parts, such as gateway.queue_bytes, are to fit in there.
+// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd), and
+// sampleLimit what Go may use of it, in bytes. No key bounds all of a node's memory: the defaults
+// of those that bound its parts, such as gateway.queue_bytes, are to fit in there.
 const sampleMiB, sampleLimit = 1024, 900 << 20
 
 func (b *bench) tenantsP99() metric {
@@ -273,7 +274,8 @@ func (b *bench) tenantsP99() metric {
 	})
 }
 
-// sinkVsBare is the figure of a target. Beside it is told what the other targets are like, which are ways to use the same broker.
+// sinkVsBare is the figure of a target. Beside it is told what the other targets are like, which
+// are ways to use the same broker.
 func (b *bench) sinkVsBare(kind string, others ...string) metric {
 	var keys []string
 	for _, kind := range append([]string{kind}, others...) {
@@ -292,7 +294,8 @@ func (b *bench) sinkVsBare(kind string, others ...string) metric {
 	})
 }
 
-// What a node's queues hold by default: ring and prefetch of its tail and of a catch-up, and a session's credit.
+// What a node's queues hold by default: ring and prefetch of its tail and of a catch-up, and a
+// session's credit.
 const (
 	ringMiB, prefetchMiB, creditMiB = 48, 16, 16
 	boundMiB                        = 128 + 2*(ringMiB+prefetchMiB) + creditMiB

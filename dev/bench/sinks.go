@@ -21,8 +21,9 @@ const (
 	toJetStream    = "nats"
 )
 
-// raceSinks lets a sink publish while the log is written to at the pace, and from a backlog as fast as it can, and after each a bare producer
-// publish the same messages to the same broker, at the pace or as fast as it can.
+// raceSinks lets a sink publish while the log is written to at the pace, and from a backlog as fast
+// as it can, and after each a bare producer publish the same messages to the same broker, at the
+// pace or as fast as it can.
 func (b *bench) raceSinks(ctx context.Context) error {
 	for range b.scale.moves {
 		for _, kind := range []string{toKafka, toTransactions, toJetStream} {
@@ -135,7 +136,8 @@ func (j *scenario) sinkFile() string {
 	return ""
 }
 
-// A sinkContender waits until the sink of a node has published everything. What has arrived is checked when the clocks stand.
+// A sinkContender waits until the sink of a node has published everything. What has arrived is
+// checked when the clocks stand.
 type sinkContender struct{ round *round }
 
 // Open implements contender.
@@ -189,8 +191,8 @@ func (s *sinkContender) published(ctx context.Context) (int, error) {
 	return int(list.Sinks[0].Published), nil
 }
 
-// Read implements contender. Of a backlog it is measured how long the sink takes for what it has not published when the first is seen to be: a node
-// takes a while to begin.
+// Read implements contender. Of a backlog it is measured how long the sink takes for what it has
+// not published when the first is seen to be: a node takes a while to begin.
 func (s *sinkContender) Read(ctx context.Context) error {
 	before := 0
 	for {
@@ -220,7 +222,8 @@ func (s *sinkContender) Read(ctx context.Context) error {
 // Close implements contender.
 func (s *sinkContender) Close() error { return nil }
 
-// A producer publishes the messages that a sink has published, to another topic or stream of the same broker.
+// A producer publishes the messages that a sink has published, to another topic or stream of the
+// same broker.
 type producer struct {
 	round    *round
 	messages []arrived

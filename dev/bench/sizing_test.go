@@ -10,8 +10,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the figures of docs/sizing.md anew")
 
-// TestSizingHasTheMeasuredFigures compares the figures of docs/sizing.md with those of docs/benchmarks.md: headlines by their name, others by the
-// contender and the column.
+// TestSizingHasTheMeasuredFigures compares the figures of docs/sizing.md with those of
+// docs/benchmarks.md: headlines by their name, others by the contender and the column.
 func TestSizingHasTheMeasuredFigures(t *testing.T) {
 	const document = "../../docs/sizing.md"
 	benchmarks, err := os.ReadFile("../../docs/benchmarks.md")

@@ -22,7 +22,8 @@ const (
 	fewer = 10
 )
 
-// raceSnapshots lets contenders read whole collections: as fast as they can, a small one as well, and at the pace.
+// raceSnapshots lets contenders read whole collections: as fast as they can, a small one as well,
+// and at the pace.
 func (b *bench) raceSnapshots(ctx context.Context) error {
 	reading := func(j *scenario) { j.Snapshot, j.RescanRate = true, fastest }
 	find, node := entry{name: "find", contender: "find"}, with("node", reading)
@@ -46,7 +47,8 @@ func (b *bench) raceSnapshots(ctx context.Context) error {
 	})
 }
 
-// raceCollection lets contenders read a collection one after the other. Each of its documents was written once.
+// raceCollection lets contenders read a collection one after the other. Each of its documents was
+// written once.
 func (b *bench) raceCollection(ctx context.Context, group string, documents int, entries ...entry) error {
 	for round := range b.scale.rounds {
 		data := b.data(documents, 0)
@@ -66,7 +68,8 @@ func (b *bench) raceCollection(ctx context.Context, group string, documents int,
 	return nil
 }
 
-// raceScans measures the way of changes to a subscriber, alone and while another one begins with a snapshot, at the default rate.
+// raceScans measures the way of changes to a subscriber, alone and while another one begins with a
+// snapshot, at the default rate.
 func (b *bench) raceScans(ctx context.Context) error {
 	for round := range b.scale.rounds {
 		for _, i := range sequence(round, 2) {

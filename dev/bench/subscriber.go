@@ -10,7 +10,8 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// subscriber is a program with the Go client, which comes to a node through gRPC and takes every event.
+// subscriber is a program with the Go client, which comes to a node through gRPC and takes every
+// event.
 type subscriber struct {
 	round   *round
 	mu      sync.Mutex // guards the check: partitions are handled side by side

@@ -26,11 +26,13 @@ const (
 	probing, probeTimeout = 50 * time.Millisecond, 5 * time.Second
 )
 
-// honest and hostile are the names of identities. Their tokens are the same: nobody else is on this machine's loopback.
+// honest and hostile are the names of identities. Their tokens are the same: nobody else is on this
+// machine's loopback.
 func honest(i int) string  { return fmt.Sprint("honest-", i) }
 func hostile(i int) string { return fmt.Sprint("hostile-", i) }
 
-// raceTenants lets honest identities follow the end of the log, alone and beside hostile ones that have the same rights and limits.
+// raceTenants lets honest identities follow the end of the log, alone and beside hostile ones that
+// have the same rights and limits.
 func (b *bench) raceTenants(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "streamer-bench-")
 	if err != nil {
@@ -59,7 +61,8 @@ func (b *bench) raceTenants(ctx context.Context) error {
 	return b.raceLiveRounds(ctx, "tenants", b.scale.sieges, events, tenantsRate, tenants("alone", nil), tenants("besieged", b.attacks))
 }
 
-// tenants are Go clients of one identity each, which share the documents, while /livez is asked and hostile identities attack.
+// tenants are Go clients of one identity each, which share the documents, while /livez is asked and
+// hostile identities attack.
 type tenants struct {
 	round     *round
 	mu        sync.Mutex // guards the check

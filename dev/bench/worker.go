@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// workerArgument is the first argument of a process that is a worker; the second is the worker's name.
+// workerArgument is the first argument of a process that is a worker; the second is the worker's
+// name.
 const workerArgument = "worker"
 
 // A handler answers one request. Its answer is written as JSON.
@@ -85,7 +86,8 @@ type worker struct {
 	answers  *json.Decoder
 }
 
-// startWorker executes this program again as the named worker. What the worker says on standard error goes to notes.
+// startWorker executes this program again as the named worker. What the worker says on standard
+// error goes to notes.
 func startWorker(name string, notes io.Writer) (*worker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -107,7 +109,8 @@ func startWorker(name string, notes io.Writer) (*worker, error) {
 	return &worker{name: name, cmd: cmd, in: in, requests: json.NewEncoder(in), answers: json.NewDecoder(bufio.NewReader(out))}, nil
 }
 
-// call sends a request and waits for its answer. When the context ends first, the process is killed.
+// call sends a request and waits for its answer. When the context ends first, the process is
+// killed.
 func (p *worker) call(ctx context.Context, method string, body, result any) error {
 	stop := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() })
 	defer stop()
@@ -145,7 +148,8 @@ func (p *worker) close() error {
 	return nil
 }
 
-// tick is the resolution of CPU times in /proc: USER_HZ is 100 on every architecture that Go runs on. (man 5 proc.)
+// tick is the resolution of CPU times in /proc: USER_HZ is 100 on every architecture that Go runs
+// on. (man 5 proc.)
 const tick = 10 * time.Millisecond
 
 // cpu returns the time that the process has spent in user and kernel mode, in steps of 10 ms.
@@ -161,7 +165,8 @@ func (p *worker) cpu() (time.Duration, error) {
 	return d, nil
 }
 
-// cpuOf reads utime and stime, fields 14 and 15. The second field is the program's name in parentheses, which may hold anything.
+// cpuOf reads utime and stime, fields 14 and 15. The second field is the program's name in
+// parentheses, which may hold anything.
 func cpuOf(stat string) (time.Duration, error) {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])

@@ -21,7 +21,8 @@ type NATS struct {
 	dir    string
 }
 
-// StartNATS starts a NATS server that stores its streams in files below a folder, at a port of 127.0.0.1, any if it is 0.
+// StartNATS starts a NATS server that stores its streams in files below a folder, at a port of
+// 127.0.0.1, any if it is 0.
 func StartNATS(dir string, port int) (*NATS, error) {
 	if port == 0 {
 		port = server.RANDOM_PORT
@@ -29,7 +30,8 @@ func StartNATS(dir string, port int) (*NATS, error) {
 	return ServeNATS(&server.Options{StoreDir: dir, Port: port})
 }
 
-// ServeNATS starts a NATS server with JetStream at 127.0.0.1 that has further options, such as certificates and users.
+// ServeNATS starts a NATS server with JetStream at 127.0.0.1 that has further options, such as
+// certificates and users.
 func ServeNATS(options *server.Options) (*NATS, error) {
 	options.Host, options.JetStream, options.NoSigs, options.NoLog, options.MaxPayload = "127.0.0.1", true, true, true, 8<<20
 	s, err := server.NewServer(options)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// An address that is in use is replaced by a free port; one that is no address is refused where it is listened at.
+// An address that is in use is replaced by a free port; one that is no address is refused where it
+// is listened at.
 func TestAddressThatIsNoneIsRefused(t *testing.T) {
 	for _, address := range []string{"nonsense", "127.0.0.1:99999", "127.0.0.1", ":nowhere"} {
 		if got := free(address); got != address {

@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// A mishap is something that befell a node, and how long it took until every partition that it had was served again by somebody.
+// A mishap is something that befell a node, and how long it took until every partition that it had
+// was served again by somebody.
 type mishap struct {
 	Kind       string  `json:"kind"`
 	Node       string  `json:"node"`
@@ -27,7 +28,8 @@ const (
 	restarted = "restarted"
 )
 
-// chaos lets mishaps befall the nodes, one after the other, until the context ends; the one that is under way then is waited for.
+// chaos lets mishaps befall the nodes, one after the other, until the context ends; the one that is
+// under way then is waited for.
 func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 	seed := time.Now().UnixNano()
 	fmt.Fprintf(d.notes, "chaos: seed %d\n", seed)

@@ -31,7 +31,8 @@ type demo struct {
 	partitions int
 	http       string
 	grpc       string
-	// gateways that subscribe over gRPC, and their subscriptions together; without any, a subscriber in the process takes everything
+	// gateways that subscribe over gRPC, and their subscriptions together; without any, a
+	// subscriber in the process takes everything
 	gateways, subscriptions int
 	json                    bool
 	nodes                   int      // processes of a cluster; 1 is a node in this process
@@ -254,7 +255,8 @@ func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) 
 	})
 }
 
-// free returns the address, or one with a free port when it is in use. One that is none is refused later by whoever listens there.
+// free returns the address, or one with a free port when it is in use. One that is none is refused
+// later by whoever listens there.
 func free(address string) string {
 	l, err := net.Listen("tcp", address) //nolint:noctx // answers at once
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -266,8 +268,8 @@ func free(address string) string {
 	return address
 }
 
-// subscriber returns what takes everything that the node delivers: gateways, or a shared subscriber in this process. It returns when its
-// context ends, or the node.
+// subscriber returns what takes everything that the node delivers: gateways, or a shared subscriber
+// in this process. It returns when its context ends, or the node.
 func (d *demo) subscriber(ctx context.Context) (run func(context.Context) error, err error) {
 	switch {
 	case d.target != nil:

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// A demo of several nodes starts this program once for each, and one with a snapshot for its subscriber.
+// A demo of several nodes starts this program once for each, and one with a snapshot for its
+// subscriber.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "node" || len(os.Args) == 2 && os.Args[1] == "subscriber" {
 		main()
@@ -108,8 +109,8 @@ func TestSnapshotOfADemoEqualsTheCollection(t *testing.T) {
 	}
 }
 
-// Each component that is made to stand still is found and restarted within its budget, and nothing is missing. A hub's restart repeats nothing; what
-// a sink's repeats, transactions hide.
+// Each component that is made to stand still is found and restarted within its budget, and nothing
+// is missing. A hub's restart repeats nothing; what a sink's repeats, transactions hide.
 func TestWedgedComponentsOfADemoAreRestarted(t *testing.T) {
 	var s summary
 	if err := json.NewDecoder(run(t, "-nodes", "2", "-wedge", "sink,hub", "-for", "20s", "-rate", "200", "-o", "json")).Decode(&s); err != nil {

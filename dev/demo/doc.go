@@ -1,5 +1,5 @@
-// Command demo runs the whole system in one process on embedded parts: a development MongoDB, a real etcd, a node, a writer and a
-// subscriber.
+// Command demo runs the whole system in one process on embedded parts: a development MongoDB, a
+// real etcd, a node, a writer and a subscriber.
 //
 //	demo [-for 10s] [-rate 20] [-partitions 16] [-http 127.0.0.1:8080] [-o json]
 //	demo parts [-mongodb 127.0.0.1:27017] [-etcd 127.0.0.1:2379]

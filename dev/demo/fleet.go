@@ -40,7 +40,8 @@ type node struct {
 	exited  chan error // gets how the process ended
 }
 
-// newFleet makes the nodes of a cluster on the parts, and starts them. The first one has the addresses that were asked for.
+// newFleet makes the nodes of a cluster on the parts, and starts them. The first one has the
+// addresses that were asked for.
 func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: p.etcd.Endpoints(), Prefix: "/streamer", Cluster: "streamer"})
 	if err != nil {
@@ -83,7 +84,8 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	return f, nil
 }
 
-// reserve returns the address, or one with a port that nobody has now where it is in use, and notes it as taken.
+// reserve returns the address, or one with a port that nobody has now where it is in use, and notes
+// it as taken.
 func reserve(address string, taken map[string]bool) (string, error) {
 	for {
 		l, err := net.Listen("tcp", free(address)) //nolint:noctx // answers at once
@@ -164,7 +166,8 @@ func (f *fleet) close() error {
 	return errors.Join(append(errs, f.client.Close())...)
 }
 
-// settled waits until every partition is served by a member that says so, and none of them at the epochs given. It returns the epochs.
+// settled waits until every partition is served by a member that says so, and none of them at the
+// epochs given. It returns the epochs.
 func (f *fleet) settled(ctx context.Context, before map[change.Partition]change.Epoch) (map[change.Partition]change.Epoch, error) {
 	epochs := make(map[change.Partition]change.Epoch)
 	err := f.until(ctx, func(view cluster.View) bool {
@@ -192,7 +195,8 @@ func (f *fleet) until(ctx context.Context, wanted func(cluster.View) bool) error
 	}
 }
 
-// serves reports whether every partition is owned, not at the epochs of before, and reported by its owner.
+// serves reports whether every partition is owned, not at the epochs of before, and reported by its
+// owner.
 func serves(view cluster.View, before map[change.Partition]change.Epoch) bool {
 	for i, owner := range view.Owners {
 		p := change.Partition(i)

@@ -12,11 +12,12 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// shares is how many documents the subscriptions divide among themselves; the last one has those behind too.
+// shares is how many documents the subscriptions divide among themselves; the last one has those
+// behind too.
 const shares = 10_000
 
-// runGateways runs gateways that subscribe over gRPC, until the context ends. Together their subscriptions want every document, each of
-// them a range of its own.
+// runGateways runs gateways that subscribe over gRPC, until the context ends. Together their
+// subscriptions want every document, each of them a range of its own.
 func (d *demo) runGateways(ctx context.Context) error {
 	var g errgroup.Group
 	for i := range d.gateways {

@@ -68,11 +68,13 @@ func (g *gaps) took(p change.Partition, latency time.Duration) {
 const (
 	// moveTimeout bounds how long a partition may take to move.
 	moveTimeout = time.Minute
-	// overlap is how long the node that gave a partition away delivers on: what comes then belongs to the move.
+	// overlap is how long the node that gave a partition away delivers on: what comes then belongs
+	// to the move.
 	overlap = time.Second
 )
 
-// moves has n partitions move to other nodes, as an operator would, spread over the time until the context ends.
+// moves has n partitions move to other nodes, as an operator would, spread over the time until the
+// context ends.
 func (d *demo) moves(ctx context.Context, f *fleet, n int) ([]move, error) {
 	var mu sync.Mutex
 	var all []move

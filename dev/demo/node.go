@@ -12,8 +12,8 @@ import (
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
-// nodeCommand runs one node of a cluster, configured by a file, if there is one, and the environment; a fleet starts it as a process of its own, so that it can be
-// killed like one.
+// nodeCommand runs one node of a cluster, configured by a file, if there is one, and the
+// environment; a fleet starts it as a process of its own, so that it can be killed like one.
 func nodeCommand(ctx context.Context, file string, notes io.Writer) error {
 	var environment []string
 	for _, variable := range os.Environ() {

@@ -24,7 +24,8 @@ type parts struct {
 // usualOplog is the size of the oplog in MiB.
 const usualOplog = 256
 
-// openParts starts MongoDB, of a release or the one by default, and etcd on the addresses; empty means any free port. Run must follow.
+// openParts starts MongoDB, of a release or the one by default, and etcd on the addresses; empty
+// means any free port. Run must follow.
 func openParts(mongoAddr, etcdAddr, release string, oplogMiB int) (*parts, error) {
 	dir, err := os.MkdirTemp("", "streamer-demo-")
 	if err != nil {

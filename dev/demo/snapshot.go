@@ -24,7 +24,8 @@ import (
 // snapshotDone begins the line of a replica's journal that says that the snapshot is complete.
 const snapshotDone = "snapshot done"
 
-// runSnapshot loads documents, has a subscriber begin with them while they are changed, and compares what it has with the collection.
+// runSnapshot loads documents, has a subscriber begin with them while they are changed, and
+// compares what it has with the collection.
 func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	cfg := workload.Config{URI: p.mongo.URI(), Rate: d.rate}
 	writer := workload.NewWriter(cfg, &d.ledger)
@@ -133,7 +134,8 @@ func (r *replica) size() int64 {
 	return info.Size()
 }
 
-// compare waits until the replica equals the collection, which nobody changes any more, and returns how it differs from it.
+// compare waits until the replica equals the collection, which nobody changes any more, and returns
+// how it differs from it.
 func (r *replica) compare(ctx context.Context, cfg workload.Config) (s snapshotSummary, err error) {
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
@@ -170,7 +172,8 @@ func (r *replica) compare(ctx context.Context, cfg workload.Config) (s snapshotS
 	}
 }
 
-// subscriberCommand runs the subscriber of a replica, configured by the environment. What is acknowledged has been written to its journal.
+// subscriberCommand runs the subscriber of a replica, configured by the environment. What is
+// acknowledged has been written to its journal.
 func subscriberCommand(ctx context.Context) error {
 	journal, err := os.OpenFile(os.Getenv("DEMO_JOURNAL"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the demo has named it
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// watch shows how the partitions do, several times a second on a terminal, until the context ends. The function it returns waits
-// for the last picture.
+// watch shows how the partitions do, several times a second on a terminal, until the context ends.
+// The function it returns waits for the last picture.
 func (d *demo) watch(ctx context.Context) (wait func()) {
 	if d.json {
 		return func() {}

@@ -21,7 +21,8 @@ import (
 // sinkName is the name of the nodes' sink.
 const sinkName = "demo"
 
-// A target is the embedded system to which a sink of the nodes publishes, and from which the demo takes what has arrived.
+// A target is the embedded system to which a sink of the nodes publishes, and from which the demo
+// takes what has arrived.
 type target struct {
 	config string // path of the nodes' configuration
 	kind   string

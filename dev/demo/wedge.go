@@ -22,13 +22,15 @@ import (
 type wedge struct {
 	Slug      string  `json:"slug"`
 	AtSeconds float64 `json:"at_s"`
-	// Restarted is how long after that it was restarted, Recovered until a sweep found that it makes progress again.
+	// Restarted is how long after that it was restarted, Recovered until a sweep found that it
+	// makes progress again.
 	Restarted float64 `json:"restarted_s"`
 	Recovered float64 `json:"recovered_s"`
 	Restarts  int     `json:"restarts"`
 }
 
-// wedgeable are the components that can be made to stand still, and the signal that does it: of a node of a demo only.
+// wedgeable are the components that can be made to stand still, and the signal that does it: of a
+// node of a demo only.
 func wedgeable() map[string]syscall.Signal {
 	return map[string]syscall.Signal{"hub": syscall.SIGUSR1, "sink": syscall.SIGUSR2}
 }
@@ -41,7 +43,8 @@ func wedgeSlug(component string) string {
 	return component
 }
 
-// wedgeSettings are those of nodes whose components are wedged: a demo is short, and a slow machine is no reason to replace a process.
+// wedgeSettings are those of nodes whose components are wedged: a demo is short, and a slow machine
+// is no reason to replace a process.
 func wedgeSettings() []string {
 	return []string{
 		"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s", "STREAMER_SUPERVISOR_STALL_AFTER=2s", "STREAMER_SUPERVISOR_MISSED_HEARTBEATS_TO_ALERT=10",
@@ -51,11 +54,12 @@ func wedgeSettings() []string {
 // wedgeTimeout bounds how long a wedged component may take until it makes progress again.
 const wedgeTimeout = time.Minute
 
-// wedgeUntil is how long before the end a component is wedged last: changes must come that it does not process.
+// wedgeUntil is how long before the end a component is wedged last: changes must come that it does
+// not process.
 const wedgeUntil = 5 * time.Second
 
-// wedgeAll makes one component after the other stand still until the context ends, each at every node twice at most, and waits until the
-// supervisor has them going again.
+// wedgeAll makes one component after the other stand still until the context ends, each at every
+// node twice at most, and waits until the supervisor has them going again.
 func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int, err error) {
 	store := etcd.NewSupervisionStore(f.client, etcd.SupervisionConfig{})
 	begun, patient := time.Now(), context.WithoutCancel(ctx)
@@ -141,7 +145,8 @@ func parseWedges(text string) (components []string, err error) {
 	return components, nil
 }
 
-// stall returns what a component of this process waits for: nothing, until the process is sent its signal; then the end of its loop.
+// stall returns what a component of this process waits for: nothing, until the process is sent its
+// signal; then the end of its loop.
 func stall(ctx context.Context, component string) func(context.Context) {
 	var wedged atomic.Bool
 	signals := make(chan os.Signal, 1)

@@ -8,7 +8,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// Each fault of one member leaves the others at work, and that one without an answer; it answers again when the fault is over.
+// Each fault of one member leaves the others at work, and that one without an answer; it answers
+// again when the fault is over.
 func TestClusterOutlivesFaultsOfOneMember(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	for _, f := range etcdtest.Faults() {

@@ -8,8 +8,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// RunMember runs a member of a cluster until ctx ends, which is no error, or until etcd fails. The file is one of etcd's own configuration
-// files, so that an etcd of another version can run the same member.
+// RunMember runs a member of a cluster until ctx ends, which is no error, or until etcd fails. The
+// file is one of etcd's own configuration files, so that an etcd of another version can run the
+// same member.
 func RunMember(ctx context.Context, file string) error {
 	c, err := embed.ConfigFromFile(file)
 	if err != nil {

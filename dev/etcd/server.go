@@ -15,7 +15,8 @@ import (
 
 // Config says where an etcd lives.
 type Config struct {
-	// Dir is the data folder, which is made where it is missing. An etcd that ran in it before goes on with its keys.
+	// Dir is the data folder, which is made where it is missing. An etcd that ran in it before goes
+	// on with its keys.
 	Dir string
 	// Listen is the address to serve clients on. Defaults to 127.0.0.1:0, a free port.
 	Listen string
@@ -39,8 +40,8 @@ type Server struct {
 	endStreams context.CancelFunc
 }
 
-// Listen starts an etcd and returns when it answers. It is already running then, because etcd binds and serves in one
-// step; Run must follow, which is what stops it.
+// Listen starts an etcd and returns when it answers. It is already running then, because etcd binds
+// and serves in one step; Run must follow, which is what stops it.
 func Listen(cfg Config) (*Server, error) {
 	settings, err := settingsOf(cfg)
 	if err != nil {
@@ -67,7 +68,8 @@ func Listen(cfg Config) (*Server, error) {
 	return nil, fmt.Errorf("start etcd: %w", err)
 }
 
-// Run serves until ctx ends, which is no error, or until etcd fails; in both cases etcd has stopped when it returns.
+// Run serves until ctx ends, which is no error, or until etcd fails; in both cases etcd has stopped
+// when it returns.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	select {

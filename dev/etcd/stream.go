@@ -15,8 +15,8 @@ type endingStream struct {
 
 func (s endingStream) Context() context.Context { return s.ctx }
 
-// endWith makes every stream end when the given context does. Stopping etcd would else wait five seconds for its clients to
-// end them.
+// endWith makes every stream end when the given context does. Stopping etcd would else wait five
+// seconds for its clients to end them.
 func endWith(ending context.Context) grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		ctx, cancel := context.WithCancel(stream.Context())

@@ -1,12 +1,14 @@
-// Command judge runs nodes as processes and holds what their subscribers have against what MongoDB has.
+// Command judge runs nodes as processes and holds what their subscribers have against what MongoDB
+// has.
 //
 //	judge -for 60s               one run with a fresh seed, which it prints
 //	judge -seed 7 -for 60s -v    that seed again
 //
-// A run is rounds. In a round a writer changes documents in every way while subscribers of all kinds join, break off and resume, operators ask for
-// snapshots, and nodes are killed, stopped, drained and lose partitions. Then everything rests, and every copy must become what find returns. The seed
-// decides options, rules, joins, writes and disturbances; how they meet is chance, so repeat a seed. The exit status is 1 if a copy was wrong, and 2 if
-// the run itself failed.
+// A run is rounds. In a round a writer changes documents in every way while subscribers of all
+// kinds join, break off and resume, operators ask for snapshots, and nodes are killed, stopped,
+// drained and lose partitions. Then everything rests, and every copy must become what find returns.
+// The seed decides options, rules, joins, writes and disturbances; how they meet is chance, so
+// repeat a seed. The exit status is 1 if a copy was wrong, and 2 if the run itself failed.
 //
 // What is wrong with a copy is of one of these classes:
 //

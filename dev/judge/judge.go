@@ -138,7 +138,8 @@ func (j *judge) look(ctx context.Context) {
 	j.cluster.lookAtSinks(ctx, j.sinks)
 }
 
-// starve changes only the hot documents until the copies are complete, and notes those that do not become so.
+// starve changes only the hot documents until the copies are complete, and notes those that do not
+// become so.
 func (j *judge) starve(ctx context.Context, round int) {
 	hot, stop := context.WithTimeout(ctx, settling)
 	done := make(chan struct{})

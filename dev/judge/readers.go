@@ -98,7 +98,8 @@ func (r *reader) simple(of rule) rule {
 	return of
 }
 
-// draw draws a rule. Operations go with filters whose answers never change: what else must be there cannot be told.
+// draw draws a rule. Operations go with filters whose answers never change: what else must be there
+// cannot be told.
 func (r *reader) draw(operations bool) rule {
 	of := r.simple(filters()[r.dice.IntN(len(filters()))])
 	of.coll, of.leaves = pick(r.dice, "", "a", "b", "c", "vol"), r.dice.IntN(3) > 0
@@ -126,7 +127,8 @@ func (r *reader) of(id string) *replica {
 	return newReplica(r.cluster, r.kind, id, filters()[0]) // nobody's
 }
 
-// lasts ends something after a while or when the connection is to break, but not while the writer rests.
+// lasts ends something after a while or when the connection is to break, but not while the writer
+// rests.
 func (r *reader) lasts(ctx context.Context, d time.Duration, end context.CancelFunc) {
 	go func() {
 		timer := time.NewTimer(d)
@@ -142,7 +144,8 @@ func (r *reader) lasts(ctx context.Context, d time.Duration, end context.CancelF
 	}()
 }
 
-// operator asks for the subscriber's snapshot now and then. Sometimes the connection breaks when it has been accepted.
+// operator asks for the subscriber's snapshot now and then. Sometimes the connection breaks when it
+// has been accepted.
 func (r *reader) operator(ctx context.Context, dice *rand.Rand) {
 	for sleep(ctx, 2*time.Second+upTo(dice, 6*time.Second)) {
 		breaks := dice.IntN(2) == 0
@@ -170,8 +173,8 @@ func (r *reader) operator(ctx context.Context, dice *rand.Rand) {
 	}
 }
 
-// runClient runs the Go client: with live queries, with a session to each node, or with plain subscriptions, slowly, in processes that end without
-// acknowledging.
+// runClient runs the Go client: with live queries, with a session to each node, or with plain
+// subscriptions, slowly, in processes that end without acknowledging.
 func (r *reader) runClient(ctx context.Context) {
 	slow := pick(r.dice, 0, 5*time.Millisecond, 20*time.Millisecond)
 	for ctx.Err() == nil {
@@ -315,8 +318,8 @@ func (r *reader) notice(_ context.Context, n client.Notice) error {
 	return nil
 }
 
-// runProtocol speaks gRPC itself: it acknowledges late or never, breaks connections, resumes at its own position or at the checkpoint, and subscribes
-// the same IDs again.
+// runProtocol speaks gRPC itself: it acknowledges late or never, breaks connections, resumes at its
+// own position or at the checkpoint, and subscribes the same IDs again.
 func (r *reader) runProtocol(ctx context.Context) {
 	name := *r.subscriber.Load()
 	hello := &streampb.Hello{Subscriber: name, ProcessId: name, StartedAt: timestamppb.Now(), Start: streampb.Start_START_SNAPSHOT}
@@ -405,7 +408,8 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 	}
 }
 
-// batch applies a batch. A client with a position of its own drops changes that are not after it, as the protocol says.
+// batch applies a batch. A client with a position of its own drops changes that are not after it,
+// as the protocol says.
 func (r *reader) batch(b *streampb.Batch, own bool, position []byte) error {
 	const head = 18
 	for _, e := range b.GetEvents() {
@@ -430,7 +434,8 @@ func (r *reader) batch(b *streampb.Batch, own bool, position []byte) error {
 	return nil
 }
 
-// runEvents reads server-sent events and resumes with Last-Event-ID. A third of such readers break off within their snapshot again and again.
+// runEvents reads server-sent events and resumes with Last-Event-ID. A third of such readers break
+// off within their snapshot again and again.
 func (r *reader) runEvents(ctx context.Context) {
 	last, flaky, slow := "", r.dice.IntN(3) == 0, pick(r.dice, 0, 0, 10*time.Millisecond)
 	for ctx.Err() == nil {

@@ -105,7 +105,8 @@ func newReplica(c *cluster, kind, name string, r rule) *replica {
 	}
 }
 
-// saw notes what the copy was sent of a document, or with an empty key what happened to it. The caller holds the mutex.
+// saw notes what the copy was sent of a document, or with an empty key what happened to it. The
+// caller holds the mutex.
 func (c *replica) saw(key, format string, args ...any) {
 	most := 8
 	if key == "" {
@@ -192,7 +193,8 @@ func (c *replica) change(e *event) {
 	c.passes(e.NS.String(), id)
 }
 
-// order notes a document of which an older state has come after a newer one. A change whose document was gone when it was looked up has none.
+// order notes a document of which an older state has come after a newer one. A change whose
+// document was gone when it was looked up has none.
 func (c *replica) order(key, op string, own, state int64) {
 	before := c.latest[key]
 	switch {
@@ -216,7 +218,8 @@ func (c *replica) passes(ns, id string) {
 	}
 }
 
-// lost and done apply losses, and snapshots that are done: of namespaces, or of all if there are none.
+// lost and done apply losses, and snapshots that are done: of namespaces, or of all if there are
+// none.
 func (c *replica) lost(reason string, namespaces []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +270,8 @@ func (c *replica) asked() request {
 	return request{c.changes, c.dones}
 }
 
-// accepted says that a snapshot that was asked for will come: until it is done the copy is not complete, and what it does not bring is gone.
+// accepted says that a snapshot that was asked for will come: until it is done the copy is not
+// complete, and what it does not bring is gone.
 func (c *replica) accepted(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,8 +16,8 @@ func gone(op, coll, id string) string {
 	return fmt.Sprintf(`{"operationType":"%s","ns":{"db":"judged","coll":"%s"},"documentKey":{"_id":"%s"}}`, op, coll, id)
 }
 
-// Each class of what can be wrong with a copy is told, and nothing is told of a copy that is right. MongoDB has x with n=5 and v=2, which matches, and
-// y with n=6 and v=3, which does not.
+// Each class of what can be wrong with a copy is told, and nothing is told of a copy that is right.
+// MongoDB has x with n=5 and v=2, which matches, and y with n=6 and v=3, which does not.
 func TestJudgeTellsWhatIsWrong(t *testing.T) {
 	marker := sent("insert", "a", "marker-1", 9, 2)
 	right := []string{sent("insert", "a", "x", 1, 2), sent("update", "a", "x", 5, 2), sent("insert", "a", "y", 2, 2), gone("left", "a", "y"), marker}

@@ -17,9 +17,10 @@ import (
 	"time"
 )
 
-// A sink is a sink of the nodes, with two consumers: one takes every record, the other only the first with an id and key. When everything rests the last
-// record of each document must be its newest state, for both. Where the filter is of documents that are looked up there is no second one: what the first
-// owner's look-up hid may come first in a replay (docs/sinks.md).
+// A sink is a sink of the nodes, with two consumers: one takes every record, the other only the
+// first with an id and key. When everything rests the last record of each document must be its
+// newest state, for both. Where the filter is of documents that are looked up there is no second
+// one: what the first owner's look-up hid may come first in a replay (docs/sinks.md).
 type sink struct {
 	cluster    *cluster
 	kind, name string
@@ -107,7 +108,8 @@ func (s *sink) config(_ *cluster, node int) map[string]any {
 	return c
 }
 
-// lookAtSinks asks the nodes whether the sinks' snapshots are done: each node reads its partitions' documents.
+// lookAtSinks asks the nodes whether the sinks' snapshots are done: each node reads its partitions'
+// documents.
 func (c *cluster) lookAtSinks(ctx context.Context, sinks []*sink) {
 	done := make(map[string]int) // at how many nodes
 	for _, address := range c.http {
@@ -162,7 +164,8 @@ func (s *sink) take(lines []byte) {
 	}
 }
 
-// A receiver is the endpoint of the HTTP sinks. It answers late, fails, or breaks off after it has taken what came.
+// A receiver is the endpoint of the HTTP sinks. It answers late, fails, or breaks off after it has
+// taken what came.
 type receiver struct {
 	url string
 
@@ -218,8 +221,8 @@ func (r *receiver) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// follow reads the files of all nodes as one log: up to lengths of one moment, so that what a later owner has written is not read before what the
-// owner before it wrote.
+// follow reads the files of all nodes as one log: up to lengths of one moment, so that what a later
+// owner has written is not read before what the owner before it wrote.
 func (s *sink) follow(ctx context.Context) {
 	for sleep(ctx, 5*time.Millisecond) {
 		now := s.sizes()

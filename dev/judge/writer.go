@@ -16,8 +16,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A writer changes documents. Each document tells of itself: n is the number of its last write, born that of its insert, updated and replaced those of
-// its last change by modifiers and by replacement; home is the collection that it was inserted into, with a number where that is replaced.
+// A writer changes documents. Each document tells of itself: n is the number of its last write,
+// born that of its insert, updated and replaced those of its last change by modifiers and by
+// replacement; home is the collection that it was inserted into, with a number where that is
+// replaced.
 type writer struct {
 	cluster *cluster
 	ids     map[string][]any // by collection
@@ -133,7 +135,8 @@ func (w *writer) history(key string) []string {
 	return slices.Clone(w.mu.past[coll+" "+id])
 }
 
-// load makes the collections and most documents; each collection has one that changes all the time, and b a large one.
+// load makes the collections and most documents; each collection has one that changes all the time,
+// and b a large one.
 func (w *writer) load(ctx context.Context) error {
 	r := dice(w.cluster.seed, "load", 0)
 	for _, coll := range append(stable(), "vol") {
@@ -301,7 +304,8 @@ func (w *writer) replaceCollection(ctx context.Context, r *rand.Rand) (err error
 // marker is the _id of the document that ends a round in every collection.
 func marker(round int) string { return fmt.Sprint("marker-", round) }
 
-// mark writes the markers: they match every filter, and have every operation. It returns the collections that exist.
+// mark writes the markers: they match every filter, and have every operation. It returns the
+// collections that exist.
 func (w *writer) mark(ctx context.Context, round int) ([]string, error) {
 	collections, err := w.cluster.db.ListCollectionNames(ctx, bson.D{})
 	if err != nil {
@@ -375,7 +379,8 @@ func parse(data []byte, to any) error {
 	return d.Decode(to)
 }
 
-// text returns the same text for equal values, however the transports write numbers and dates. Long strings are shortened.
+// text returns the same text for equal values, however the transports write numbers and dates. Long
+// strings are shortened.
 func text(v any) string {
 	data, err := json.Marshal(plain(v))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // External is the database of users who show a certificate.
 const External = "$external"
 
-// A User may authenticate with a password by SCRAM-SHA-256 or SCRAM-SHA-1, or, where DB is External, with a client certificate whose subject is the
-// name.
+// A User may authenticate with a password by SCRAM-SHA-256 or SCRAM-SHA-1, or, where DB is
+// External, with a client certificate whose subject is the name.
 type User struct {
 	Name       string
 	DB         string // defaults to admin
@@ -127,7 +127,8 @@ func (u *users) of(c *client) *account {
 	return now
 }
 
-// SetUser makes a user, or changes the password and the privileges of one. Connections that are open keep their user, with the new privileges.
+// SetUser makes a user, or changes the password and the privileges of one. Connections that are
+// open keep their user, with the new privileges.
 func (s *Server) SetUser(u User) error { return s.users.set(u) }
 
 // RemoveUser removes a user, also from the connections that are open.
@@ -230,7 +231,8 @@ func (l *login) certificate(all *users, c *client, command bsoncore.Document, b 
 	return nil
 }
 
-// subject returns the subject of the certificate that the client has shown, empty where there is none.
+// subject returns the subject of the certificate that the client has shown, empty where there is
+// none.
 func (c *client) subject() string {
 	secure, ok := c.net.(*tls.Conn)
 	if !ok || len(secure.ConnectionState().PeerCertificates) == 0 {
@@ -244,8 +246,9 @@ func runLogout(_ context.Context, r *request, _ *doc.Builder) error {
 	return nil
 }
 
-// introduce appends to a hello's answer what a client that is about to authenticate asks for: which mechanisms a user has, and the answer to a first
-// message that it has sent along. One that is refused gets none, and learns why when it sends it again.
+// introduce appends to a hello's answer what a client that is about to authenticate asks for: which
+// mechanisms a user has, and the answer to a first message that it has sent along. One that is
+// refused gets none, and learns why when it sends it again.
 func (r *request) introduce(b *doc.Builder) {
 	if len(r.config.Users) == 0 {
 		return

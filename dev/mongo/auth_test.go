@@ -174,8 +174,8 @@ func TestPrivilegesCoverWhatTheyName(t *testing.T) {
 	}
 }
 
-// What changes about a user concerns connections that are open as it does with MongoDB: a new password not at all, privileges with the next command, and
-// the end of the user at once.
+// What changes about a user concerns connections that are open as it does with MongoDB: a new
+// password not at all, privileges with the next command, and the end of the user at once.
 func TestUsersChangeUnderOpenConnections(t *testing.T) {
 	t.Parallel()
 	ann := devmongo.User{Name: "ann", Password: "first", Privileges: devmongo.Read("")}

@@ -15,8 +15,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/doc"
 )
 
-// BenchmarkCursor measures how fast one change stream hands events of a full log to a client that reads the replies
-// and throws them away. It reports events a second.
+// BenchmarkCursor measures how fast one change stream hands events of a full log to a client that
+// reads the replies and throws them away. It reports events a second.
 func BenchmarkCursor(b *testing.B) {
 	scoped := bson.M{"$or": bson.A{
 		bson.M{"ns.db": bson.M{"$in": bson.A{"bench"}}, "ns.coll": bson.M{"$in": bson.A{"a", "other"}}},

@@ -155,7 +155,8 @@ func runCreateIndexes(ctx context.Context, r *request, b *doc.Builder) error {
 	})
 }
 
-// parseIndex takes indexes whose absence nobody can tell from the answers: not unique ones, not those that expire.
+// parseIndex takes indexes whose absence nobody can tell from the answers: not unique ones, not
+// those that expire.
 func parseIndex(d bsoncore.Document) (store.Index, error) {
 	var i store.Index
 	for name, v := range doc.All(d) {

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/query"
 )
 
-// exempt lists everything in which replies may differ from the recordings, and why. A path is matched at its end.
+// exempt lists everything in which replies may differ from the recordings, and why. A path is
+// matched at its end.
 func exempt() []exemption {
 	return []exemption{
 		{"operationTime", "the recorded server's majority point lags behind its writes, ours does not"},
@@ -28,8 +29,8 @@ func exempt() []exemption {
 
 type exemption struct{ path, why string }
 
-// partial lists replies of which only some fields are compared: the rest tells of a storage engine and a network
-// that devmongo has not.
+// partial lists replies of which only some fields are compared: the rest tells of a storage engine
+// and a network that devmongo has not.
 func partial() map[string][]string {
 	return map[string][]string{
 		"serverStatus":     {"version", "oplog", "repl", "ok"},
@@ -42,8 +43,8 @@ func partial() map[string][]string {
 // hello is unknown to the recorded server (4.4.2 and later know it); devmongo answers it.
 func skipReply(command string) bool { return command == "hello" }
 
-// document compares a recorded document with ours: the same fields in the same order with the same types and
-// values.
+// document compares a recorded document with ours: the same fields in the same order with the same
+// types and values.
 func (m *mapping) document(path string, recorded, actual bsoncore.Document) error {
 	var errs []error
 	rNames, aNames := names(recorded), names(actual)

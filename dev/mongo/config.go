@@ -13,37 +13,42 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/oplog"
 )
 
-// Config is what a server is. The zero Config is a MongoDB 4.4 replica set of one node on a free port.
+// Config is what a server is. The zero Config is a MongoDB 4.4 replica set of one node on a free
+// port.
 type Config struct {
 	// Addr is where to listen, host:port. Defaults to "127.0.0.1:0".
 	Addr string
 	// Release is the MongoDB release to be: "4.4", "6.0", "7.0", "8.0" or "9.0". Defaults to "4.4".
 	Release string
-	// Preset is the name of what changes the behaviour of any release (package profile). Defaults to none.
+	// Preset is the name of what changes the behaviour of any release (package profile). Defaults
+	// to none.
 	Preset string
 	// Adjust changes single behaviours after that. Defaults to none.
 	Adjust func(*Profile)
 	// Standalone makes a server that is no replica set: no change streams, no transactions.
 	Standalone bool
-	// Members are other members of the replica set, host:port, to tell clients of. Nothing is replicated: start them from one
-	// snapshot to make them members that have the same log.
+	// Members are other members of the replica set, host:port, to tell clients of. Nothing is
+	// replicated: start them from one snapshot to make them members that have the same log.
 	Members []string
 	// Primary, if it is one of Members, makes this server a secondary: it takes no writes.
 	Primary string
 	// OplogBytes bounds the oplog. Defaults to 64 MiB.
 	OplogBytes int64
-	// Snapshot is a file that keeps data and oplog over restarts; it is read by Listen and written by Run.
-	// Defaults to none.
+	// Snapshot is a file that keeps data and oplog over restarts; it is read by Listen and written
+	// by Run. Defaults to none.
 	Snapshot string
-	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to what the profile says.
+	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to
+	// what the profile says.
 	NoopEvery time.Duration
-	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its monitor begins such a
-	// hello waits for it to end, which takes ten seconds now and then; tests set less. Defaults to what clients
-	// ask for.
+	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its
+	// monitor begins such a hello waits for it to end, which takes ten seconds now and then; tests
+	// set less. Defaults to what clients ask for.
 	HelloAwait time.Duration
-	// Users are those who are let in, and what they may do. Defaults to none: everybody may do everything.
+	// Users are those who are let in, and what they may do. Defaults to none: everybody may do
+	// everything.
 	Users []User
-	// TLS encrypts connections; Certificates are needed, ClientAuth and ClientCAs are for users with certificates. Defaults to plaintext.
+	// TLS encrypts connections; Certificates are needed, ClientAuth and ClientCAs are for users
+	// with certificates. Defaults to plaintext.
 	TLS *tls.Config
 }
 
@@ -84,12 +89,13 @@ func (c Config) Validate() error {
 type Profile struct {
 	// Release decides the shapes of replies, events, tokens and log entries.
 	Release oplog.Release
-	// StrictStart refuses a stream that starts at the time of the log's first entry, or at its high watermark: the log must hold an
-	// entry before it. Servers below 5.0 do.
+	// StrictStart refuses a stream that starts at the time of the log's first entry, or at its high
+	// watermark: the log must hold an entry before it. Servers below 5.0 do.
 	StrictStart bool
 	// SplitsEvents knows $changeStreamSplitLargeEvent. Servers since 6.0.9 do.
 	SplitsEvents bool
-	// SplitsVary makes every second opening of a stream split large events into smaller fragments, as if it looked up another document.
+	// SplitsVary makes every second opening of a stream split large events into smaller fragments,
+	// as if it looked up another document.
 	SplitsVary bool
 	// TokensGoBack makes the first post-batch token of a resumed stream a second earlier than where
 	// it was resumed (SERVER-134795).
@@ -100,28 +106,33 @@ type Profile struct {
 	ControlTokens int
 	// MostEvents is how many events a reply of a change stream has at most. Zero is as many as fit.
 	MostEvents int
-	// TruncateBeforeOpening is how many of the log's oldest entries go just before each change stream opens; the newest one stays.
+	// TruncateBeforeOpening is how many of the log's oldest entries go just before each change
+	// stream opens; the newest one stays.
 	TruncateBeforeOpening int
-	// BeforeReply, if there is one, is called with a command's name and its db.coll after the command ran and before the operation time of its reply is
-	// computed. A real server computes it that late: it covers changes that the command's result has not.
+	// BeforeReply, if there is one, is called with a command's name and its db.coll after the
+	// command ran and before the operation time of its reply is computed. A real server computes it
+	// that late: it covers changes that the command's result has not.
 	BeforeReply func(command, namespace string)
 	// DenyLocal refuses to read the database local, as a user without rights on it is refused.
 	DenyLocal bool
-	// JournalEvery is how often the journal is written. Until then a change that nobody waits for (w: majority, a read after its time) is
-	// not committed: change streams and majority reads do not see it. Zero writes it at once.
+	// JournalEvery is how often the journal is written. Until then a change that nobody waits for
+	// (w: majority, a read after its time) is not committed: change streams and majority reads do
+	// not see it. Zero writes it at once.
 	JournalEvery time.Duration
-	// NoopEvery is how often an idle server, or each idle shard, writes an entry that changes nothing, so that high watermarks move. Zero is
-	// never.
+	// NoopEvery is how often an idle server, or each idle shard, writes an entry that changes
+	// nothing, so that high watermarks move. Zero is never.
 	NoopEvery time.Duration
-	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an entry that changes nothing. Zero is never, and
-	// so it is on a secondary.
+	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an
+	// entry that changes nothing. Zero is never, and so it is on a secondary.
 	StrangerEvery time.Duration
-	// Delay is the longest time that a command waits before it is carried out; it waits half of it on average.
+	// Delay is the longest time that a command waits before it is carried out; it waits half of it
+	// on average.
 	Delay time.Duration
-	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to read.
+	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to
+	// read.
 	Mongos bool
-	// Shards is how many shards stand behind the router, beside config servers: a change is held until all others have told that they are
-	// past its time. Zero is one that tells it at once.
+	// Shards is how many shards stand behind the router, beside config servers: a change is held
+	// until all others have told that they are past its time. Zero is one that tells it at once.
 	Shards int
 	// ConfigNoopEvery is how often the config servers write an entry that changes nothing.
 	ConfigNoopEvery time.Duration
@@ -149,8 +160,8 @@ func presets() map[string]func(*Profile) {
 	}
 }
 
-// profileOf makes the profile of the named presets, each applied to what those before it made; empty names are left out. The first one must
-// be a release.
+// profileOf makes the profile of the named presets, each applied to what those before it made;
+// empty names are left out. The first one must be a release.
 func profileOf(names ...string) (p Profile, err error) {
 	known := presets()
 	for _, name := range names {

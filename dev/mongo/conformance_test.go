@@ -14,8 +14,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// TestRecordings replays what a real MongoDB 4.4 was asked and compares what it answered. What may differ, and why, is
-// in exempt, partial and skipReply.
+// TestRecordings replays what a real MongoDB 4.4 was asked and compares what it answered. What may
+// differ, and why, is in exempt, partial and skipReply.
 func TestRecordings(t *testing.T) {
 	for _, tc := range []struct {
 		names  []string // played one after the other
@@ -96,8 +96,9 @@ func sendLarge(r *replay, l *line) {
 	}
 }
 
-// largeReply learns from the two replies with 9 MiB that recording 16 leaves out, what later messages and its notes
-// show of them: the token of the first event, and the cursor of the projected stream.
+// largeReply learns from the two replies with 9 MiB that recording 16 leaves out, what later
+// messages and its notes show of them: the token of the first event, and the cursor of the
+// projected stream.
 func largeReply(r *replay, request int32, actual bsoncore.Document) error {
 	cursor, _ := doc.Field(actual, "cursor")
 	events := batch(cursor.Data)
@@ -114,7 +115,8 @@ func largeReply(r *replay, request int32, actual bsoncore.Document) error {
 	return learn(r.m.cursors, 5171763541729425668, id.Int64(), "cursor")
 }
 
-// wrapOplog stands for the many large inserts that recording 18 leaves out: it writes until the log has wrapped.
+// wrapOplog stands for the many large inserts that recording 18 leaves out: it writes until the log
+// has wrapped.
 func wrapOplog(r *replay, l *line) {
 	r.t.Helper()
 	if l.RequestID != 14 {

@@ -160,8 +160,8 @@ func (c *conn) serve(ctx context.Context, r *request) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// push sends hello replies without further requests: whenever the topology changes, which that of one node never
-// does, and whenever the time that the client waits is over.
+// push sends hello replies without further requests: whenever the topology changes, which that of
+// one node never does, and whenever the time that the client waits is over.
 func (c *conn) push(ctx context.Context, r *request, every time.Duration) error {
 	responseTo := r.msg.RequestID
 	wait := time.NewTicker(every)

@@ -406,7 +406,8 @@ func TestCollections(t *testing.T) {
 	wantCode(t, db.RunCommand(t.Context(), d("insert", "x.$y", "documents", bson.A{d()})).Err(), 73)
 }
 
-// What stands for elements of arrays is resolved by the statement's filter and its arrayFilters, also in findAndModify.
+// What stands for elements of arrays is resolved by the statement's filter and its arrayFilters,
+// also in findAndModify.
 func TestPositionalUpdates(t *testing.T) {
 	_, client := start(t, devmongo.Config{Release: "7.0"})
 	c := client.Database("a").Collection("x")

@@ -17,7 +17,8 @@ type cursorSource interface {
 	Fill(b *wire.Batch) error
 	// Closed reports whether there will never be more.
 	Closed() bool
-	// Waiting returns a channel that is closed when there may be more, nil for a source that does not wait.
+	// Waiting returns a channel that is closed when there may be more, nil for a source that does
+	// not wait.
 	Waiting() <-chan struct{}
 }
 

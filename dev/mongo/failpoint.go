@@ -41,7 +41,8 @@ type failPointConfig struct {
 	effect   failPointEffect
 }
 
-// configure carries out a configureFailPoint command and returns how often the fail point was entered before.
+// configure carries out a configureFailPoint command and returns how often the fail point was
+// entered before.
 func (s *failPoint) configure(cmd bsoncore.Document) (int64, error) {
 	_, name, _ := doc.First(cmd)
 	if text, _ := name.StringValueOK(); text != "failCommand" {

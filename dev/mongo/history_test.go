@@ -102,7 +102,8 @@ func TestStreamLosesItsPlaceWithTheEntryItSawLast(t *testing.T) {
 	kept.none()
 }
 
-// Servers below 5.0 want an entry before the start; an event's token of the first entry is found all the same.
+// Servers below 5.0 want an entry before the start; an event's token of the first entry is found
+// all the same.
 func TestStartAtTheFirstEntry(t *testing.T) {
 	for release, want := range map[string]int{"4.4": 286, "6.0": 0, "7.0": 0, "8.0": 0} {
 		srv, client := start(t, devmongo.Config{Release: release})

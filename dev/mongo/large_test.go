@@ -58,7 +58,8 @@ func TestEventTooLarge(t *testing.T) {
 	equal(t, cured.types(2), []string{"insert", "update"})
 }
 
-// A server shows 150 bytes of a string that is not short: tokens of version 2 never fit, those of version 1 only with a short _id.
+// A server shows 150 bytes of a string that is not short: tokens of version 2 never fit, those of
+// version 1 only with a short _id.
 func TestLongTokensAreCutInMessages(t *testing.T) {
 	for release, id := range map[string]string{"4.4": strings.Repeat("long", 30), "6.0": strings.Repeat("long", 30), "7.0": "short", "8.0": "short"} {
 		_, client := start(t, devmongo.Config{Release: release, OplogBytes: 256 << 20})
@@ -78,7 +79,8 @@ func TestLongTokensAreCutInMessages(t *testing.T) {
 	}
 }
 
-// Where one field is larger than a fragment may be, with its token twice, there is nothing to split.
+// Where one field is larger than a fragment may be, with its token twice, there is nothing to
+// split.
 func TestEventThatCannotBeSplit(t *testing.T) {
 	_, client := start(t, devmongo.Config{Release: "7.0", OplogBytes: 256 << 20})
 	c := client.Database("a").Collection("x")

@@ -104,8 +104,8 @@ func TestGeneratedEventsAreLikeWrittenOnes(t *testing.T) {
 	}
 }
 
-// equalToWritten resumes after a generated event's token, which only works when the token is exactly that of the
-// document.
+// equalToWritten resumes after a generated event's token, which only works when the token is
+// exactly that of the document.
 func equalToWritten(t *testing.T, client *mongo.Client, e bson.Raw) {
 	t.Helper()
 	again := watch(t, client.Database("a"), nil, resumeAfter(e.Lookup("_id").Document()))

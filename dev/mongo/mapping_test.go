@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/query"
 )
 
-// mapping says what of the recorded server stands for what of ours: times, collections, cursors, tokens and
-// processes differ, but each always in the same way.
+// mapping says what of the recorded server stands for what of ours: times, collections, cursors,
+// tokens and processes differ, but each always in the same way.
 type mapping struct {
 	times    map[uint64]uint64
 	binaries map[string]string // UUIDs of collections
@@ -97,8 +97,8 @@ func (m *mapping) translateDocument(d bsoncore.Document) bsoncore.Document {
 	return b.Document()
 }
 
-// translateToken returns the token that ours answered where the recorded server answered this one; a token that
-// nobody ever answered is taken apart; one that cannot be stays as it is.
+// translateToken returns the token that ours answered where the recorded server answered this one;
+// a token that nobody ever answered is taken apart; one that cannot be stays as it is.
 func (m *mapping) translateToken(d bsoncore.Document) bsoncore.Document {
 	if actual, ok := m.tokens[string(d)]; ok {
 		return actual
@@ -116,8 +116,8 @@ func (m *mapping) translateToken(d bsoncore.Document) bsoncore.Document {
 	return t.Document()
 }
 
-// token compares two tokens. Of a high watermark the time is not compared: the recorded server's majority point
-// lags behind, ours does not.
+// token compares two tokens. Of a high watermark the time is not compared: the recorded server's
+// majority point lags behind, ours does not.
 func (m *mapping) token(recorded, actual bsoncore.Document) error {
 	r, err := oplog.ParseToken(recorded)
 	if err != nil {

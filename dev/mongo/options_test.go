@@ -13,7 +13,8 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// What collections are created with is listed, kept over a restart, and either behaves as a server's does or is refused.
+// What collections are created with is listed, kept over a restart, and either behaves as a
+// server's does or is refused.
 func TestCollectionsHaveOptions(t *testing.T) {
 	config := devmongo.Config{Release: "4.4", Snapshot: filepath.Join(t.TempDir(), "data")}
 	t.Run("created", func(t *testing.T) { createOptions(t, config) })

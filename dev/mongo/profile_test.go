@@ -104,7 +104,8 @@ func TestLogIsTruncatedBeforeATime(t *testing.T) {
 	equal(t, watch(t, c, nil, startAt(last)).types(1), []string{"insert"})
 }
 
-// Its log is the primary's: what it wrote there itself would be later than changes that it does not have yet.
+// Its log is the primary's: what it wrote there itself would be later than changes that it does not
+// have yet.
 func TestSecondaryWritesNothingByItself(t *testing.T) {
 	often := devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *devmongo.Profile) { p.StrangerEvery = time.Millisecond }}
 	_, primary := start(t, often)
@@ -167,7 +168,8 @@ func TestSplitsThatVary(t *testing.T) {
 	}
 }
 
-// What is told of a server whose journal is written now and then was seen on a real 4.4 with one member.
+// What is told of a server whose journal is written now and then was seen on a real 4.4 with one
+// member.
 func TestMajorityLagsWhereNobodyWaitsForIt(t *testing.T) {
 	srv, client := start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.JournalEvery = time.Hour }})
 	c := client.Database("a").Collection("x", options.Collection().SetWriteConcern(writeconcern.W1()))

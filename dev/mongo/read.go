@@ -77,7 +77,8 @@ func runFind(ctx context.Context, r *request, b *doc.Builder) error {
 	return open(ctx, r, b, &openCursor{ns: r.ns.String(), source: source})
 }
 
-// findWithin finds documents within the bounds min and max, which are of the index on _id and hold across types.
+// findWithin finds documents within the bounds min and max, which are of the index on _id and hold
+// across types.
 func findWithin(r *request, q store.Query) ([]bsoncore.Document, error) {
 	for name, at := range map[string]*bsoncore.Value{"min": &q.From, "max": &q.Until} {
 		bound, err := r.document(name)
@@ -235,7 +236,8 @@ func fillOrWait(ctx context.Context, c *openCursor, batch *wire.Batch, wait time
 	}
 }
 
-// awaitNews waits for news, for the time at which there may be some, or for the end of the wait, which it reports.
+// awaitNews waits for news, for the time at which there may be some, or for the end of the wait,
+// which it reports.
 func awaitNews(ctx context.Context, c *openCursor, news <-chan struct{}, end <-chan time.Time) (over bool, err error) {
 	var due <-chan time.Time
 	if s, ok := c.source.(*oplog.Stream); ok {
@@ -484,9 +486,9 @@ type tail struct {
 	pending  []bsoncore.Document
 }
 
-// findOplog is a find on local.oplog.rs. It begins where the filter on ts can first match. Against the order of the log,
-// and in any order but the log's, the documents are collected at once. A tailable one stays open at the end of the
-// log, and waits there when it is to await.
+// findOplog is a find on local.oplog.rs. It begins where the filter on ts can first match. Against
+// the order of the log, and in any order but the log's, the documents are collected at once. A
+// tailable one stays open at the end of the log, and waits there when it is to await.
 func findOplog(log *oplog.Log, q store.Query, tailable, await bool) (cursorSource, error) {
 	natural := q.Sort == nil || q.Sort.Natural != 0
 	switch {

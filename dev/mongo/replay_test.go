@@ -28,8 +28,8 @@ type replay struct {
 	large func(r *replay, l *line)
 }
 
-// watched is a change stream's events on both sides. Batches are cut differently: the recorded server delivers what
-// is majority-committed at the moment. What must agree is the sequence.
+// watched is a change stream's events on both sides. Batches are cut differently: the recorded
+// server delivers what is majority-committed at the moment. What must agree is the sequence.
 type watched struct {
 	recorded, actual []bsoncore.Document
 	done             bool // ours has ended
@@ -166,8 +166,8 @@ func readReply(c net.Conn) (bsoncore.Document, error) {
 	return buf[21:], nil
 }
 
-// awaitHello sends a hello that waits for another topology, with a shorter time to wait than the ten seconds of
-// drivers, and reads one of the replies that are then pushed.
+// awaitHello sends a hello that waits for another topology, with a shorter time to wait than the
+// ten seconds of drivers, and reads one of the replies that are then pushed.
 func (r *replay) awaitHello(l *line, msg message) error {
 	b := doc.New()
 	for name, v := range doc.All(msg.body) {
@@ -221,8 +221,8 @@ func without(d bsoncore.Document, name string) bsoncore.Document {
 	return b.Document()
 }
 
-// compareStream compares the cursor of a change stream: its events as one sequence over all batches, and its token
-// where both sides stand at the same event.
+// compareStream compares the cursor of a change stream: its events as one sequence over all
+// batches, and its token where both sides stand at the same event.
 func (r *replay) compareStream(l *line, recorded, actual bsoncore.Document) error {
 	if err := r.m.document("cursor", withoutBatch(recorded), withoutBatch(actual)); err != nil {
 		return err
@@ -267,7 +267,8 @@ func (r *replay) compareToken(s *watched, recorded, actual bsoncore.Document) er
 	return r.m.token(rt.Data, at.Data)
 }
 
-// stream finds the stream by its recorded cursor id; a getMore that ended it names it in its request.
+// stream finds the stream by its recorded cursor id; a getMore that ended it names it in its
+// request.
 func (r *replay) stream(l *line, id int64) *watched {
 	if v, ok := doc.Field(l.message(r.t).body, "getMore"); ok {
 		id = v.Int64()

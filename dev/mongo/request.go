@@ -148,7 +148,8 @@ func (r *request) collection() (store.Name, error) {
 	return store.Name{DB: r.db, Coll: coll}, nil
 }
 
-// only refuses options that the command does not know here. What every command may have is always known.
+// only refuses options that the command does not know here. What every command may have is always
+// known.
 func (r *request) only(known ...string) error {
 	for name := range doc.All(r.body) {
 		if name == r.name || strings.HasPrefix(name, "$") || slices.Contains(known, name) || generic(name) {

@@ -8,9 +8,11 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// A Privilege lets a user do something with a resource, as MongoDB has it: the actions on one collection; on all collections of a database, where
-// Coll is empty; on a collection of that name in every database, where DB is empty; on all of them, where both are, but for local and config; or on the
-// cluster. Collections whose names begin with system. are covered by their whole name only.
+// A Privilege lets a user do something with a resource, as MongoDB has it: the actions on one
+// collection; on all collections of a database, where Coll is empty; on a collection of that name
+// in every database, where DB is empty; on all of them, where both are, but for local and config;
+// or on the cluster. Collections whose names begin with system. are covered by their whole name
+// only.
 type Privilege struct {
 	DB, Coll string
 	Cluster  bool
@@ -51,7 +53,8 @@ func ClusterMonitor() []Privilege {
 // Root is the role root: everything.
 func Root() []Privilege { return []Privilege{{all: true}} }
 
-// A need is an action that a command takes on a resource: a collection, a database, all databases where DB is empty, or the cluster.
+// A need is an action that a command takes on a resource: a collection, a database, all databases
+// where DB is empty, or the cluster.
 type need struct {
 	db, coll string
 	cluster  bool
@@ -138,7 +141,8 @@ func (r *request) needs() (all []need) {
 	return []need{{cluster: true, action: r.name}}
 }
 
-// authorize refuses what the user of the connection may not do. Where the server has no users, everybody may do everything.
+// authorize refuses what the user of the connection may not do. Where the server has no users,
+// everybody may do everything.
 func (r *request) authorize() error {
 	if len(r.config.Users) == 0 || slices.Contains(unguarded, r.name) {
 		return nil
@@ -158,7 +162,8 @@ func (r *request) authorize() error {
 	return nil
 }
 
-// lists reports whether a listing of databases shows one: those in which the user may find something.
+// lists reports whether a listing of databases shows one: those in which the user may find
+// something.
 func (r *request) lists(db string) bool {
 	if len(r.config.Users) == 0 {
 		return true

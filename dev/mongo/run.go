@@ -71,8 +71,8 @@ func (r *request) perform(ctx context.Context, cmd command, b *doc.Builder) (err
 	return cmd.run(ctx, r, b)
 }
 
-// served refuses what the user may not do, and what a secondary does not do: writes, and reads whose client does not say that it may
-// answer them.
+// served refuses what the user may not do, and what a secondary does not do: writes, and reads
+// whose client does not say that it may answer them.
 func (r *request) served(cmd command) error {
 	if err := r.authorize(); err != nil {
 		return err
@@ -158,8 +158,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// settle makes a read that wants what a majority has read that. Where the majority lags by itself the read sees the past; where it is
-// held back for long there are no old versions, so the read waits until it has caught up.
+// settle makes a read that wants what a majority has read that. Where the majority lags by itself
+// the read sees the past; where it is held back for long there are no old versions, so the read
+// waits until it has caught up.
 func (r *request) settle(ctx context.Context, cmd command) error {
 	concern, err := r.document("readConcern")
 	if err != nil || concern == nil || cmd.writes {
@@ -193,8 +194,8 @@ func (r *request) settle(ctx context.Context, cmd command) error {
 	}
 }
 
-// catchUp has the servers that are asked for what is after a time write until they have reached it: the config servers, or the shards, all of which
-// have documents of all collections.
+// catchUp has the servers that are asked for what is after a time write until they have reached it:
+// the config servers, or the shards, all of which have documents of all collections.
 func (r *request) catchUp(after uint64) {
 	note := doc.New().Int32("noop write for afterClusterTime read concern", 1).Document()
 	for server := range r.oplog.Shards() + 1 { // the config servers come last
@@ -230,7 +231,8 @@ func (r *request) settleAt(ctx context.Context, ts uint64, level string) error {
 	return nil
 }
 
-// committed waits until the cluster time is majority-committed, the limit is over (zero is none) or ctx ends.
+// committed waits until the cluster time is majority-committed, the limit is over (zero is none) or
+// ctx ends.
 func (r *request) committed(ctx context.Context, ts uint64, limit time.Time) bool {
 	if r.oplog.Committed() < ts {
 		r.oplog.Flush() // who waits has the journal written
@@ -247,7 +249,8 @@ func (r *request) committed(ctx context.Context, ts uint64, limit time.Time) boo
 	return true
 }
 
-// await waits for the channel; it reports false when the limit is over (zero is none) or ctx ends before.
+// await waits for the channel; it reports false when the limit is over (zero is none) or ctx ends
+// before.
 func await(ctx context.Context, changed <-chan struct{}, limit time.Time) bool {
 	var over <-chan time.Time
 	if !limit.IsZero() {
@@ -265,7 +268,8 @@ func await(ctx context.Context, changed <-chan struct{}, limit time.Time) bool {
 	}
 }
 
-// concern makes a write wait as its write concern says. before is the newest cluster time before the write.
+// concern makes a write wait as its write concern says. before is the newest cluster time before
+// the write.
 func (r *request) concern(ctx context.Context, b *doc.Builder, before uint64) error {
 	c, err := r.document("writeConcern")
 	if err != nil {
@@ -316,7 +320,8 @@ func (r *request) succeed(b *doc.Builder) {
 	b.Timestamp("operationTime", r.operationTime())
 }
 
-// fail is the reply of a command that did not. The labels of a fail point replace the server's own, unless they are nil.
+// fail is the reply of a command that did not. The labels of a fail point replace the server's own,
+// unless they are nil.
 func (r *request) fail(b *doc.Builder, err error, labels []string) {
 	e := wire.ErrorOf(err)
 	if labels == nil {

@@ -52,7 +52,8 @@ type Server struct {
 	running sync.WaitGroup // connections
 }
 
-// Listen opens the server's port and reads its snapshot. It starts no goroutine: connections wait until Run.
+// Listen opens the server's port and reads its snapshot. It starts no goroutine: connections wait
+// until Run.
 func Listen(c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("devmongo configuration: %w", err)
@@ -100,8 +101,8 @@ func (s *Server) URI() string {
 	return fmt.Sprintf("mongodb://%s/?replicaSet=%s", s.Addr(), setName)
 }
 
-// Run serves until ctx ends. Then it closes all connections, writes the snapshot, and returns after its last
-// goroutine has ended: nil, or what kept it from serving or from writing the snapshot.
+// Run serves until ctx ends. Then it closes all connections, writes the snapshot, and returns after
+// its last goroutine has ended: nil, or what kept it from serving or from writing the snapshot.
 func (s *Server) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -173,8 +174,8 @@ func (s *Server) close() {
 	s.DropConnections()
 }
 
-// DropConnections closes every connection, as an election or a lost network does. Cursors stay open, except
-// those that a request is waiting on.
+// DropConnections closes every connection, as an election or a lost network does. Cursors stay
+// open, except those that a request is waiting on.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,15 +184,16 @@ func (s *Server) DropConnections() {
 	}
 }
 
-// TruncateOplog drops all but the newest keep entries of the oplog now. To keep none, it writes a no-op that
-// stays.
+// TruncateOplog drops all but the newest keep entries of the oplog now. To keep none, it writes a
+// no-op that stays.
 func (s *Server) TruncateOplog(keep int) { s.oplog.Truncate(keep) }
 
-// TruncateOplogBefore drops the entries before a cluster time, as TruncateOplog does where others write as well. The newest one stays.
+// TruncateOplogBefore drops the entries before a cluster time, as TruncateOplog does where others
+// write as well. The newest one stays.
 func (s *Server) TruncateOplogBefore(ts uint64) { s.oplog.TruncateBefore(ts) }
 
-// HoldMajority holds the majority commit point where it is, or lets it catch up: while held, change streams
-// show nothing new, and writes that want a majority wait.
+// HoldMajority holds the majority commit point where it is, or lets it catch up: while held, change
+// streams show nothing new, and writes that want a majority wait.
 func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
 
 // SetTokenVersion sets the version, 1 or 2, of the resume tokens of change streams that are opened
@@ -268,7 +270,8 @@ func (s *Server) runJournal(ctx context.Context) {
 	}
 }
 
-// runStranger writes what no client has asked for: a few documents that come and go, and entries that change nothing.
+// runStranger writes what no client has asked for: a few documents that come and go, and entries
+// that change nothing.
 func (s *Server) runStranger(ctx context.Context) {
 	name := store.Name{DB: "stranger", Coll: "noise"}
 	for n := int64(0); pause(ctx, rand.N(2*s.profile.StrangerEvery)) == nil; n++ {

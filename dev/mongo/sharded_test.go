@@ -11,7 +11,8 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// router starts a cluster of two shards: even _ids are on the first, odd ones on the second. A shard without writes stays silent.
+// router starts a cluster of two shards: even _ids are on the first, odd ones on the second. A
+// shard without writes stays silent.
 func router(t *testing.T, release string, change ...func(*devmongo.Profile)) (*devmongo.Server, *mongo.Client) {
 	t.Helper()
 	return start(t, devmongo.Config{Release: release, Preset: "sharded", Adjust: func(p *devmongo.Profile) {
@@ -30,8 +31,9 @@ func ids(s *stream, n int) (out []int32) {
 	return out
 }
 
-// What is told of a router was seen on a real 4.4 with two shards (recordings 4.4-sharded/22), and stands in the server's source
-// (async_results_merger.cpp, oplog_note.cpp, read_concern_mongod.cpp).
+// What is told of a router was seen on a real 4.4 with two shards (recordings 4.4-sharded/22), and
+// stands in the server's source (async_results_merger.cpp, oplog_note.cpp,
+// read_concern_mongod.cpp).
 func TestRouterHoldsAnEventUntilEveryShardIsPastIt(t *testing.T) {
 	_, client := router(t, "7.0")
 	c := client.Database("a").Collection("x")
@@ -102,7 +104,8 @@ func TestNotesMoveShardsOn(t *testing.T) {
 	}
 	equal(t, ids(s, 1), []int32{0})
 
-	// Shards that are at the time already are left as they are: nothing is written, and that is an error.
+	// Shards that are at the time already are left as they are: nothing is written, and that is an
+	// error.
 	insert(t, c, d("_id", 2))
 	before := srv.Stats().OplogEntries
 	note := func(until uint64) (raw bson.Raw, err error) {

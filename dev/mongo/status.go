@@ -132,7 +132,8 @@ func pushes(r *request) (time.Duration, bool) {
 	return knowsTopology(r)
 }
 
-// knowsTopology reports whether the client knows the topology already, and how long it would wait for another one.
+// knowsTopology reports whether the client knows the topology already, and how long it would wait
+// for another one.
 func knowsTopology(r *request) (time.Duration, bool) {
 	ms, ok := r.int("maxAwaitTimeMS")
 	process, _ := doc.Path(r.body, "topologyVersion.processId")
@@ -300,8 +301,9 @@ func runAbort(_ context.Context, r *request, _ *doc.Builder) error {
 	return r.session.Abort(r.number)
 }
 
-// runAppendOplogNote writes an entry that changes nothing: a router to the log of every shard. With maxClusterTime a log that is at that time
-// already is left as it is. Routers know the command since 4.2.23, 4.4.17, 5.0.12 and 6.0.
+// runAppendOplogNote writes an entry that changes nothing: a router to the log of every shard. With
+// maxClusterTime a log that is at that time already is left as it is. Routers know the command
+// since 4.2.23, 4.4.17, 5.0.12 and 6.0.
 func runAppendOplogNote(_ context.Context, r *request, b *doc.Builder) error {
 	switch {
 	case r.profile.Mongos && !r.profile.Release.Since(oplog.R60):

@@ -18,5 +18,6 @@ func (c *certified) listen(l net.Listener, first *tls.Config) net.Listener {
 	return tls.NewListener(l, &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.now.Load(), nil }})
 }
 
-// SetTLS changes certificates and authorities for connections that come from now on. The server has had some from the start.
+// SetTLS changes certificates and authorities for connections that come from now on. The server has
+// had some from the start.
 func (s *Server) SetTLS(c *tls.Config) { s.certified.now.Store(c) }

@@ -11,9 +11,9 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// statements runs the statements of an insert, update or delete one by one. In an ordered command the first error
-// is the last statement. In a transaction an error ends the transaction too; one after which it may be tried again
-// fails the whole command.
+// statements runs the statements of an insert, update or delete one by one. In an ordered command
+// the first error is the last statement. In a transaction an error ends the transaction too; one
+// after which it may be tried again fails the whole command.
 type statements struct {
 	request *request
 	n       int64 // documents that statements report
@@ -32,7 +32,8 @@ type writeError struct {
 	err   *wire.Error
 }
 
-// runStatements calls f for every document of the list that the command brings, unless it was executed before, and answers.
+// runStatements calls f for every document of the list that the command brings, unless it was
+// executed before, and answers.
 func runStatements(
 	ctx context.Context, r *request, b *doc.Builder, list string, f func(store.Writer, bsoncore.Document) (store.WriteResult, error),
 ) error {

@@ -20,7 +20,8 @@ type Check struct {
 	latencies []time.Duration // of what arrived for the first time
 }
 
-// arrivals is what has arrived of one document: every change up to the number whole, and those above it that came too early.
+// arrivals is what has arrived of one document: every change up to the number whole, and those
+// above it that came too early.
 type arrivals struct {
 	whole int64
 	early map[int64]bool
@@ -51,7 +52,8 @@ func (c *Check) JSON(line []byte, now time.Time) error {
 	return err
 }
 
-// Timed does what JSON does, and returns how long the event took from its writing, 0 where it does not tell.
+// Timed does what JSON does, and returns how long the event took from its writing, 0 where it does
+// not tell.
 func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error) {
 	id, f, err := parse(line)
 	switch {

@@ -15,7 +15,8 @@ type account struct {
 	ending int64 // number of the deletion, 0 while there is none
 }
 
-// begin notes a change that is about to be sent: an event of it may arrive before it is acknowledged.
+// begin notes a change that is about to be sent: an event of it may arrive before it is
+// acknowledged.
 func (l *Ledger) begin(w written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,7 +43,8 @@ func (l *Ledger) acknowledge(notes []written) {
 	}
 }
 
-// Written returns the number of changes that were sent: an event of one may arrive before MongoDB acknowledges it.
+// Written returns the number of changes that were sent: an event of one may arrive before MongoDB
+// acknowledges it.
 func (l *Ledger) Written() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,10 +12,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A Replica is the documents of the workload as a subscriber knows them: by _id the number of the last change.
+// A Replica is the documents of the workload as a subscriber knows them: by _id the number of the
+// last change.
 type Replica map[int64]int64
 
-// AppendJSON appends the effect of an event to a journal of a replica. One write of the result is one event.
+// AppendJSON appends the effect of an event to a journal of a replica. One write of the result is
+// one event.
 func AppendJSON(journal, event []byte) ([]byte, error) {
 	id, f, err := parse(event)
 	if err != nil {
@@ -24,7 +26,8 @@ func AppendJSON(journal, event []byte) ([]byte, error) {
 	return fmt.Appendf(journal, "%d %d.\n", id, f.Seq), nil
 }
 
-// Replay returns the replica that a journal describes. It ignores lines of others, and of an event of which only a part was written.
+// Replay returns the replica that a journal describes. It ignores lines of others, and of an event
+// of which only a part was written.
 func Replay(journal io.Reader) (Replica, error) {
 	r := make(Replica)
 	lines := bufio.NewScanner(journal)

@@ -99,7 +99,8 @@ func collection(ctx context.Context, cfg Config) (coll *mongo.Collection, discon
 // tick is how often a worker writes.
 const tick = 5 * time.Millisecond
 
-// A worker writes its own documents, one bulk after the other, so that the changes of a document are in order.
+// A worker writes its own documents, one bulk after the other, so that the changes of a document
+// are in order.
 type worker struct {
 	cfg    Config
 	ledger *Ledger
@@ -162,8 +163,8 @@ func (w *worker) write(ctx context.Context, changes int) error {
 	return nil
 }
 
-// change makes the next change: a new document while there are few, otherwise one of an existing document, of which every tenth is
-// its last.
+// change makes the next change: a new document while there are few, otherwise one of an existing
+// document, of which every tenth is its last.
 func (w *worker) change() (mongo.WriteModel, written) {
 	now := time.Now().UnixNano()
 	if len(w.live) < w.cfg.Live {

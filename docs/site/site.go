@@ -50,7 +50,8 @@ type site struct {
 	problems  []error
 }
 
-// build writes the site of a repository below a folder, and returns how many pages it has. The error joins all that is wrong with the documents.
+// build writes the site of a repository below a folder, and returns how many pages it has. The
+// error joins all that is wrong with the documents.
 func build(root, out string) (pages int, err error) {
 	s := &site{root: root, documents: map[string]*document{}, images: map[string]bool{}}
 	s.markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithUnsafe()))
@@ -211,7 +212,8 @@ type entry struct {
 	Title, Path string // Path from the root of the site
 }
 
-// navigation returns the rows of the table in the index: what a reader wants to do, and the pages about it.
+// navigation returns the rows of the table in the index: what a reader wants to do, and the pages
+// about it.
 func (s *site) navigation() (groups []group) {
 	d := s.documents[index]
 	if d == nil {

@@ -159,7 +159,8 @@ func (a *authority) good(t testing.TB, name string) (cert, key string) {
 	return a.issue(t, pkix.Name{CommonName: name}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
-// client returns what a client of servers of this authority dials with, and shows the certificate of that name, none for "".
+// client returns what a client of servers of this authority dials with, and shows the certificate
+// of that name, none for "".
 func (a *authority) client(t testing.TB, name string) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}

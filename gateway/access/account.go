@@ -19,8 +19,9 @@ const (
 	minByteBurst  = 256 << 10
 )
 
-// Of what an identity's clients do wrong, so much is told at once, and then so much a second: the rest waits for that, up to holdLongest, and at
-// most maxHeld of it at a time. Who tries again as soon as it is refused is slowed down.
+// Of what an identity's clients do wrong, so much is told at once, and then so much a second: the
+// rest waits for that, up to holdLongest, and at most maxHeld of it at a time. Who tries again as
+// soon as it is refused is slowed down.
 const (
 	heldPerSecond, heldBurst = 10, 20
 	holdLongest              = 2 * time.Second
@@ -39,21 +40,23 @@ const (
 	uses
 )
 
-// Defaults are the limits of identities that name none themselves, of what each has open at a time and opens per second. 0 means no limit.
-// They do not apply to the anonymous identity, which is everybody.
+// Defaults are the limits of identities that name none themselves, of what each has open at a time
+// and opens per second. 0 means no limit. They do not apply to the anonymous identity, which is
+// everybody.
 type Defaults struct{ Sessions, Events, Notices, Connections, StartsPerSecond int }
 
 // Accounts hold the state that the connections of each identity share.
 type Accounts struct {
-	// MaxFilterBytes bounds the memory of the filters of an identity, and of the texts that its clients have chosen, as estimated. Defaults to
-	// 64 MiB. Set it before Open.
+	// MaxFilterBytes bounds the memory of the filters of an identity, and of the texts that its
+	// clients have chosen, as estimated. Defaults to 64 MiB. Set it before Open.
 	MaxFilterBytes int
 	defaults       Defaults
 
 	mu struct {
 		sync.Mutex
 		open map[string]*account // by the identity's key; bounded by the connections
-		// resting are unused accounts that have not recovered their full burst, so that reconnecting does not evade a limit.
+		// resting are unused accounts that have not recovered their full burst, so that
+		// reconnecting does not evade a limit.
 		resting map[string]*account
 	}
 }
@@ -109,7 +112,8 @@ func (a *Accounts) quotaOf(i *Identity) quota {
 	return q
 }
 
-// refuse returns why an account may not have one more use of a connection, or nil. The caller holds the lock of Accounts.
+// refuse returns why an account may not have one more use of a connection, or nil. The caller holds
+// the lock of Accounts.
 func (a *account) refuse(name string, use Use, address string) error {
 	sessions := a.open[Session] + a.open[Events]
 	exceeded := func(limit, used int, what string) error {
@@ -139,7 +143,8 @@ func (a *account) refuse(name string, use Use, address string) error {
 	return nil
 }
 
-// An Account is one connection's share of the account of its identity. Its methods are safe for concurrent use.
+// An Account is one connection's share of the account of its identity. Its methods are safe for
+// concurrent use.
 type Account struct {
 	of      *Accounts
 	shared  *account
@@ -148,13 +153,15 @@ type Account struct {
 	address string
 	claimed int // subscriptions of this connection, guarded by Accounts
 	closed  bool
-	// programs are those of this connection, and texts the bytes of its texts: held beside those of subscriptions. Guarded by Accounts.
+	// programs are those of this connection, and texts the bytes of its texts: held beside those of
+	// subscriptions. Guarded by Accounts.
 	programs    map[*match.Program]int
 	texts, held int
 }
 
-// Open returns a share for a use of the connection from a remote address, or the fault AccessLimit if the identity may have no more or starts
-// too many per second. The limits of i replace those of earlier connections of the identity.
+// Open returns a share for a use of the connection from a remote address, or the fault AccessLimit
+// if the identity may have no more or starts too many per second. The limits of i replace those of
+// earlier connections of the identity.
 func (a *Accounts) Open(i *Identity, use Use, address string) (*Account, error) {
 	if i == nil {
 		return nil, fault.Newf(fault.AccessForbidden, "the peer is not authenticated")
@@ -190,8 +197,9 @@ func (a *Accounts) shared(i *Identity) *account {
 	return shared
 }
 
-// Refused waits before a client of an identity is told of what it has done wrong, if clients of that identity have done much wrong of late. It
-// returns early when the context ends. Nobody waits for the anonymous identity, which is everybody.
+// Refused waits before a client of an identity is told of what it has done wrong, if clients of
+// that identity have done much wrong of late. It returns early when the context ends. Nobody waits
+// for the anonymous identity, which is everybody.
 func (a *Accounts) Refused(ctx context.Context, i *Identity) {
 	if i == nil || i.key == anonymousKey {
 		return
@@ -250,8 +258,8 @@ func (a *Account) Unsubscribe(n int) {
 	a.shared.subscriptions -= n
 }
 
-// Keep counts the memory of a program and of the texts of a subscription until Drop or Close, or refuses them. A program that the identity uses
-// several times counts once.
+// Keep counts the memory of a program and of the texts of a subscription until Drop or Close, or
+// refuses them. A program that the identity uses several times counts once.
 func (a *Account) Keep(p *match.Program, texts int) error {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -268,7 +276,8 @@ func (a *Account) Keep(p *match.Program, texts int) error {
 	return nil
 }
 
-// Hold counts the memory of the texts that the connection keeps beside its subscriptions, in the place of what it held before, or refuses it.
+// Hold counts the memory of the texts that the connection keeps beside its subscriptions, in the
+// place of what it held before, or refuses it.
 func (a *Account) Hold(texts int) error {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -357,8 +366,8 @@ func (a *account) rested() bool {
 	return true
 }
 
-// Reserve records events and bytes as sent and returns how long to wait before sending them. More than a burst waits longer; nothing is
-// refused.
+// Reserve records events and bytes as sent and returns how long to wait before sending them. More
+// than a burst waits longer; nothing is refused.
 func (a *Account) Reserve(events, bytes int) time.Duration {
 	pace := &a.shared.pace
 	pace.Lock()
@@ -372,7 +381,8 @@ func (a *Account) Wait(ctx context.Context, events, bytes int) error {
 	return retry.Sleep(ctx, a.Reserve(events, bytes))
 }
 
-// limit sets the rates. The tokens of the old limiters are kept, up to the new burst. All sessions may start at once, as after a restart.
+// limit sets the rates. The tokens of the old limiters are kept, up to the new burst. All sessions
+// may start at once, as after a restart.
 func (a *account) limit(i *Identity) {
 	a.pace.Lock()
 	defer a.pace.Unlock()
@@ -383,7 +393,8 @@ func (a *account) limit(i *Identity) {
 
 func unlimited() *rate.Limiter { return rate.NewLimiter(rate.Inf, 0) }
 
-// limited returns a limiter with a new limit. A limiter without a limit is replaced by one with a full burst.
+// limited returns a limiter with a new limit. A limiter without a limit is replaced by one with a
+// full burst.
 func limited(l *rate.Limiter, perSecond, least int) *rate.Limiter {
 	limit, burst := rate.Limit(perSecond), max(perSecond, least)
 	switch {
@@ -398,7 +409,8 @@ func limited(l *rate.Limiter, perSecond, least int) *rate.Limiter {
 	return l
 }
 
-// reserve takes n tokens in pieces that fit the burst; the last piece waits the longest. n is bounded by the size of a batch.
+// reserve takes n tokens in pieces that fit the burst; the last piece waits the longest. n is
+// bounded by the size of a batch.
 func reserve(l *rate.Limiter, n int, now time.Time) (wait time.Duration) {
 	if l.Limit() == rate.Inf {
 		return 0

@@ -263,7 +263,8 @@ func TestIdentitiesHaveQuotas(t *testing.T) {
 	}
 }
 
-// All sessions of an identity may start at once, as after a restart of a node, and then so many a second; to leave and come back does not help.
+// All sessions of an identity may start at once, as after a restart of a node, and then so many a
+// second; to leave and come back does not help.
 func TestStartsKeepToTheirRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		accounts := access.NewAccounts(access.Defaults{Sessions: 20, Events: 20, StartsPerSecond: 10})
@@ -297,7 +298,8 @@ func TestStartsKeepToTheirRate(t *testing.T) {
 	})
 }
 
-// Clients that keep doing wrong are told so later and later: 20 at once, then 10 a second, within two seconds, and without end for nobody.
+// Clients that keep doing wrong are told so later and later: 20 at once, then 10 a second, within
+// two seconds, and without end for nobody.
 func TestRefusalsAreHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		accounts := access.NewAccounts(access.Defaults{})

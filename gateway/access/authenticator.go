@@ -19,11 +19,13 @@ type Authenticator struct {
 	jwts    *verifier
 	allowed *Identity // the identity of every peer if nothing is configured
 
-	// Seen is told of every Admit and how it ended, and of TLS handshakes that failed (ErrHandshake). It must be set before the first one, and must not block. Optional.
+	// Seen is told of every Admit and how it ended, and of TLS handshakes that failed
+	// (ErrHandshake). It must be set before the first one, and must not block. Optional.
 	Seen func(p Peer, i *Identity, err error)
 }
 
-// Everybody returns an Authenticator that gives every peer the same identity without limits, as New does for the zero Config.
+// Everybody returns an Authenticator that gives every peer the same identity without limits, as New
+// does for the zero Config.
 func Everybody() *Authenticator {
 	return &Authenticator{cfg: Config{}.withDefaults(), allowed: Anonymous()}
 }
@@ -79,7 +81,8 @@ func (a *Authenticator) Known() (tokens, subjects, keys int) {
 	return tokens, subjects, keys
 }
 
-// Unlimited returns the names of listed identities without a limit of subscriptions, or with none of events and of bytes, in their order.
+// Unlimited returns the names of listed identities without a limit of subscriptions, or with none
+// of events and of bytes, in their order.
 func (a *Authenticator) Unlimited() []string {
 	if a.listed == nil {
 		return nil
@@ -107,7 +110,8 @@ var (
 	errCertExpired    = errors.New("the client certificate has expired")
 	errRightsChanged  = errors.New("the rights of the identity have changed: reconnect")
 
-	// ErrHandshake is why a peer was refused whose TLS handshake failed: its certificate, or the server's for it, was not accepted.
+	// ErrHandshake is why a peer was refused whose TLS handshake failed: its certificate, or the
+	// server's for it, was not accepted.
 	ErrHandshake = errors.New("the TLS handshake failed")
 )
 
@@ -123,7 +127,8 @@ type Peer struct {
 	Address string
 	// TLS is the state of the connection, nil for plaintext.
 	TLS *tls.ConnectionState
-	// Listener is the server that it has connected to: GRPC or HTTP. It says which authority has vouched for a certificate.
+	// Listener is the server that it has connected to: GRPC or HTTP. It says which authority has
+	// vouched for a certificate.
 	Listener string
 	// Authorization holds all values of the authorization header or metadata.
 	Authorization []string
@@ -145,8 +150,8 @@ func Reason(err error) string {
 	return "malformed"
 }
 
-// Authenticate returns the identity of a peer. The error is a fault, STRM-ACCESS-UNAUTHENTICATED or STRM-ACCESS-TOKEN-EXPOSED, and contains
-// no secret.
+// Authenticate returns the identity of a peer. The error is a fault, STRM-ACCESS-UNAUTHENTICATED or
+// STRM-ACCESS-TOKEN-EXPOSED, and contains no secret.
 func (a *Authenticator) Authenticate(p Peer) (*Identity, error) {
 	if a.allowed != nil {
 		return a.allowed, nil
@@ -213,9 +218,9 @@ func (a *Authenticator) bySubject(listener, name string, expires time.Time) (*Id
 	return nil, errUnknownSubject
 }
 
-// Hold returns a context that ends when ctx ends, when the credentials of i expire, or within Config.Recheck after i is no longer accepted
-// or has other rights. context.Cause is then a fault, STRM-ACCESS-UNAUTHENTICATED. The caller must call the function when the connection
-// ends.
+// Hold returns a context that ends when ctx ends, when the credentials of i expire, or within
+// Config.Recheck after i is no longer accepted or has other rights. context.Cause is then a fault,
+// STRM-ACCESS-UNAUTHENTICATED. The caller must call the function when the connection ends.
 func (a *Authenticator) Hold(ctx context.Context, i *Identity) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := func() { cancel(context.Canceled) }

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A TLS is a server's certificate and, for mTLS, the client CAs. It is reloaded when the files change; open connections are not affected.
+// A TLS is a server's certificate and, for mTLS, the client CAs. It is reloaded when the files
+// change; open connections are not affected.
 type TLS struct {
 	files *watchedFiles[*tls.Config]
 }
@@ -35,14 +36,15 @@ func NewTLS(cfg Config) (*TLS, error) {
 	return &TLS{files: f}, nil
 }
 
-// A Handshaker is a connection that is told about its TLS handshake: that the client has begun it, and that the client's certificate, if one is
-// requested, was accepted.
+// A Handshaker is a connection that is told about its TLS handshake: that the client has begun it,
+// and that the client's certificate, if one is requested, was accepted.
 type Handshaker interface {
 	HandshakeBegun()
 	HandshakeAccepted()
 }
 
-// Config returns a server configuration for ALPN protocols: "h2" for gRPC, "h2" and "http/1.1" for HTTP. Connections that are Handshakers are told.
+// Config returns a server configuration for ALPN protocols: "h2" for gRPC, "h2" and "http/1.1" for
+// HTTP. Connections that are Handshakers are told.
 func (t *TLS) Config(protocols ...string) *tls.Config {
 	protocols = slices.Clone(protocols)
 	return &tls.Config{
@@ -77,7 +79,8 @@ func (t *TLS) Err() error {
 // Expires returns the expiry of the certificate in force.
 func (t *TLS) Expires() time.Time { return t.files.Get().Certificates[0].Leaf.NotAfter }
 
-// serverConfig builds the configuration from the certificate, the key and, optionally, the client CAs.
+// serverConfig builds the configuration from the certificate, the key and, optionally, the client
+// CAs.
 func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
@@ -92,7 +95,8 @@ func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	c := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
 		Certificates: []tls.Certificate{pair},
-		// A resumed session would skip the check of the client certificate, and subscribers connect once for hours.
+		// A resumed session would skip the check of the client certificate, and subscribers connect
+		// once for hours.
 		SessionTicketsDisabled: true,
 	}
 	if len(contents) < 3 {
@@ -109,8 +113,9 @@ func serverConfig(contents [][]byte, clientOptional bool) (*tls.Config, error) {
 	return c, nil
 }
 
-// subject returns the subject of a verified client certificate in RFC 2253 form, and its expiry; "" if there is none. It is parsed from the
-// raw certificate, because crypto/x509 keeps only one of several common names.
+// subject returns the subject of a verified client certificate in RFC 2253 form, and its expiry; ""
+// if there is none. It is parsed from the raw certificate, because crypto/x509 keeps only one of
+// several common names.
 func subject(state *tls.ConnectionState) (name string, expires time.Time, err error) {
 	if state == nil || len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
 		return "", time.Time{}, nil

@@ -159,7 +159,8 @@ func TestClientsNeedACertificateOfTheAuthority(t *testing.T) {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	// Another authority takes the first one's place: its clients come in, those from before do not again, and stay.
+	// Another authority takes the first one's place: its clients come in, those from before do not
+	// again, and stay.
 	write(t, cfg.TLS.ClientCA, strangers.pem)
 	if _, err := dial(t, address, forced); err != nil {
 		t.Error(err)
@@ -247,7 +248,8 @@ func TestSubjectIsWrittenInFull(t *testing.T) {
 	}
 }
 
-// TestServesBothVersionsOfHTTP has a browser's and a curl's way of connecting end at the same handler.
+// TestServesBothVersionsOfHTTP has a browser's and a curl's way of connecting end at the same
+// handler.
 func TestServesBothVersionsOfHTTP(t *testing.T) {
 	ca := newAuthority(t)
 	cfg := access.Config{TLS: tlsFiles(t, ca, ca), Identities: write(t, t.TempDir()+"/i", "subject CN=gw-1 name=a namespace=shop.*")}

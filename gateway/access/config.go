@@ -12,12 +12,15 @@ import (
 // Config configures access. The zero value accepts everybody, without TLS.
 type Config struct {
 	TLS TLSConfig
-	// Identities is a file of token hashes and certificate subjects with their rights; see docs/access.md. Optional.
+	// Identities is a file of token hashes and certificate subjects with their rights; see
+	// docs/access.md. Optional.
 	Identities string
-	// Apart says that the servers ask for client certificates of different authorities: a listed subject counts at the server that its line names,
-	// GRPC where it names none, so that no authority can vouch for the identities of another.
+	// Apart says that the servers ask for client certificates of different authorities: a listed
+	// subject counts at the server that its line names, GRPC where it names none, so that no
+	// authority can vouch for the identities of another.
 	Apart bool
-	// JWKS is a file of public keys (RFC 7517) that sign JWTs. Optional; without it JWTs are rejected.
+	// JWKS is a file of public keys (RFC 7517) that sign JWTs. Optional; without it JWTs are
+	// rejected.
 	JWKS string
 	// Issuer is the required iss of JWTs. Required with JWKS.
 	Issuer string
@@ -25,7 +28,8 @@ type Config struct {
 	Audiences []string
 	// Leeway is the tolerated clock difference to the issuer. Defaults to 30 s, at most 5 min.
 	Leeway time.Duration
-	// Recheck is the interval at which the rights of open connections are checked. Defaults to 30 s.
+	// Recheck is the interval at which the rights of open connections are checked. Defaults to 30
+	// s.
 	Recheck time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -33,11 +37,14 @@ type Config struct {
 
 // TLSConfig names the files of a server's certificate. The zero value means no TLS.
 type TLSConfig struct {
-	// Certificate and Key are PEM files: the chain with the leaf first, and its private key. Empty means no TLS.
+	// Certificate and Key are PEM files: the chain with the leaf first, and its private key. Empty
+	// means no TLS.
 	Certificate, Key string
-	// ClientCA is a PEM file of CAs for client certificates. Empty means that clients need no certificate.
+	// ClientCA is a PEM file of CAs for client certificates. Empty means that clients need no
+	// certificate.
 	ClientCA string
-	// ClientOptional also accepts clients without a certificate, for example with a token. Defaults to false.
+	// ClientOptional also accepts clients without a certificate, for example with a token. Defaults
+	// to false.
 	ClientOptional bool
 }
 

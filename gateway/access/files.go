@@ -17,14 +17,16 @@ import (
 const (
 	// maxFile bounds a file that is read.
 	maxFile = 4 << 20
-	// settled is the age from which a modification time is reliable, because file systems have a coarse resolution.
+	// settled is the age from which a modification time is reliable, because file systems have a
+	// coarse resolution.
 	settled = 2 * time.Second
-	// retryEvery is how often invalid files are retried although they have not changed, because a certificate may become valid.
+	// retryEvery is how often invalid files are retried although they have not changed, because a
+	// certificate may become valid.
 	retryEvery = time.Second
 )
 
-// A watchedFiles is the parsed content of files, reloaded when they change. The files must be valid together, such as a certificate and its
-// key.
+// A watchedFiles is the parsed content of files, reloaded when they change. The files must be valid
+// together, such as a certificate and its key.
 type watchedFiles[T any] struct {
 	paths  []string
 	parse  func([][]byte) (T, error)
@@ -43,8 +45,9 @@ type reading[T any] struct {
 	err    error // why the current files are not in force; nil if they are
 }
 
-// openFiles reads the files for the first time. If they are invalid it returns a fault with the code. parse gets the contents in the order
-// of the paths; its result is shared and must not be changed.
+// openFiles reads the files for the first time. If they are invalid it returns a fault with the
+// code. parse gets the contents in the order of the paths; its result is shared and must not be
+// changed.
 func openFiles[T any](code fault.Code, logger *slog.Logger, parse func([][]byte) (T, error), paths ...string) (*watchedFiles[T], error) {
 	f := &watchedFiles[T]{paths: paths, parse: parse, code: code, logger: logger}
 	first := f.read()
@@ -94,7 +97,8 @@ func (f *watchedFiles[T]) due(r *reading[T]) bool {
 	})
 }
 
-// read reads the files. It takes the stamps first, so that concurrent changes are detected the next time.
+// read reads the files. It takes the stamps first, so that concurrent changes are detected the next
+// time.
 func (f *watchedFiles[T]) read() *reading[T] {
 	r := &reading[T]{stamps: f.stamps(), at: time.Now()}
 	contents := make([][]byte, len(f.paths))

@@ -105,7 +105,8 @@ func TestFilesThatStayAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestChangeWithinAStepOfTheFileSystemsClockIsSeen gives the second content the size and the time of the first.
+// TestChangeWithinAStepOfTheFileSystemsClockIsSeen gives the second content the size and the time
+// of the first.
 func TestChangeWithinAStepOfTheFileSystemsClockIsSeen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	write(t, path, "1")
@@ -126,7 +127,8 @@ func TestChangeWithinAStepOfTheFileSystemsClockIsSeen(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesUsableByItselfIsTaken has a file that may be used from a time on, like a certificate.
+// TestWhatBecomesUsableByItselfIsTaken has a file that may be used from a time on, like a
+// certificate.
 func TestWhatBecomesUsableByItselfIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "a")

@@ -18,7 +18,8 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 )
 
-// TestServesGRPC wires the package as a gRPC server does: TLS through credentials, an interceptor for identities.
+// TestServesGRPC wires the package as a gRPC server does: TLS through credentials, an interceptor
+// for identities.
 func TestServesGRPC(t *testing.T) {
 	ca := newAuthority(t)
 	cfg := access.Config{TLS: tlsFiles(t, ca, ca)}

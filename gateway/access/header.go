@@ -14,8 +14,8 @@ var (
 	errTokenForm  = errors.New("the bearer token is empty, too long, or contains an invalid character")
 )
 
-// bearer parses the values of the authorization header (RFC 6750, section 2.1). No value means no token. Anything but one bearer token is
-// an error, which does not contain it.
+// bearer parses the values of the authorization header (RFC 6750, section 2.1). No value means no
+// token. Anything but one bearer token is an error, which does not contain it.
 func bearer(values []string) (token string, err error) {
 	switch len(values) {
 	case 0:

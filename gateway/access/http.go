@@ -19,14 +19,16 @@ import (
 
 type identityKey struct{}
 
-// From returns the identity in a context that Admit returned; nil, which has no rights, if there is none.
+// From returns the identity in a context that Admit returned; nil, which has no rights, if there is
+// none.
 func From(ctx context.Context) *Identity {
 	i, _ := ctx.Value(identityKey{}).(*Identity)
 	return i
 }
 
-// Admit authenticates a peer and returns a context for From, which ends when the credentials are no longer valid (see Hold). The caller
-// must call the function when the connection ends. The error is that of Authenticate.
+// Admit authenticates a peer and returns a context for From, which ends when the credentials are no
+// longer valid (see Hold). The caller must call the function when the connection ends. The error is
+// that of Authenticate.
 func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, context.CancelFunc, error) {
 	i, err := a.Authenticate(p)
 	if a.Seen != nil {
@@ -39,8 +41,8 @@ func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, con
 	return ctx, release, nil
 }
 
-// Handler authenticates requests (Admit) before it passes them to next, which must check rights itself with Permit. Tokens are accepted
-// only in the header, because URLs are often logged.
+// Handler authenticates requests (Admit) before it passes them to next, which must check rights
+// itself with Permit. Tokens are accepted only in the header, because URLs are often logged.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Listener: HTTP, Authorization: r.Header.Values("Authorization")})
@@ -74,8 +76,8 @@ func described(err error) (d description) {
 	return d
 }
 
-// RefuseLater refuses a request that may be repeated later. Because an EventSource gives up on any status but 200, it gets an empty stream that
-// says when to reconnect.
+// RefuseLater refuses a request that may be repeated later. Because an EventSource gives up on any
+// status but 200, it gets an empty stream that says when to reconnect.
 func RefuseLater(w http.ResponseWriter, r *http.Request, status int, after time.Duration, err error) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
@@ -92,7 +94,8 @@ func RefuseLater(w http.ResponseWriter, r *http.Request, status int, after time.
 // LimitAfter returns a random time after which a client that has reached a limit may try again.
 func LimitAfter() time.Duration { return 5*time.Second + rand.N(10*time.Second) }
 
-// Handler counts requests as a use of their identities (From) before it passes them to next, and refuses those beyond a limit.
+// Handler counts requests as a use of their identities (From) before it passes them to next, and
+// refuses those beyond a limit.
 func (a *Accounts) Handler(use Use, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		account, err := a.Open(From(r.Context()), use, r.RemoteAddr)
@@ -108,7 +111,8 @@ func (a *Accounts) Handler(use Use, next http.Handler) http.Handler {
 	})
 }
 
-// Parameters refuses requests with other parameters than those named, or with values that input does not accept, in the query or in the path.
+// Parameters refuses requests with other parameters than those named, or with values that input
+// does not accept, in the query or in the path.
 func Parameters(next http.Handler, names ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := input.Query(r, names...)
@@ -123,8 +127,9 @@ func Parameters(next http.Handler, names ...string) http.Handler {
 	})
 }
 
-// CORS lets pages of the origins (scheme://host[:port]) read responses to GET. Without origins it returns next. It must wrap Handler,
-// because browsers send preflight requests without a token. Cookies and certificates are not allowed.
+// CORS lets pages of the origins (scheme://host[:port]) read responses to GET. Without origins it
+// returns next. It must wrap Handler, because browsers send preflight requests without a token.
+// Cookies and certificates are not allowed.
 func CORS(origins []string, next http.Handler) (http.Handler, error) {
 	for _, origin := range origins {
 		if err := checkOrigin(origin); err != nil {
@@ -158,7 +163,8 @@ func CORS(origins []string, next http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// checkOrigin requires an origin in the form that browsers send, because origins are compared literally.
+// checkOrigin requires an origin in the form that browsers send, because origins are compared
+// literally.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != origin ||

@@ -165,7 +165,8 @@ func TestBrowserAsksBeforehandWithoutAToken(t *testing.T) {
 	if resp := ask(t, h, http.MethodOptions, "/", "Origin", "https://app.example.com", "Access-Control-Request-Method", "GET"); resp.StatusCode != 204 {
 		t.Error(resp.Status)
 	}
-	// A refusal must be readable for the page, or it cannot tell a bad token from a broken network, nor when to try again.
+	// A refusal must be readable for the page, or it cannot tell a bad token from a broken network,
+	// nor when to try again.
 	resp := ask(t, h, http.MethodGet, "/", "Origin", "https://app.example.com")
 	if resp.StatusCode != 401 || resp.Header.Get("Access-Control-Allow-Origin") == "" || resp.Header.Get("Access-Control-Expose-Headers") != "Retry-After" {
 		t.Error(resp.Status, resp.Header)

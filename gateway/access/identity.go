@@ -12,18 +12,21 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// An Identity is an authenticated peer with its rights. It is immutable. The zero value has no rights.
+// An Identity is an authenticated peer with its rights. It is immutable. The zero value has no
+// rights.
 type Identity struct {
 	// Name identifies it in logs and metrics.
 	Name string
 	// Namespaces are what it may subscribe to: db.coll, db.* for a database, * for everything.
 	Namespaces []string
-	// MaxSessions bounds its sessions at a node over gRPC and SSE together, MaxConnections its connections with a call, MaxNotices its streams
-	// of notices, and StartsPerSecond how many sessions and requests it begins; 0 means the Defaults of Accounts.
+	// MaxSessions bounds its sessions at a node over gRPC and SSE together, MaxConnections its
+	// connections with a call, MaxNotices its streams of notices, and StartsPerSecond how many
+	// sessions and requests it begins; 0 means the Defaults of Accounts.
 	MaxSessions, MaxConnections, MaxNotices, StartsPerSecond int
 	// MaxSubscriptions bounds the subscriptions of all its connections to a node; 0 means no limit.
 	MaxSubscriptions int
-	// EventsPerSecond and BytesPerSecond bound what is sent to all its connections to a node; 0 means no limit.
+	// EventsPerSecond and BytesPerSecond bound what is sent to all its connections to a node; 0
+	// means no limit.
 	EventsPerSecond, BytesPerSecond int
 	// Expires is when its credentials expire; zero means never.
 	Expires time.Time
@@ -43,8 +46,8 @@ func Anonymous() *Identity {
 	return &Identity{Name: anonymousKey, Namespaces: []string{everything}, key: anonymousKey}
 }
 
-// Owner is how the identity is called where what belongs to it is kept, or is shared fairly. A JWT's subject is never that of a listed identity.
-// It is empty for the anonymous identity.
+// Owner is how the identity is called where what belongs to it is kept, or is shared fairly. A
+// JWT's subject is never that of a listed identity. It is empty for the anonymous identity.
 func (i *Identity) Owner() string {
 	if i == nil || i.key == anonymousKey {
 		return ""
@@ -56,8 +59,9 @@ func (i *Identity) Owner() string {
 	return name
 }
 
-// Subscriber qualifies the name of a subscriber by the identity that it belongs to: identity/name. The first slash separates them. Names of the
-// anonymous identity, and an empty name, stay as they are.
+// Subscriber qualifies the name of a subscriber by the identity that it belongs to: identity/name.
+// The first slash separates them. Names of the anonymous identity, and an empty name, stay as they
+// are.
 func (i *Identity) Subscriber(name string) string {
 	owner := i.Owner()
 	if owner == "" || name == "" {
@@ -69,11 +73,12 @@ func (i *Identity) Subscriber(name string) string {
 // jwtKey begins the keys of identities that a JWT proves.
 const jwtKey = "jwt:"
 
-// ownerEscaper leaves no slash in an identity's part of a name, nor a colon, which says where it is from.
+// ownerEscaper leaves no slash in an identity's part of a name, nor a colon, which says where it is
+// from.
 var ownerEscaper = strings.NewReplacer("%", "%25", "/", "%2F", ":", "%3A") //nolint:gochecknoglobals // constant
 
-// Allows reports whether a subscription to the namespace is allowed. An empty db or coll means several collections and requires the right
-// to everything.
+// Allows reports whether a subscription to the namespace is allowed. An empty db or coll means
+// several collections and requires the right to everything.
 func (i *Identity) Allows(db, coll string) bool {
 	if i == nil {
 		return false
@@ -88,12 +93,13 @@ func (i *Identity) Allows(db, coll string) bool {
 	})
 }
 
-// Operates reports whether the identity has the right to everything. Only such an identity is told of other subscribers, of members and of what
-// operators do.
+// Operates reports whether the identity has the right to everything. Only such an identity is told
+// of other subscribers, of members and of what operators do.
 func (i *Identity) Operates() bool { return i.Allows("", "") }
 
-// Readable returns the part of a list of namespaces (db.coll, or db.* for a database) that the identity may know of. An empty list means
-// everything, which it may know of without names. some is false if the list names nothing that the identity may read.
+// Readable returns the part of a list of namespaces (db.coll, or db.* for a database) that the
+// identity may know of. An empty list means everything, which it may know of without names. some is
+// false if the list names nothing that the identity may read.
 func (i *Identity) Readable(namespaces []string) (readable []string, some bool) {
 	if i.Operates() || len(namespaces) == 0 {
 		return namespaces, i != nil

@@ -23,7 +23,8 @@ type publicKey struct {
 	key           crypto.PublicKey
 }
 
-// find returns the key of a token: the one with the ID or, without an ID, the only one of the algorithm.
+// find returns the key of a token: the one with the ID or, without an ID, the only one of the
+// algorithm.
 func (s keySet) find(id, algorithm string) (crypto.PublicKey, error) {
 	var found []publicKey
 	for _, k := range s {
@@ -40,7 +41,8 @@ func (s keySet) find(id, algorithm string) (crypto.PublicKey, error) {
 	return found[0].key, nil
 }
 
-// A jwk is a key in the form of RFC 7517 and RFC 8037, without the fields of unsupported algorithms.
+// A jwk is a key in the form of RFC 7517 and RFC 8037, without the fields of unsupported
+// algorithms.
 type jwk struct {
 	Kty, Kid, Use, Alg, Crv string
 	KeyOps                  []string `json:"key_ops"`
@@ -59,7 +61,8 @@ var (
 	errForeign = errors.New("not applicable") // a key for another purpose, which RFC 7517 says to ignore
 )
 
-// parseKeySet parses a JWKS file. Keys for other uses or algorithms are skipped; an invalid or private key is an error.
+// parseKeySet parses a JWKS file. Keys for other uses or algorithms are skipped; an invalid or
+// private key is an error.
 func parseKeySet(content []byte) (keySet, error) {
 	var file struct{ Keys []jwk }
 	if err := json.Unmarshal(content, &file); err != nil {

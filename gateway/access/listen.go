@@ -7,8 +7,9 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// CheckListen checks the address of a server: without TLS it must be a loopback address, unless insecure is set. A host name other than
-// localhost, or no host, counts as non-loopback. Names are not resolved: call it again with the bound address.
+// CheckListen checks the address of a server: without TLS it must be a loopback address, unless
+// insecure is set. A host name other than localhost, or no host, counts as non-loopback. Names are
+// not resolved: call it again with the bound address.
 func CheckListen(address string, tls, insecure bool) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return fault.Newf(fault.ConfigBadValue, "listen address: %w", err)
@@ -29,8 +30,9 @@ func isLoopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// NetworkOf returns what counts as one remote address where connections or calls are bounded: the IP address of host:port, and of IPv6 the
-// network of 64 bits, because a machine has all of its addresses. Other texts give the zero address.
+// NetworkOf returns what counts as one remote address where connections or calls are bounded: the
+// IP address of host:port, and of IPv6 the network of 64 bits, because a machine has all of its
+// addresses. Other texts give the zero address.
 func NetworkOf(address string) netip.Addr {
 	port, err := netip.ParseAddrPort(address)
 	if err != nil {

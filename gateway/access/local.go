@@ -11,15 +11,17 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Local refuses what web pages send to a server that speaks plaintext on the loopback address listen. A browser on the machine sends requests
-// there for every page that it shows, so the address alone proves nothing:
+// Local refuses what web pages send to a server that speaks plaintext on the loopback address
+// listen. A browser on the machine sends requests there for every page that it shows, so the
+// address alone proves nothing:
 //
-//   - A Host that is another name than localhost, the host of listen, or the host of one of the origins: a page has had its own name resolved
-//     to this machine (DNS rebinding), and would read the answer. An IP address as Host is good, because a page cannot make one its name, but for
-//     those that lead here by the way (0.0.0.0, [::], [::ffff:127.0.0.1]), where browsers do not say who has sent the request. No Host is good,
-//     because every browser sends one.
-//   - An Origin that is neither one of the origins nor that of the server itself, and without one a request of which the browser says that
-//     another site has caused it (Sec-Fetch-Site).
+//   - A Host that is another name than localhost, the host of listen, or the host of one of the
+//     origins: a page has had its own name resolved to this machine (DNS rebinding), and would read
+//     the answer. An IP address as Host is good, because a page cannot make one its name, but for
+//     those that lead here by the way (0.0.0.0, [::], [::ffff:127.0.0.1]), where browsers do not
+//     say who has sent the request. No Host is good, because every browser sends one.
+//   - An Origin that is neither one of the origins nor that of the server itself, and without one a
+//     request of which the browser says that another site has caused it (Sec-Fetch-Site).
 //
 // Programs that are no browsers send neither, and their Host is the address that they were given.
 func Local(listen string, origins []string, next http.Handler) http.Handler {
@@ -46,7 +48,8 @@ func Local(listen string, origins []string, next http.Handler) http.Handler {
 	})
 }
 
-// checkPage refuses a request that a page of another origin has sent, if the browser says so. known are the origins that are let in.
+// checkPage refuses a request that a page of another origin has sent, if the browser says so. known
+// are the origins that are let in.
 func checkPage(r *http.Request, known []string) error {
 	asked, site := r.Header.Values("Origin"), r.Header.Get("Sec-Fetch-Site")
 	switch {
@@ -60,10 +63,11 @@ func checkPage(r *http.Request, known []string) error {
 	return nil
 }
 
-// SameOrigin refuses requests with which a page of another origin would change something, whatever the page may read and however the browser
-// proves who it is: all but GET, and event streams with a name, which take the name over and move its checkpoint. For these a browser must say
-// which page has sent the request, or the request must have a header that such a page cannot set without leave; the origins are let in. Programs that
-// are no browsers are let through.
+// SameOrigin refuses requests with which a page of another origin would change something, whatever
+// the page may read and however the browser proves who it is: all but GET, and event streams with a
+// name, which take the name over and move its checkpoint. For these a browser must say which page
+// has sent the request, or the request must have a header that such a page cannot set without
+// leave; the origins are let in. Programs that are no browsers are let through.
 func SameOrigin(origins []string, next http.Handler) http.Handler {
 	p := http.NewCrossOriginProtection()
 	p.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,13 +90,14 @@ func SameOrigin(origins []string, next http.Handler) http.Handler {
 	})
 }
 
-// takesName reports whether a request asks for an event stream with a name. A query that cannot be read is refused later.
+// takesName reports whether a request asks for an event stream with a name. A query that cannot be
+// read is refused later.
 func takesName(r *http.Request) bool {
 	return r.Method != http.MethodOptions && r.URL.Query().Has("subscriber")
 }
 
-// provesPage reports whether a request tells its page, or cannot be of a page without leave: browsers ask the server first (CORS) before they send
-// these headers for a page of another origin.
+// provesPage reports whether a request tells its page, or cannot be of a page without leave:
+// browsers ask the server first (CORS) before they send these headers for a page of another origin.
 func provesPage(r *http.Request) bool {
 	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Authorization", "Last-Event-ID"} {
 		if r.Header.Get(name) != "" {
@@ -102,8 +107,9 @@ func provesPage(r *http.Request) bool {
 	return false
 }
 
-// isBrowser reports whether a browser may have sent a request. Pages cannot change what it says of itself in requests that they send without leave;
-// players of media say something else than the browser and ask for ranges.
+// isBrowser reports whether a browser may have sent a request. Pages cannot change what it says of
+// itself in requests that they send without leave; players of media say something else than the
+// browser and ask for ranges.
 func isBrowser(r *http.Request) bool {
 	agent := r.UserAgent()
 	if strings.Contains(agent, "Mozilla/") || strings.Contains(agent, "AppleCoreMedia") {
@@ -117,7 +123,8 @@ func isBrowser(r *http.Request) bool {
 	return false
 }
 
-// IsLocal reports whether a listen address is a loopback address, or localhost. Other names are not resolved.
+// IsLocal reports whether a listen address is a loopback address, or localhost. Other names are not
+// resolved.
 func IsLocal(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && host == "localhost" || isLoopback(address)
@@ -131,8 +138,9 @@ func hostname(host string) string {
 	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
-// isPlainAddress reports whether a host is an address under which a program may know the server. Those that lead to this machine only by the way, the
-// unspecified ones and IPv4 addresses within IPv6, are what pages use because browsers do not say there who has sent a request (W3C: "Secure
+// isPlainAddress reports whether a host is an address under which a program may know the server.
+// Those that lead to this machine only by the way, the unspecified ones and IPv4 addresses within
+// IPv6, are what pages use because browsers do not say there who has sent a request (W3C: "Secure
 // Contexts", potentially trustworthy origins).
 func isPlainAddress(host string) bool {
 	addr, err := netip.ParseAddr(host)
@@ -144,7 +152,8 @@ func isPlainAddress(host string) bool {
 //nolint:gochecknoglobals // a constant
 var compatible = netip.MustParsePrefix("::/96")
 
-// isOwn reports whether an origin is that of the server at the host: its scheme is that of a proxy which may stand in front.
+// isOwn reports whether an origin is that of the server at the host: its scheme is that of a proxy
+// which may stand in front.
 func isOwn(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)

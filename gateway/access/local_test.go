@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// FuzzLocal looks for a request of a web page that passes: with a name of the page's own as Host, or of an origin that is not let in.
+// FuzzLocal looks for a request of a web page that passes: with a name of the page's own as Host,
+// or of an origin that is not let in.
 func FuzzLocal(f *testing.F) {
 	f.Add("127.0.0.1:8080", "", "")
 	f.Add("LocalHost.:1", "http://localhost.:1", "same-origin")
@@ -56,7 +57,8 @@ func FuzzLocal(f *testing.F) {
 	})
 }
 
-// A server on a loopback address answers only for names of this machine for which browsers say who sends a request.
+// A server on a loopback address answers only for names of this machine for which browsers say who
+// sends a request.
 func TestLocalKnowsItsHosts(t *testing.T) {
 	handler := Local("127.0.0.1:8080", []string{"https://app.example.com"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for host, want := range map[string]int{
@@ -74,8 +76,9 @@ func TestLocalKnowsItsHosts(t *testing.T) {
 	}
 }
 
-// An event stream with a name, which takes the name over and moves a checkpoint, is opened by no page of another origin, whatever the browser says of
-// it, at an open server and where a certificate proves who it is.
+// An event stream with a name, which takes the name over and moves a checkpoint, is opened by no
+// page of another origin, whatever the browser says of it, at an open server and where a
+// certificate proves who it is.
 func TestPagesOfOtherOriginsTakeNoName(t *testing.T) {
 	handler := SameOrigin([]string{"https://app.example.com"}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	const (

@@ -24,7 +24,8 @@ func ofToken(t verifiedToken) (*Identity, error) {
 	return i, nil
 }
 
-// readRights parses the claim. Unknown keys are rejected, because a misspelled limit would be no limit.
+// readRights parses the claim. Unknown keys are rejected, because a misspelled limit would be no
+// limit.
 func (i *Identity) readRights(rights map[string]any) error {
 	for name, value := range rights {
 		limit := i.limit(name)

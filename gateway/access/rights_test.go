@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzRights reads the claim of a token that an issuer has signed: what is taken is an identity that the list could have too.
+// FuzzRights reads the claim of a token that an issuer has signed: what is taken is an identity
+// that the list could have too.
 func FuzzRights(f *testing.F) {
 	f.Add(`{"namespaces":["shop.*","crm.orders"],"max_subscriptions":7,"events_per_second":8,"bytes_per_second":9}`)
 	f.Add(`{"namespaces":["*"],"max_sessions":1e3,"max_connections":0,"max_notices":1.0,"starts_per_second":1099511627776}`)

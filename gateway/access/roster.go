@@ -53,7 +53,8 @@ func (r *roster) byToken(token string) *Identity {
 	return r.tokens[found].identity
 }
 
-// bySubject returns the identity of a client certificate's subject, or nil. A subject is not secret.
+// bySubject returns the identity of a client certificate's subject, or nil. A subject is not
+// secret.
 func (r *roster) bySubject(listener, subject string, expires time.Time) *Identity {
 	listed := r.subjects[subjectAt{listener, subject}]
 	if listed == nil {
@@ -69,13 +70,14 @@ func (r *roster) bySubject(listener, subject string, expires time.Time) *Identit
 
 var errNeedsClientCA = errors.New("a subject requires a client CA")
 
-// rosterParser returns the parser for files of identities; certificates says whether client certificates are requested, apart is Config.Apart.
+// rosterParser returns the parser for files of identities; certificates says whether client
+// certificates are requested, apart is Config.Apart.
 func rosterParser(certificates, apart bool) func([][]byte) (*roster, error) {
 	return func(contents [][]byte) (*roster, error) { return parseRoster(string(contents[0]), certificates, apart) }
 }
 
-// parseRoster parses a file of identities. Errors name the line and contain nothing but names, because a token may have been written
-// instead of its hash.
+// parseRoster parses a file of identities. Errors name the line and contain nothing but names,
+// because a token may have been written instead of its hash.
 func parseRoster(text string, certificates, apart bool) (*roster, error) {
 	r := &roster{subjects: map[subjectAt]*Identity{}, apart: apart}
 	named := map[string]*Identity{}
@@ -157,7 +159,8 @@ func (r *roster) add(words []string, named map[string]*Identity, hashes map[[sha
 	return nil
 }
 
-// cutListener takes the word listener=, which only a subject may have, out of the words after a credential of a kind.
+// cutListener takes the word listener=, which only a subject may have, out of the words after a
+// credential of a kind.
 func cutListener(kind string, words []string) (listener string, rest []string, err error) {
 	for _, word := range words {
 		value, is := strings.CutPrefix(word, "listener=")
@@ -214,8 +217,8 @@ func readListed(words []string) (*Identity, error) {
 	return i, i.check()
 }
 
-// split separates a line at blanks. Double quotes group characters into a word; inside them \ escapes quotes and backslashes. A # at the
-// start of a word begins a comment.
+// split separates a line at blanks. Double quotes group characters into a word; inside them \
+// escapes quotes and backslashes. A # at the start of a word begins a comment.
 func split(line string) (words []string, err error) {
 	var word strings.Builder
 	inWord, quoted, escaped := false, false, false

@@ -98,8 +98,9 @@ func TestRosterThatIsWrongIsRefused(t *testing.T) {
 	}
 }
 
-// TestTokensAreComparedInConstantTime reads the source of the search: one comparison, made by crypto/subtle for every token, and nothing
-// that ends the loop early or branches on what was found.
+// TestTokensAreComparedInConstantTime reads the source of the search: one comparison, made by
+// crypto/subtle for every token, and nothing that ends the loop early or branches on what was
+// found.
 func TestTokensAreComparedInConstantTime(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "roster.go", nil, 0)
 	if err != nil {

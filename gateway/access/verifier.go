@@ -55,8 +55,8 @@ type verifiedToken struct {
 	Claims  map[string]any // as encoding/json decodes them
 }
 
-// Verify returns the content of a JWT. Claims are matched by their exact names, because encoding/json would match EXP in a struct. Errors
-// do not contain the token.
+// Verify returns the content of a JWT. Claims are matched by their exact names, because
+// encoding/json would match EXP in a struct. Errors do not contain the token.
 func (v *verifier) Verify(token string) (verifiedToken, error) {
 	claims := jwt.MapClaims{}
 	if _, err := v.parser.ParseWithClaims(token, claims, v.key); err != nil {

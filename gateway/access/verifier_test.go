@@ -195,7 +195,8 @@ func TestForgedAndForeignTokensAreRefused(t *testing.T) {
 	}
 }
 
-// rehead gives a token another header, signed with the secret that an attacker knows: the public key.
+// rehead gives a token another header, signed with the secret that an attacker knows: the public
+// key.
 func rehead(t *testing.T, parts []string, header map[string]any) string {
 	t.Helper()
 	text, err := json.Marshal(header)
@@ -212,7 +213,8 @@ func rebody(t *testing.T, header, body string) string {
 	return header + "." + b64([]byte(body)) + "." + b64(make([]byte, ed25519.SignatureSize))
 }
 
-// nextOf returns a letter that differs from one of base64 in its last bit: bits that 64 bytes leave over.
+// nextOf returns a letter that differs from one of base64 in its last bit: bits that 64 bytes leave
+// over.
 func nextOf(c byte) string {
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	return string(letters[strings.IndexByte(letters, c)^1])

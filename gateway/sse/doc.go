@@ -1,2 +1,3 @@
-// Package sse reads server-sent events (WHATWG HTML, section 9.2.6) for clients such as `streamer tail`.
+// Package sse reads server-sent events (WHATWG HTML, section 9.2.6) for clients such as `streamer
+// tail`.
 package sse

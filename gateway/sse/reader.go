@@ -35,7 +35,8 @@ func NewReader(r io.Reader) *Reader {
 // LastID returns the latest id; a client sends it as Last-Event-ID when it reconnects.
 func (r *Reader) LastID() string { return r.id }
 
-// Next returns the next message that has data. It returns io.EOF at the end of the stream. As specified, an incomplete message is dropped.
+// Next returns the next message that has data. It returns io.EOF at the end of the stream. As
+// specified, an incomplete message is dropped.
 func (r *Reader) Next() (Message, error) {
 	var m Message
 	id := r.id

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// The generated code must say what proto/ says; otherwise make proto is due. Comments go into it too, but change nothing on the wire.
+// The generated code must say what proto/ says; otherwise make proto is due. Comments go into it
+// too, but change nothing on the wire.
 func TestGeneratedCodeIsFresh(t *testing.T) {
 	compiler := protocompile.Compiler{Resolver: protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{"../../proto"}})}
 	files, err := compiler.Compile(t.Context(), "streamer/v1/gateway.proto")

@@ -102,7 +102,8 @@ func sink(p change.Partition) checkpoint.Key {
 	return checkpoint.Key{Subscriber: "sink", Shared: true, Partition: p}
 }
 
-// world is a store with a shared subscriber, which is at 100 + 10·p in partition p and has no checkpoint in the last one.
+// world is a store with a shared subscriber, which is at 100 + 10·p in partition p and has no
+// checkpoint in the last one.
 func world(t *testing.T) (*checkpointtest.Memory, *source) {
 	t.Helper()
 	s := checkpointtest.NewMemory(partitions)
@@ -129,7 +130,8 @@ func share(t *testing.T, s *checkpointtest.Memory, p change.Partition, c checkpo
 	}
 }
 
-// connect makes a checkpoint of an exclusive subscriber, which is at the position but for some partitions.
+// connect makes a checkpoint of an exclusive subscriber, which is at the position but for some
+// partitions.
 func connect(t *testing.T, s *checkpointtest.Memory, name string, position change.Position, elsewhere map[change.Partition]change.Position) {
 	t.Helper()
 	first := checkpoint.Checkpoint{
@@ -166,7 +168,8 @@ func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 	if plan.Reached != admin.Reached || plan.Moves() != 3 || len(plan.Steps) != 3 || *plan.Steps[1].Partition != 1 || *plan.Entries != 1000 {
 		t.Errorf("%+v", plan)
 	}
-	// Partition 2 goes back over all 100 s, partition 0 over 80 of them: each has its share of the entries.
+	// Partition 2 goes back over all 100 s, partition 0 over 80 of them: each has its share of the
+	// entries.
 	if *plan.Steps[2].Events != 250 || *plan.Steps[0].Events != 200 {
 		t.Errorf("%d, %d events", *plan.Steps[2].Events, *plan.Steps[0].Events)
 	}
@@ -201,7 +204,8 @@ func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 	}
 }
 
-// An exclusive subscriber has one checkpoint: what is after the target in some partition moves, and the rest stays.
+// An exclusive subscriber has one checkpoint: what is after the target in some partition moves, and
+// the rest stays.
 func TestRewindOfAnExclusiveSubscriber(t *testing.T) {
 	s, mongo := world(t)
 	key := checkpoint.Key{Subscriber: "gateway"}

@@ -16,18 +16,20 @@ import (
 // An AdoptPlan says what adopting the checkpoints would do.
 type AdoptPlan struct {
 	Origin Origin `json:"origin"` // as it stands
-	// Source is the deployment that the configuration leads to, NewSource whether it is another one than the origin's.
+	// Source is the deployment that the configuration leads to, NewSource whether it is another one
+	// than the origin's.
 	Source    string `json:"source"`
 	NewSource bool   `json:"new_source"`
-	// Now is the deployment's time. Ahead are the checkpoints of a log that is no more: those that are later somewhere or, where a time was
-	// given, later than that.
+	// Now is the deployment's time. Ahead are the checkpoints of a log that is no more: those that
+	// are later somewhere or, where a time was given, later than that.
 	Now   Position     `json:"now"`
 	Ahead []Checkpoint `json:"ahead"`
 	// To is where the checkpoints ahead, and an origin ahead, are moved back to.
 	To Position `json:"to"`
 	// StartAhead says that the origin's start is ahead too.
 	StartAhead bool `json:"start_ahead"`
-	// Etcd is the etcd that the configuration leads to, NewEtcd whether the origin names another one.
+	// Etcd is the etcd that the configuration leads to, NewEtcd whether the origin names another
+	// one.
 	Etcd    Backend `json:"etcd"`
 	NewEtcd bool    `json:"new_etcd"`
 
@@ -37,10 +39,12 @@ type AdoptPlan struct {
 	to      change.Timestamp
 }
 
-// PlanAdopt finds out what adopting would do. The time that may be given is the one to which the deployment was restored: checkpoints after
-// it go back to it. Without one, checkpoints ahead of the deployment's time go back to the log's oldest entry: whatever the restored
-// deployment has written since is delivered, and more. The backend is that of the configuration, which the origin names afterwards; one
-// that keeps checkpoints elsewhere than the origin says is the fault ClusterBackend. It changes nothing.
+// PlanAdopt finds out what adopting would do. The time that may be given is the one to which the
+// deployment was restored: checkpoints after it go back to it. Without one, checkpoints ahead of
+// the deployment's time go back to the log's oldest entry: whatever the restored deployment has
+// written since is delivered, and more. The backend is that of the configuration, which the origin
+// names afterwards; one that keeps checkpoints elsewhere than the origin says is the fault
+// ClusterBackend. It changes nothing.
 func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp, backend checkpoint.Backend) (*AdoptPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -95,11 +99,12 @@ func oldest(ctx context.Context, source Source, now change.Timestamp) (change.Ti
 	return first, nil
 }
 
-// ahead reports whether a time is after the deployment's. Only the seconds count: the next operation's time may have been told
-// before it happens.
+// ahead reports whether a time is after the deployment's. Only the seconds count: the next
+// operation's time may have been told before it happens.
 func ahead(t, now change.Timestamp) bool { return t.T > now.T }
 
-// Check returns the fault for which the plan is refused, nil if it is not: another deployment must be accepted.
+// Check returns the fault for which the plan is refused, nil if it is not: another deployment must
+// be accepted.
 func (p *AdoptPlan) Check(acceptSource bool) error {
 	if p.NewSource && !acceptSource {
 		return fault.Newf(fault.CheckpointSource, "the checkpoints are of %s, mongodb.uri leads to %s; --source accepts it", p.Origin.Source, p.Source)
@@ -107,8 +112,9 @@ func (p *AdoptPlan) Check(acceptSource bool) error {
 	return nil
 }
 
-// Apply raises the incarnation, which ends every epoch before, and moves the checkpoints back that are ahead, after an entry in the gap log:
-// their subscribers have had what is no more. It returns the origin that stands then. When it ends half-way, a new plan does the rest.
+// Apply raises the incarnation, which ends every epoch before, and moves the checkpoints back that
+// are ahead, after an entry in the gap log: their subscribers have had what is no more. It returns
+// the origin that stands then. When it ends half-way, a new plan does the rest.
 func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.Origin, error) {
 	next := p.last
 	next.Incarnation++
@@ -141,7 +147,8 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	return next, nil
 }
 
-// lost returns the entry of the gap log, which bounds what all subscribers have had that is no more.
+// lost returns the entry of the gap log, which bounds what all subscribers have had that is no
+// more.
 func (p *AdoptPlan) lost(found time.Time, by string) checkpoint.Gap {
 	g := checkpoint.Gap{To: change.At(p.to), Reason: string(gap.AheadOfServer), Found: found, By: by}
 	for _, c := range p.ahead {

@@ -23,7 +23,8 @@ type Archive struct {
 	By          string
 }
 
-// An archived is an Archive as it is written: origin and checkpoints have the form in which stores keep them.
+// An archived is an Archive as it is written: origin and checkpoints have the form in which stores
+// keep them.
 type archived struct {
 	Version     int               `json:"streamer_checkpoints"`
 	At          time.Time         `json:"exported_at"`
@@ -33,7 +34,8 @@ type archived struct {
 	Checkpoints []json.RawMessage `json:"checkpoints"`
 }
 
-// Export reads all checkpoints. One that cannot be read is an error: an archive is whole or is not made.
+// Export reads all checkpoints. One that cannot be read is an error: an archive is whole or is not
+// made.
 func Export(ctx context.Context, s Store, by string) (Archive, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -67,7 +69,8 @@ func (a Archive) Write(w io.Writer) error {
 	return nil
 }
 
-// ReadArchive reads what Write wrote; name is what the document is called in errors, which are the faults of checkpoints.
+// ReadArchive reads what Write wrote; name is what the document is called in errors, which are the
+// faults of checkpoints.
 func ReadArchive(r io.Reader, name string) (Archive, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {

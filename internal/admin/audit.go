@@ -10,12 +10,14 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// An AuditLog is who has connected to the nodes of a cluster and what operators have done, as a node knows it: the oldest first.
+// An AuditLog is who has connected to the nodes of a cluster and what operators have done, as a
+// node knows it: the oldest first.
 type AuditLog struct {
 	Records []notice.Notice `json:"records"`
 }
 
-// ServeAudit answers GET requests with the audit log as JSON: 200, and 403 to identities that may not read everything.
+// ServeAudit answers GET requests with the audit log as JSON: 200, and 403 to identities that may
+// not read everything.
 func ServeAudit(board *notice.Board) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if i := access.From(r.Context()); !i.Operates() {
@@ -35,7 +37,8 @@ func ServeAudit(board *notice.Board) http.Handler {
 	})
 }
 
-// OperatedNotice returns the record of the audit log that an operator has confirmed a command, with its arguments.
+// OperatedNotice returns the record of the audit log that an operator has confirmed a command, with
+// its arguments.
 func OperatedNotice(by, command string, arguments []string) notice.Notice {
 	text := strings.Join(append([]string{by, "has confirmed:", command}, arguments...), " ")
 	return notice.Notice{

@@ -18,8 +18,9 @@ type GapLog struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ServeGaps answers GET requests with the gap log as JSON: 200 with what can be read, 503 with code and remedy where nothing can. An identity
-// that may not read everything is shown what concerns its namespaces.
+// ServeGaps answers GET requests with the gap log as JSON: 200 with what can be read, 503 with code
+// and remedy where nothing can. An identity that may not read everything is shown what concerns its
+// namespaces.
 func ServeGaps(keeper checkpoint.GapKeeper, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -41,7 +42,8 @@ func ServeGaps(keeper checkpoint.GapKeeper, logger *slog.Logger) http.Handler {
 	})
 }
 
-// shownError returns the text of an error, which may be nil, for an identity: all of it where it may read everything. Otherwise the log has it.
+// shownError returns the text of an error, which may be nil, for an identity: all of it where it
+// may read everything. Otherwise the log has it.
 func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 	switch {
 	case err == nil:

@@ -37,7 +37,8 @@ type ImportStep struct {
 	Subscriber string            `json:"subscriber"`
 	Kind       Kind              `json:"kind"`
 	Partition  *change.Partition `json:"partition,omitempty"` // of a shared subscriber
-	// From and To are the earliest positions of the checkpoint that stands, nil where there is none, and of the archive's.
+	// From and To are the earliest positions of the checkpoint that stands, nil where there is
+	// none, and of the archive's.
 	From *Position `json:"from,omitempty"`
 	To   Position  `json:"to"`
 	Move Move      `json:"move"`
@@ -53,8 +54,8 @@ func (p *ImportPlan) Count(m Move) (n int) {
 	return n
 }
 
-// PlanImport finds out what the import of an archive would do, and refuses one of another number of partitions or another deployment.
-// It changes nothing.
+// PlanImport finds out what the import of an archive would do, and refuses one of another number of
+// partitions or another deployment. It changes nothing.
 func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*ImportPlan, error) {
 	identity, err := source.Identity(ctx)
 	if err != nil {
@@ -132,7 +133,8 @@ func moveOf(from, to checkpoint.Checkpoint, partitions int) Move {
 	return Stays
 }
 
-// Create writes the archive's origin where there is none, of the backend, which must be before anything can be claimed.
+// Create writes the archive's origin where there is none, of the backend, which must be before
+// anything can be claimed.
 func (p *ImportPlan) Create(ctx context.Context, s Store, backend checkpoint.Backend) error {
 	if !p.Creates {
 		return nil
@@ -146,9 +148,10 @@ func (p *ImportPlan) Create(ctx context.Context, s Store, backend checkpoint.Bac
 	return err
 }
 
-// Apply does what was planned, under the terms of all partitions, which the caller has claimed as a node does: nobody else can be saving. What
-// has moved since the plan was made is moved from where it is. by goes into the history, with where the checkpoints are from. When it ends
-// half-way, importing once more does the rest.
+// Apply does what was planned, under the terms of all partitions, which the caller has claimed as a
+// node does: nobody else can be saving. What has moved since the plan was made is moved from where
+// it is. by goes into the history, with where the checkpoints are from. When it ends half-way,
+// importing once more does the rest.
 func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by, from string) error {
 	stand, err := checkpointsByKey(ctx, s)
 	if err != nil {

@@ -23,13 +23,15 @@ type Operations struct {
 	Cluster  handoff.Cluster
 	Restarts supervisor.Control
 	Board    *notice.Board
-	// Trusted says that only this machine reaches the node, so that an anonymous identity may operate.
+	// Trusted says that only this machine reaches the node, so that an anonymous identity may
+	// operate.
 	Trusted bool
 	Logger  *slog.Logger
 }
 
 const (
-	// MaxPause is the longest that restarts may be paused: what is forgotten must not stay without restarts for ever.
+	// MaxPause is the longest that restarts may be paused: what is forgotten must not stay without
+	// restarts for ever.
 	MaxPause = 7 * 24 * time.Hour
 	// defaultPause is for how long restarts are paused unless the request says it.
 	defaultPause = time.Hour
@@ -39,7 +41,8 @@ const (
 	maxSlug = 200
 )
 
-// May reports whether an identity may operate: it has the right to everything, and is known by name unless only this machine reaches the node.
+// May reports whether an identity may operate: it has the right to everything, and is known by name
+// unless only this machine reaches the node.
 func (o Operations) May(i *access.Identity) bool {
 	return i.Operates() && (o.Trusted || i.Owner() != "")
 }
@@ -68,7 +71,8 @@ func (o Operations) ServeDrain() http.Handler {
 	})
 }
 
-// ServeHandoff answers POST requests for /v1/partitions/{partition}/handoff?to=NODE. The partition stays where it is if it is not there after a minute.
+// ServeHandoff answers POST requests for /v1/partitions/{partition}/handoff?to=NODE. The partition
+// stays where it is if it is not there after a minute.
 func (o Operations) ServeHandoff() http.Handler {
 	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
 		if err := o.shared(); err != nil {
@@ -84,7 +88,8 @@ func (o Operations) ServeHandoff() http.Handler {
 	})
 }
 
-// ServeRestarts answers POST requests for /v1/restarts/{do}?slug=SLUG&for=DURATION, where do is pause or resume.
+// ServeRestarts answers POST requests for /v1/restarts/{do}?slug=SLUG&for=DURATION, where do is
+// pause or resume.
 func (o Operations) ServeRestarts() http.Handler {
 	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
 		slug, during := r.URL.Query().Get("slug"), defaultPause
@@ -117,8 +122,9 @@ func (o Operations) shared() error {
 	return nil
 }
 
-// serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may not operate, 400 or 409 with the fault that says
-// why nothing is done, and 503 where the store does not answer. What do records is in the audit log.
+// serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may
+// not operate, 400 or 409 with the fault that says why nothing is done, and 503 where the store
+// does not answer. What do records is in the audit log.
 func (o Operations) serve(do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())

@@ -148,7 +148,8 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 	})
 }
 
-// Nobody without a name operates on a node that other machines reach, no page of another origin does, and nothing of what is refused is recorded or done.
+// Nobody without a name operates on a node that other machines reach, no page of another origin
+// does, and nothing of what is refused is recorded or done.
 func TestStrangersDoNotOperate(t *testing.T) {
 	play(t, func(s *stage) {
 		t := s.t

@@ -12,11 +12,13 @@ import (
 
 // A Repartitioner is a store of checkpoints whose partitions can be counted anew.
 type Repartitioner interface {
-	// Repartition puts next, which may be of another number of partitions, in the place of last, and takes the checkpoints of shared
-	// subscribers away, so that each of their partitions begins at next's start. It returns the origin that stands then, whose incarnation may
-	// be higher. The other checkpoints, histories and the gap log stay. It is done or not done, whenever it ends; a store that is two may be
-	// half-way, where no node starts, and is asked again. The fault NodeRunning says that a node is there; checkpoint.ErrOriginMoved that last
-	// does not stand, or that a checkpoint has moved back before next's start meanwhile.
+	// Repartition puts next, which may be of another number of partitions, in the place of last,
+	// and takes the checkpoints of shared subscribers away, so that each of their partitions begins
+	// at next's start. It returns the origin that stands then, whose incarnation may be higher. The
+	// other checkpoints, histories and the gap log stay. It is done or not done, whenever it ends;
+	// a store that is two may be half-way, where no node starts, and is asked again. The fault
+	// NodeRunning says that a node is there; checkpoint.ErrOriginMoved that last does not stand, or
+	// that a checkpoint has moved back before next's start meanwhile.
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
@@ -24,13 +26,15 @@ type Repartitioner interface {
 type RepartitionPlan struct {
 	Origin Origin `json:"origin"` // as it stands
 	To     int    `json:"to"`
-	// Start is where the shared subscribers begin in every new partition: where the earliest of them is in the old ones, or where the cluster
-	// once began where there are none.
+	// Start is where the shared subscribers begin in every new partition: where the earliest of
+	// them is in the old ones, or where the cluster once began where there are none.
 	Start Position `json:"start"`
-	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached whether that is before Start.
+	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached
+	// whether that is before Start.
 	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
 	Reached     Reach      `json:"reached"`
-	// Entries estimates the changes between the earliest and the latest position of all subscribers, nil where nobody can tell.
+	// Entries estimates the changes between the earliest and the latest position of all
+	// subscribers, nil where nobody can tell.
 	Entries     *int64                  `json:"log_entries,omitempty"`
 	Subscribers []RepartitionSubscriber `json:"subscribers"`
 
@@ -39,20 +43,23 @@ type RepartitionPlan struct {
 	shared bool // there are shared subscribers
 }
 
-// A RepartitionSubscriber is what becomes of a subscriber: it begins where it is earliest, and gets what is between that and Latest again, of
-// which it can drop by position what it knows.
+// A RepartitionSubscriber is what becomes of a subscriber: it begins where it is earliest, and gets
+// what is between that and Latest again, of which it can drop by position what it knows.
 type RepartitionSubscriber struct {
 	Subscriber string   `json:"subscriber"`
 	Kind       Kind     `json:"kind"`
 	Earliest   Position `json:"earliest"`
 	Latest     Position `json:"latest"`
-	// Without is in how many partitions a shared subscriber has no checkpoint: it is where the cluster once began.
+	// Without is in how many partitions a shared subscriber has no checkpoint: it is where the
+	// cluster once began.
 	Without int `json:"without_checkpoint"`
-	// Snapshots are how many of a shared subscriber are under way, which the new partitions would know nothing of.
+	// Snapshots are how many of a shared subscriber are under way, which the new partitions would
+	// know nothing of.
 	Snapshots int `json:"snapshots_under_way"`
 }
 
-// PlanRepartition finds out what it would do to count the partitions anew. It changes nothing, and may be asked while nodes run.
+// PlanRepartition finds out what it would do to count the partitions anew. It changes nothing, and
+// may be asked while nodes run.
 func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*RepartitionPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {

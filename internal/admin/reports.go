@@ -24,8 +24,9 @@ const (
 	MaxReports     = 10000
 )
 
-// ServeReports answers GET requests with the last reports as JSON, as many as ?limit says: 200, 400 for a limit that is none, 403 to identities that
-// may not read everything, and 503 where the store does not answer.
+// ServeReports answers GET requests with the last reports as JSON, as many as ?limit says: 200, 400
+// for a limit that is none, 403 to identities that may not read everything, and 503 where the store
+// does not answer.
 func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if i := access.From(r.Context()); !i.Operates() {

@@ -30,7 +30,8 @@ type Source interface {
 	Now(ctx context.Context) (change.Timestamp, error)
 	// FirstEntry returns the time of the log's oldest entry; ok is false where it cannot be known.
 	FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error)
-	// CountEntries estimates the changes after from, up to to; known is false where nobody can tell.
+	// CountEntries estimates the changes after from, up to to; known is false where nobody can
+	// tell.
 	CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error)
 }
 
@@ -61,10 +62,12 @@ func reach(ctx context.Context, source Source, t change.Timestamp) (begins *time
 type RewindPlan struct {
 	Subscriber string   `json:"subscriber"`
 	To         Position `json:"to"`
-	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached whether that is before To.
+	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached
+	// whether that is before To.
 	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
 	Reached     Reach      `json:"reached"`
-	// Entries estimates the changes of all partitions between To and the latest position, nil where nobody can tell.
+	// Entries estimates the changes of all partitions between To and the latest position, nil where
+	// nobody can tell.
 	Entries *int64       `json:"log_entries,omitempty"`
 	Steps   []RewindStep `json:"checkpoints"`
 
@@ -81,14 +84,16 @@ type RewindStep struct {
 	Claim      *Claim   `json:"claim,omitempty"`
 	// Moves is false for a checkpoint that is nowhere after To and stays as it is.
 	Moves bool `json:"moves"`
-	// Events estimates the changes that are delivered again, nil where nobody can tell. A subscriber gets those of them that it wants.
+	// Events estimates the changes that are delivered again, nil where nobody can tell. A
+	// subscriber gets those of them that it wants.
 	Events *int64 `json:"events,omitempty"`
 
 	checkpoint checkpoint.Checkpoint
 }
 
-// Find returns the checkpoints of a subscriber; those of a shared one in the partitions only, where there are some. That there are none is the
-// fault CommandBadArgument. One that cannot be read is in the way of no other partition's.
+// Find returns the checkpoints of a subscriber; those of a shared one in the partitions only, where
+// there are some. That there are none is the fault CommandBadArgument. One that cannot be read is
+// in the way of no other partition's.
 func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions ...change.Partition) ([]checkpoint.Checkpoint, error) {
 	all, unread := s.Load(ctx, subscriber)
 	if len(partitions) == 0 {
@@ -114,8 +119,8 @@ func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions
 	return found, nil
 }
 
-// PlanRewind finds out what a rewind of a subscriber to a position would do: of a shared one in the partitions, in all where none are given. It
-// changes nothing.
+// PlanRewind finds out what a rewind of a subscriber to a position would do: of a shared one in the
+// partitions, in all where none are given. It changes nothing.
 func PlanRewind(
 	ctx context.Context, s Store, source Source, subscriber string, partitions []change.Partition, to change.Position,
 ) (*RewindPlan, error) {
@@ -155,7 +160,8 @@ func latest(c checkpoint.Checkpoint) change.Position {
 	return furthest
 }
 
-// estimate fills in how much is delivered again. The span is counted once; a partition has its share of the part that it goes back over.
+// estimate fills in how much is delivered again. The span is counted once; a partition has its
+// share of the part that it goes back over.
 func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int, furthest change.Position) error {
 	if p.Reached == NotReached || !furthest.After(p.to) {
 		return nil
@@ -217,8 +223,9 @@ func (p *RewindPlan) Check() error {
 	return nil
 }
 
-// Apply does what was planned, one checkpoint after the other, and returns those that stand then. A checkpoint that has moved since the plan
-// was made is moved from where it is. by and why go into the history.
+// Apply does what was planned, one checkpoint after the other, and returns those that stand then. A
+// checkpoint that has moved since the plan was made is moved from where it is. by and why go into
+// the history.
 func (p *RewindPlan) Apply(ctx context.Context, s checkpoint.Rewinder, by, why string) ([]checkpoint.Checkpoint, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -240,7 +247,8 @@ func (p *RewindPlan) Apply(ctx context.Context, s checkpoint.Rewinder, by, why s
 	return written, nil
 }
 
-// Notice returns what tells the nodes of a rewind, so that the one that serves the subscriber goes there at once, from what Apply returned.
+// Notice returns what tells the nodes of a rewind, so that the one that serves the subscriber goes
+// there at once, from what Apply returned.
 func (p *RewindPlan) Notice(written []checkpoint.Checkpoint, by string) notice.Notice {
 	var generation uint64
 	for _, c := range written {
@@ -253,7 +261,8 @@ func (p *RewindPlan) Notice(written []checkpoint.Checkpoint, by string) notice.N
 	}
 }
 
-// ReadOrigin reads the origin. That there is none is the fault ClusterUnknown: an operator looks for checkpoints in the wrong place.
+// ReadOrigin reads the origin. That there is none is the fault ClusterUnknown: an operator looks
+// for checkpoints in the wrong place.
 func ReadOrigin(ctx context.Context, s checkpoint.OriginKeeper) (checkpoint.Origin, error) {
 	o, err := s.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {

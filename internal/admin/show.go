@@ -101,7 +101,8 @@ type Snapshot struct {
 	// Read counts the documents that were read, Estimated those that there were at the beginning.
 	Read      uint64 `json:"read"`
 	Estimated uint64 `json:"estimated"`
-	// Paused says that an operator has paused it, Remaining how long it may take, in seconds, where that is known.
+	// Paused says that an operator has paused it, Remaining how long it may take, in seconds, where
+	// that is known.
 	Paused    bool    `json:"paused,omitempty"`
 	Remaining float64 `json:"remaining_seconds,omitempty"`
 }
@@ -156,8 +157,8 @@ type Origin struct {
 	Backend     Backend   `json:"backend"`
 }
 
-// A Backend is what is shown of a checkpoint.Backend: what keeps the checkpoints, and through which etcd nodes share the partitions. What is
-// not known is empty.
+// A Backend is what is shown of a checkpoint.Backend: what keeps the checkpoints, and through which
+// etcd nodes share the partitions. What is not known is empty.
 type Backend struct {
 	Store  string `json:"store,omitempty"`
 	Etcd   string `json:"etcd,omitempty"`

@@ -28,9 +28,11 @@ const (
 // recordTimeout bounds the wait until what an operator has said is in the cluster's audit log.
 const recordTimeout = 5 * time.Second
 
-// ServeSinks answers GET requests for /v1/sinks with a SinkList, and POST requests for /v1/sinks/{name}/{do}, where do is pause or resume, with 202:
-// the request is in the audit log, from which the nodes of the cluster take it, also those that start later; recorded waits for that. Where it cannot be
-// written the answer is 503. Identities that may not read everything get 403.
+// ServeSinks answers GET requests for /v1/sinks with a SinkList, and POST requests for
+// /v1/sinks/{name}/{do}, where do is pause or resume, with 202: the request is in the audit log,
+// from which the nodes of the cluster take it, also those that start later; recorded waits for
+// that. Where it cannot be written the answer is 503. Identities that may not read everything get
+// 403.
 func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, recorded func(context.Context) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())

@@ -27,8 +27,9 @@ type SnapshotOperator interface {
 	OperateSnapshot(subscriber string, do delivery.Operation, subscription string, ns change.Namespace) (done int, connected bool)
 }
 
-// ServeSnapshots answers POST requests with the parameters subscriber, operation (begin, pause, resume, cancel), subscription and namespace
-// (db.coll): 200 with a SnapshotResult, 404 if the subscriber has no session at the node, and 403 to identities that may not read everything. The
+// ServeSnapshots answers POST requests with the parameters subscriber, operation (begin, pause,
+// resume, cancel), subscription and namespace (db.coll): 200 with a SnapshotResult, 404 if the
+// subscriber has no session at the node, and 403 to identities that may not read everything. The
 // request is in the audit log before anything is done.
 func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

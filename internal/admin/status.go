@@ -15,7 +15,8 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// A Status is a node's health and its cluster as the node last saw it, in a form that is small for thousands of partitions.
+// A Status is a node's health and its cluster as the node last saw it, in a form that is small for
+// thousands of partitions.
 type Status struct {
 	Cluster string        `json:"cluster"`
 	Node    string        `json:"node"` // the node that answers
@@ -27,8 +28,8 @@ type Status struct {
 	// Leader is the node that makes plans, empty for nobody or while unknown.
 	Leader string     `json:"leader"`
 	Plan   StatusPlan `json:"plan"`
-	// HeadRoomWarning and HeadRoomCritical are the configured thresholds of head-room in seconds; in a short oplog a half and a quarter of its length
-	// count instead.
+	// HeadRoomWarning and HeadRoomCritical are the configured thresholds of head-room in seconds;
+	// in a short oplog a half and a quarter of its length count instead.
 	HeadRoomWarning  float64         `json:"head_room_warning_seconds"`
 	HeadRoomCritical float64         `json:"head_room_critical_seconds"`
 	Checks           []health.Result `json:"checks"`         // of the node that answers
@@ -75,7 +76,8 @@ type StatusPartitions struct {
 	Owners  []int `json:"owners"`  // indexes into Nodes, -1 for nobody
 	Planned []int `json:"planned"` // likewise
 	Why     []int `json:"why"`     // indexes into Reasons, -1 where the plan does not say
-	// States are indexes into StateNames, -1 where the owner says nothing yet; Rates are events a second.
+	// States are indexes into StateNames, -1 where the owner says nothing yet; Rates are events a
+	// second.
 	States []int     `json:"states"`
 	Rates  []float64 `json:"rates"`
 	// Lags and HeadRooms are in seconds, nil while unknown and for partitions of other nodes.
@@ -143,7 +145,8 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 	return s
 }
 
-// newStatusPartitions returns the columns, without what the node that answers knows of its own partitions.
+// newStatusPartitions returns the columns, without what the node that answers knows of its own
+// partitions.
 func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartitions {
 	n := len(view.Owners)
 	c := StatusPartitions{
@@ -183,8 +186,8 @@ func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartiti
 // rounded returns n to a part of one, for it to be short.
 func rounded(n, parts float64) float64 { return math.Round(n*parts) / parts }
 
-// ServeStatus answers GET requests with a Status as JSON: 200, and 403 to identities that may not read everything. may says whether an identity may
-// operate.
+// ServeStatus answers GET requests with a Status as JSON: 200, and 403 to identities that may not
+// read everything. may says whether an identity may operate.
 func ServeStatus(status func() *Status, may func(*access.Identity) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())

@@ -17,8 +17,9 @@ import (
 	"github.com/mongostream/streamer/internal/admin"
 )
 
-// statusView is a cluster of three nodes with n partitions: a has the even ones, b the odd ones, of which 1 is to move to a; c cannot be read, and
-// the plan gives the last partition to d, which is gone.
+// statusView is a cluster of three nodes with n partitions: a has the even ones, b the odd ones, of
+// which 1 is to move to a; c cannot be read, and the plan gives the last partition to d, which is
+// gone.
 func statusView(n int) cluster.View {
 	v := cluster.View{Leader: "a", Plan: cluster.Plan{Version: 7, Cause: "a joined", Reasons: []string{"stays"}, Why: make([]uint8, n)}}
 	held := map[string][]cluster.HeldPartition{}

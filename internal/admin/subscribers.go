@@ -19,23 +19,27 @@ import (
 type Subscriber struct {
 	Subscriber string `json:"subscriber"`
 	Kind       Kind   `json:"kind"`
-	// Position is where it is by its checkpoint, in the partition where it is earliest: what follows is redelivered after a crash. Nil where
-	// there is a session and no checkpoint yet.
+	// Position is where it is by its checkpoint, in the partition where it is earliest: what
+	// follows is redelivered after a crash. Nil where there is a session and no checkpoint yet.
 	Position *Position `json:"position"`
-	// Lag is how much log time there is between the subscriber and MongoDB's newest entry, and Behind estimates how many entries of all
-	// collections: from where its session is, where that is known for all its partitions, else from its checkpoint. Nil where it cannot be known.
+	// Lag is how much log time there is between the subscriber and MongoDB's newest entry, and
+	// Behind estimates how many entries of all collections: from where its session is, where that
+	// is known for all its partitions, else from its checkpoint. Nil where it cannot be known.
 	Lag    *float64 `json:"lag_seconds"`
 	Behind *int64   `json:"entries_behind"`
-	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: in so much time the position leaves the oplog, as long as
-	// as much is written; below zero it has left it. Nil where the oplog's oldest entry cannot be read.
+	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: in so much time
+	// the position leaves the oplog, as long as as much is written; below zero it has left it. Nil
+	// where the oplog's oldest entry cannot be read.
 	HeadRoom *float64 `json:"head_room_seconds"`
 	// Generation counts the rewinds; of a shared subscriber it is the highest of its partitions.
 	Generation uint64 `json:"generation"`
 	// Claim says which process has an exclusive subscriber's name, and where it claimed it last.
 	Claim *Claim `json:"claim,omitempty"`
-	// Without is in how many partitions a shared subscriber has no checkpoint: it begins at the origin's start there.
+	// Without is in how many partitions a shared subscriber has no checkpoint: it begins at the
+	// origin's start there.
 	Without int `json:"without_checkpoint"`
-	// SavedAt is when the last checkpoint was saved, nil where there is none, SavedBy by which node or operator, and why.
+	// SavedAt is when the last checkpoint was saved, nil where there is none, SavedBy by which node
+	// or operator, and why.
 	SavedAt *time.Time        `json:"saved_at"`
 	SavedBy string            `json:"saved_by,omitempty"`
 	Reason  checkpoint.Reason `json:"reason,omitempty"`
@@ -54,20 +58,22 @@ type Session struct {
 	Node string `json:"node"`
 	// Live says that it is on the live path, otherwise it is catching up or has no credit.
 	Live bool `json:"live"`
-	// Position is where it has acknowledged everything, nil where that is nowhere yet; Partitions is in how many the session serves it.
+	// Position is where it has acknowledged everything, nil where that is nowhere yet; Partitions
+	// is in how many the session serves it.
 	Position   *Position `json:"position"`
 	Partitions int       `json:"partitions"`
 	Process    string    `json:"process,omitempty"`
 	Identity   string    `json:"identity,omitempty"`
 	Generation uint64    `json:"generation"`
-	// Events and Bytes are queued or sent and not acknowledged, Losses are losses among them; CreditEvents and CreditBytes may be queued or sent
-	// beyond.
+	// Events and Bytes are queued or sent and not acknowledged, Losses are losses among them;
+	// CreditEvents and CreditBytes may be queued or sent beyond.
 	Events       int `json:"unacknowledged_events"`
 	Bytes        int `json:"unacknowledged_bytes"`
 	Losses       int `json:"unacknowledged_losses"`
 	CreditEvents int `json:"credit_events"`
 	CreditBytes  int `json:"credit_bytes"`
-	// Owes is how long it has acknowledged nothing of what it has been sent, in seconds; Overdue says that it may soon be disconnected for that.
+	// Owes is how long it has acknowledged nothing of what it has been sent, in seconds; Overdue
+	// says that it may soon be disconnected for that.
 	Owes    float64 `json:"acknowledges_nothing_seconds,omitempty"`
 	Overdue bool    `json:"overdue,omitempty"`
 	// Acknowledged counts events since the session began.
@@ -76,12 +82,14 @@ type Session struct {
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
 }
 
-// A SubscriberList is all subscribers of a cluster that have a checkpoint, or a session at the node that was asked, by their names.
+// A SubscriberList is all subscribers of a cluster that have a checkpoint, or a session at the node
+// that was asked, by their names.
 type SubscriberList struct {
 	Origin Origin `json:"origin"`
 	// Node is the node that was asked who is connected, empty where none was.
 	Node string `json:"node,omitempty"`
-	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of its oldest; nil where they cannot be known.
+	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of its oldest; nil where
+	// they cannot be known.
 	NewestEntry *time.Time   `json:"newest_entry"`
 	OplogBegins *time.Time   `json:"oplog_begins"`
 	Subscribers []Subscriber `json:"subscribers"`
@@ -98,7 +106,8 @@ type group struct {
 	earliest, latest change.Position
 }
 
-// grouped puts the checkpoints of each subscriber together, in the order of their names. Where a shared one has none it is at the origin's start.
+// grouped puts the checkpoints of each subscriber together, in the order of their names. Where a
+// shared one has none it is at the origin's start.
 func grouped(all []checkpoint.Checkpoint, origin checkpoint.Origin) (groups []*group) {
 	checkpoint.Sort(all)
 	by := make(map[checkpoint.Key]*group) // partition 0 stands for all
@@ -157,7 +166,8 @@ func (g *group) row() Subscriber {
 	return row
 }
 
-// Subscribers returns the subscribers as their checkpoints tell. Where some checkpoints cannot be read it returns the others, with an error.
+// Subscribers returns the subscribers as their checkpoints tell. Where some checkpoints cannot be
+// read it returns the others, with an error.
 func Subscribers(ctx context.Context, s Store) (*SubscriberList, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -178,7 +188,8 @@ func Subscribers(ctx context.Context, s Store) (*SubscriberList, error) {
 func (l *SubscriberList) Join(answer *SubscriberList) {
 	l.Node = answer.Node
 	for i := range l.Subscribers {
-		// A process claims its name where it connects: where that is the node that was asked, it would know of the session.
+		// A process claims its name where it connects: where that is the node that was asked, it
+		// would know of the session.
 		if row := &l.Subscribers[i]; row.Claim != nil && row.Claim.Node == answer.Node {
 			no := false
 			row.Connected = &no
@@ -202,7 +213,8 @@ func (l *SubscriberList) Join(answer *SubscriberList) {
 	})
 }
 
-// narrow leaves what an identity may know: where it may not read everything, its own subscribers, and of the cluster what its clients are told.
+// narrow leaves what an identity may know: where it may not read everything, its own subscribers,
+// and of the cluster what its clients are told.
 func (l *SubscriberList) narrow(i *access.Identity) {
 	if i.Operates() {
 		return
@@ -253,10 +265,12 @@ func (s *Subscriber) current(partitions int) change.Timestamp {
 	return at
 }
 
-// measureTimeout bounds how long MongoDB may take to tell of its oplog, and again to count the entries.
+// measureTimeout bounds how long MongoDB may take to tell of its oplog, and again to count the
+// entries.
 const measureTimeout = 5 * time.Second
 
-// Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its oplog. What it does not tell is left out.
+// Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its
+// oplog. What it does not tell is left out.
 func (l *SubscriberList) Measure(ctx context.Context, source Source) {
 	if err := l.measure(ctx, source, &entryCount{}); err != nil {
 		l.LogError = err.Error()
@@ -352,9 +366,10 @@ type Node interface {
 	Subscribers() []streamer.SubscriberStatus
 }
 
-// ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, and what the node of that name knows of their sessions: 200
-// with what can be read, 503 with code and remedy where nothing can. One request is answered at a time, and MongoDB is asked to count
-// no more often than every entryCountTTL. An identity that may not read everything is shown its own subscribers.
+// ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, and what the
+// node of that name knows of their sessions: 200 with what can be read, 503 with code and remedy
+// where nothing can. One request is answered at a time, and MongoDB is asked to count no more often
+// than every entryCountTTL. An identity that may not read everything is shown its own subscribers.
 func ServeSubscribers(name string, node Node, s Store, source Source, logger *slog.Logger) http.Handler {
 	one, counted := make(chan struct{}, 1), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -77,7 +77,8 @@ func TestSubscribersAreListedConnectedOrNot(t *testing.T) {
 	if fresh := row(t, list, "new"); !equals(fresh.Connected, true) || fresh.Position != nil || fresh.Lag != nil || fresh.HeadRoom != nil || fresh.SavedAt != nil {
 		t.Errorf("%+v", fresh)
 	}
-	// In the partition without a checkpoint it is where the cluster began, whatever a node has of the others.
+	// In the partition without a checkpoint it is where the cluster began, whatever a node has of
+	// the others.
 	if sink := row(t, list, "sink"); sink.Kind != admin.Shared || sink.Without != 1 || sink.Position.T != at(10).Time.T || !equals(sink.Lag, 990) || sink.Generation != 1 ||
 		!equals(sink.Connected, true) || sink.Claim != nil {
 		t.Errorf("%+v", sink)

@@ -17,9 +17,10 @@ import (
 // ErrTarget says that a text is none of the forms of a position.
 var ErrTarget = errors.New("a position is an RFC 3339 time (2026-01-31T12:00:00Z), a cluster time t:i, or a resume token's _data in hexadecimal")
 
-// ParseTarget reads a position as an operator writes it: an RFC 3339 time, which is before everything of its second; a cluster time
-// t:i, which is before that operation; or a resume token, as {"_data": "82…"} or its _data alone, which is after its event.
-// Anything else is the fault CommandBadArgument.
+// ParseTarget reads a position as an operator writes it: an RFC 3339 time, which is before
+// everything of its second; a cluster time t:i, which is before that operation; or a resume token,
+// as {"_data": "82…"} or its _data alone, which is after its event. Anything else is the fault
+// CommandBadArgument.
 func ParseTarget(text string) (change.Position, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		if seconds := at.Unix(); seconds > 0 && seconds <= 1<<32-1 {
@@ -56,8 +57,9 @@ func badTarget(text string) (change.Position, error) {
 	return change.Position{}, fault.Newf(fault.CommandBadArgument, "%q: %w", text, ErrTarget)
 }
 
-// tokenData returns the hexadecimal digits of a token. A token that was cut off while it was copied is none: it would be somewhere
-// among the events of its time, and those before it would be skipped.
+// tokenData returns the hexadecimal digits of a token. A token that was cut off while it was copied
+// is none: it would be somewhere among the events of its time, and those before it would be
+// skipped.
 func tokenData(text string) (data string, ok bool) {
 	var token struct {
 		Data string `json:"_data"`
@@ -71,7 +73,8 @@ func tokenData(text string) (data string, ok bool) {
 	return data, err == nil && strings.HasSuffix(data, end)
 }
 
-// ParsePartition reads the number of a partition; that there is none of this number is the fault CommandBadArgument too.
+// ParsePartition reads the number of a partition; that there is none of this number is the fault
+// CommandBadArgument too.
 func ParsePartition(text string, o checkpoint.Origin) (change.Partition, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n >= uint64(o.Partitions) {

@@ -9,7 +9,8 @@ import (
 
 const root = "../.."
 
-// read reads the tree itself, without the go command: so go test knows what it depends on and runs again when that has changed.
+// read reads the tree itself, without the go command: so go test knows what it depends on and runs
+// again when that has changed.
 func read(t *testing.T) []Package {
 	t.Helper()
 	tree, err := Read(root)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// matches reports whether a path fits a pattern: itself, or, if it ends in /..., the package and all
-// below it.
+// matches reports whether a path fits a pattern: itself, or, if it ends in /..., the package and
+// all below it.
 func matches(pattern, path string) bool {
 	base, below := strings.CutSuffix(pattern, "...")
 	if !below {
@@ -78,7 +78,8 @@ func CheckLibraries(tree []Package) (broken []string) {
 	return broken
 }
 
-// CheckMetrics keeps Prometheus in metrics.go and the wiring; elsewhere a Config may name the Registerer.
+// CheckMetrics keeps Prometheus in metrics.go and the wiring; elsewhere a Config may name the
+// Registerer.
 func CheckMetrics(tree []Package) (broken []string) {
 	for _, p := range tree {
 		for _, f := range p.Files {

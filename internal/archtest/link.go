@@ -41,8 +41,9 @@ func Link(ctx context.Context, root, program string) ([]Linked, error) {
 	}
 }
 
-// CheckLinked reports packages that must never be linked, with the chain of imports that links them. The
-// program is the last of linked, as in the output of go list -deps: every package comes after its imports.
+// CheckLinked reports packages that must never be linked, with the chain of imports that links
+// them. The program is the last of linked, as in the output of go list -deps: every package comes
+// after its imports.
 func CheckLinked(linked []Linked) (broken []string) {
 	importer := map[string]string{}
 	for _, l := range slices.Backward(linked) {

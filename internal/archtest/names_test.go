@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// referringTexts returns the texts of what people read, by path: documents and runbooks, and the alerts and dashboards.
+// referringTexts returns the texts of what people read, by path: documents and runbooks, and the
+// alerts and dashboards.
 func referringTexts(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
@@ -57,8 +58,8 @@ func names(t *testing.T, reference, pattern string) map[string]bool {
 	return found
 }
 
-// Metrics, configuration keys and codes that a document, an alert or a dashboard names are in the references that the
-// code generates.
+// Metrics, configuration keys and codes that a document, an alert or a dashboard names are in the
+// references that the code generates.
 func TestNamesInDocumentsExist(t *testing.T) {
 	metrics := names(t, "reference/metrics.md", "(?m)^\\| `(streamer_\\w+)`")
 	codes := names(t, "codes.md", `(?m)^## (STRM-[A-Z0-9-]+)`)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// testsOf finds the tests and benchmarks of the tree by their packages' paths, also those of the module that checks deploy.
+// testsOf finds the tests and benchmarks of the tree by their packages' paths, also those of the
+// module that checks deploy.
 func testsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
@@ -36,7 +37,8 @@ func testsOf(t *testing.T) map[string][]string {
 	return tests
 }
 
-// Proofs that documents name exist: package.TestName, the package by its whole path or the end of it, or the name alone.
+// Proofs that documents name exist: package.TestName, the package by its whole path or the end of
+// it, or the name alone.
 func TestProofsThatDocumentsNameExist(t *testing.T) {
 	tests := testsOf(t)
 	exists := func(pkg, name string) bool {
@@ -65,7 +67,8 @@ func TestProofsThatDocumentsNameExist(t *testing.T) {
 	}
 }
 
-// Every row of what the designs ask for has its proof, its plan, or the reason why it needs neither.
+// Every row of what the designs ask for has its proof, its plan, or the reason why it needs
+// neither.
 func TestEveryRowOfTheDesignsIsProvedOrPlanned(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/seeds.md"))
 	if err != nil {

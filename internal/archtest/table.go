@@ -1,15 +1,16 @@
 package archtest
 
-// A rule says which packages of ours some packages may import beside fault and themselves. Patterns are paths within the module; one that ends in
-// /... means the package and all below it. The first rule that fits a package is its rule.
+// A rule says which packages of ours some packages may import beside fault and themselves. Patterns
+// are paths within the module; one that ends in /... means the package and all below it. The first
+// rule that fits a package is its rule.
 type rule struct {
 	pkgs []string
 	only []string
 	why  string
 }
 
-// rules are the arrows that are not plain. Packages without a rule put others together: commands, the
-// wiring, the actions of operators.
+// rules are the arrows that are not plain. Packages without a rule put others together: commands,
+// the wiring, the actions of operators.
 func rules() []rule {
 	of := func(patterns ...string) []string { return patterns }
 	return []rule{
@@ -45,14 +46,16 @@ func rules() []rule {
 	}
 }
 
-// A library is an outside module and where production code may import it. Tests may import every library of the table.
+// A library is an outside module and where production code may import it. Tests may import every
+// library of the table.
 type library struct {
 	module string
 	may    []string // patterns as in a rule; none: tests and test helpers only
 	why    string
 }
 
-// libraries are all outside modules that are imported, longest path first where one contains another.
+// libraries are all outside modules that are imported, longest path first where one contains
+// another.
 func libraries() []library {
 	anywhere := []string{"..."}
 	return []library{

@@ -45,7 +45,8 @@ type File struct {
 	Sleeps     bool     // calls or names time.Sleep
 }
 
-// Read reads the packages below root. testdata, folders that begin with a dot or an underscore, and other modules are no packages.
+// Read reads the packages below root. testdata, folders that begin with a dot or an underscore, and
+// other modules are no packages.
 func Read(root string) ([]Package, error) {
 	found := map[string]*Package{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
@@ -85,7 +86,8 @@ func Read(root string) ([]Package, error) {
 	return packages, nil
 }
 
-// module reports whether a folder is a module of its own, whose dependencies never enter the program.
+// module reports whether a folder is a module of its own, whose dependencies never enter the
+// program.
 func module(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "go.mod"))
 	return err == nil
@@ -131,8 +133,8 @@ func (p *Package) add(name string) error {
 	return nil
 }
 
-// selected returns the names that a file uses of an imported package, which is called local unless the import says otherwise;
-// a dot import shows none and counts as a name itself.
+// selected returns the names that a file uses of an imported package, which is called local unless
+// the import says otherwise; a dot import shows none and counts as a name itself.
 func selected(tree *ast.File, spec *ast.ImportSpec, local string) []string {
 	if spec.Name != nil {
 		local = spec.Name.Name

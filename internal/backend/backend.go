@@ -31,10 +31,12 @@ type Store interface {
 	checkpoint.OriginKeeper
 	checkpoint.Adopter
 	checkpoint.GapKeeper
-	// Repartition puts next, which may be of another number of partitions, in the place of last, and takes the checkpoints of shared
-	// subscribers away, so that each of their partitions begins at next's start. It returns the origin that stands then, whose incarnation may
-	// be higher. It is done or not done, whenever it ends; a store that is two may be half-way, where no node starts, and is asked again. The
-	// fault NodeRunning says that a node is there; checkpoint.ErrOriginMoved that last does not stand, or that a checkpoint has moved back
+	// Repartition puts next, which may be of another number of partitions, in the place of last,
+	// and takes the checkpoints of shared subscribers away, so that each of their partitions begins
+	// at next's start. It returns the origin that stands then, whose incarnation may be higher. It
+	// is done or not done, whenever it ends; a store that is two may be half-way, where no node
+	// starts, and is asked again. The fault NodeRunning says that a node is there;
+	// checkpoint.ErrOriginMoved that last does not stand, or that a checkpoint has moved back
 	// before next's start meanwhile.
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
@@ -42,8 +44,9 @@ type Store interface {
 // A Conn is where the checkpoints of a cluster are, and the MongoDB that they are about.
 type Conn struct {
 	Config config.Config
-	// Store is where they are, Owner who claims all partitions, Roster what several nodes have in common, and is to be joined through Members;
-	// nil where there is no etcd. All are nil until OpenStore.
+	// Store is where they are, Owner who claims all partitions, Roster what several nodes have in
+	// common, and is to be joined through Members; nil where there is no etcd. All are nil until
+	// OpenStore.
 	Store  Store
 	Owner  cluster.Registry
 	Roster cluster.Store
@@ -55,20 +58,23 @@ type Conn struct {
 	borrowedMongo bool // the connection to MongoDB is somebody else's
 }
 
-// New makes a Conn without any connection yet. MongoDB's log names the application. The logger may be nil.
+// New makes a Conn without any connection yet. MongoDB's log names the application. The logger may
+// be nil.
 func New(cfg config.Config, application string, logger *slog.Logger) *Conn {
 	return &Conn{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 }
 
-// OpenStore connects a node to the store of checkpoints: to MongoDB only where they are there, so that checkpoints in etcd can be looked at while MongoDB
-// is away; to etcd where they are there, or where the configuration says that nodes share the partitions.
+// OpenStore connects a node to the store of checkpoints: to MongoDB only where they are there, so
+// that checkpoints in etcd can be looked at while MongoDB is away; to etcd where they are there, or
+// where the configuration says that nodes share the partitions.
 func (c *Conn) OpenStore(ctx context.Context) error {
 	return c.open(ctx, c.Config.Cluster.ExpectedNodes > 1)
 }
 
-// OpenForOperator connects an operator to the store of checkpoints. Whether nodes share the partitions is what they have said there, whatever the
-// configuration says; an operator who must know of all nodes reaches their etcd, too. The faults are those of VerifyOrigin, after which the Conn is
-// open all the same.
+// OpenForOperator connects an operator to the store of checkpoints. Whether nodes share the
+// partitions is what they have said there, whatever the configuration says; an operator who must
+// know of all nodes reaches their etcd, too. The faults are those of VerifyOrigin, after which the
+// Conn is open all the same.
 func (c *Conn) OpenForOperator(ctx context.Context, nodes bool) error {
 	several := nodes && c.Config.Cluster.ExpectedNodes > 1
 	if nodes && c.inMongo() {
@@ -94,7 +100,8 @@ func (c *Conn) OpenForOperator(ctx context.Context, nodes bool) error {
 
 func (c *Conn) inMongo() bool { return c.Config.Reliability.Checkpoint.Backend == config.BackendMongo }
 
-// shared reports whether nodes share the partitions of checkpoints in MongoDB, by their own account.
+// shared reports whether nodes share the partitions of checkpoints in MongoDB, by their own
+// account.
 func (c *Conn) shared(ctx context.Context) (bool, error) {
 	store, err := c.openMongo(ctx)
 	if err != nil {
@@ -147,8 +154,9 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 	return nil
 }
 
-// OpenAsStored opens the checkpoints again for as many partitions as they are of, which the configuration says from then on, whatever it has said.
-// Where there are no checkpoints it is the fault ClusterUnknown. The Conn has been opened before.
+// OpenAsStored opens the checkpoints again for as many partitions as they are of, which the
+// configuration says from then on, whatever it has said. Where there are no checkpoints it is the
+// fault ClusterUnknown. The Conn has been opened before.
 func (c *Conn) OpenAsStored(ctx context.Context) error {
 	origin, err := admin.ReadOrigin(ctx, c.originStore())
 	if err != nil || origin.Partitions == c.Config.Cluster.Partitions {
@@ -180,8 +188,8 @@ func (c *Conn) Members() cluster.Store {
 	return c.Roster
 }
 
-// OpenCluster returns the cluster as operators who move partitions see it. Where one node has all partitions it is the fault CommandBadArgument.
-// OpenForOperator comes first.
+// OpenCluster returns the cluster as operators who move partitions see it. Where one node has all
+// partitions it is the fault CommandBadArgument. OpenForOperator comes first.
 func (c *Conn) OpenCluster(ctx context.Context) (handoff.Cluster, error) {
 	alone := fault.Newf(fault.CommandBadArgument, "the nodes of cluster %s do not share partitions: a single node owns all of them", c.Config.Cluster.ID)
 	if c.inMongo() {
@@ -207,8 +215,9 @@ func (c *Conn) OpenCluster(ctx context.Context) (handoff.Cluster, error) {
 	return handoff.Cluster{View: council, Directives: council, Notices: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
 }
 
-// Announce puts a notice into the cluster's history, from where its nodes take it. It is false where they keep none, because one node alone has
-// checkpoints in MongoDB. OpenForOperator comes first.
+// Announce puts a notice into the cluster's history, from where its nodes take it. It is false
+// where they keep none, because one node alone has checkpoints in MongoDB. OpenForOperator comes
+// first.
 func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, err error) {
 	if c.inMongo() && c.Config.Cluster.ExpectedNodes <= 1 {
 		if shared, err := c.shared(ctx); err != nil || !shared {
@@ -225,8 +234,8 @@ func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, e
 	return err == nil, err
 }
 
-// Supervision returns what the supervisor of the cluster keeps in etcd. Where one node alone has checkpoints in MongoDB, it is the fault
-// CommandBadArgument. OpenForOperator comes first.
+// Supervision returns what the supervisor of the cluster keeps in etcd. Where one node alone has
+// checkpoints in MongoDB, it is the fault CommandBadArgument. OpenForOperator comes first.
 func (c *Conn) Supervision(ctx context.Context) (supervisor.Store, error) {
 	if c.inMongo() {
 		if shared, err := c.shared(ctx); err != nil || !shared {
@@ -315,7 +324,8 @@ func Watch(cfg config.Config) stream.Watch {
 	return w
 }
 
-// FirstError returns the first of joined errors, with the number of the others: one is enough to act upon.
+// FirstError returns the first of joined errors, with the number of the others: one is enough to
+// act upon.
 func FirstError(err error) error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) < 2 {

@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// Describe says where the configuration keeps checkpoints and, once it is connected, which etcd it leads to.
+// Describe says where the configuration keeps checkpoints and, once it is connected, which etcd it
+// leads to.
 func (c *Conn) Describe() checkpoint.Backend {
 	b := checkpoint.Backend{Store: c.Config.Reliability.Checkpoint.Backend}
 	if c.etcd != nil {
@@ -26,9 +27,11 @@ func (c *Conn) Describe() checkpoint.Backend {
 	return b
 }
 
-// VerifyOrigin reads the origin, of whatever number of partitions, and holds the configuration against it: the fault ClusterBackend says that the
-// cluster keeps its checkpoints elsewhere, ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin it is
-// ErrNoOrigin, unless there is one where the other backend keeps checkpoints. It writes nothing.
+// VerifyOrigin reads the origin, of whatever number of partitions, and holds the configuration
+// against it: the fault ClusterBackend says that the cluster keeps its checkpoints elsewhere,
+// ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin
+// it is ErrNoOrigin, unless there is one where the other backend keeps checkpoints. It writes
+// nothing.
 func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	o, err := c.originStore().Origin(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
@@ -72,8 +75,9 @@ func errNoCopy(b checkpoint.Backend) error {
 	return fault.Newf(fault.ClusterOrigin, "the nodes of the cluster use etcd %s below %s; this etcd has no origin of them", etcdName(b), b.Prefix)
 }
 
-// conflicts reports whether an origin where the other backend keeps checkpoints says that they are not where the configuration has them: where
-// there is none here, whatever it says. Marks in MongoDB that are shared through etcd have an origin in both.
+// conflicts reports whether an origin where the other backend keeps checkpoints says that they are
+// not where the configuration has them: where there is none here, whatever it says. Marks in
+// MongoDB that are shared through etcd have an origin in both.
 func (c *Conn) conflicts(here, there checkpoint.Origin) bool {
 	mine := c.Describe().Store
 	return here.Cluster == "" || there.Backend.Store != mine && (there.Backend.Store != "" || mine == checkpoint.BackendEtcd)
@@ -89,7 +93,8 @@ func storeOr(store, mine string) string {
 	return checkpoint.BackendEtcd
 }
 
-// checkBackend returns the fault for which this backend is not that of an origin, as far as both are known.
+// checkBackend returns the fault for which this backend is not that of an origin, as far as both
+// are known.
 func (c *Conn) checkBackend(stands checkpoint.Backend) error {
 	mine, id := c.Describe(), c.Config.Cluster.ID
 	if stands.Store != "" && stands.Store != mine.Store {
@@ -98,7 +103,8 @@ func (c *Conn) checkBackend(stands checkpoint.Backend) error {
 	return otherEtcd(id, stands, mine)
 }
 
-// otherEtcd returns the fault ClusterOrigin where two backends name different etcds, as far as both are known.
+// otherEtcd returns the fault ClusterOrigin where two backends name different etcds, as far as both
+// are known.
 func otherEtcd(cluster string, stands, found checkpoint.Backend) error {
 	if found.With(stands) == stands.With(found) {
 		return nil
@@ -115,8 +121,9 @@ func etcdName(b checkpoint.Backend) string {
 	return b.Etcd + " (" + b.ID + ")"
 }
 
-// EnsureOrigin returns the origin of a node's cluster. Where there is none, first makes it. What one does not say of its backend, because it was
-// written by an earlier version or by a node without etcd, is completed by the first node that finds it so. Faults are those of Verify, and
+// EnsureOrigin returns the origin of a node's cluster. Where there is none, first makes it. What
+// one does not say of its backend, because it was written by an earlier version or by a node
+// without etcd, is completed by the first node that finds it so. Faults are those of Verify, and
 // MarkSource where the checkpoints are of another deployment than source.
 func (c *Conn) EnsureOrigin(
 	ctx context.Context, source string, first func(context.Context) (checkpoint.Origin, error),
@@ -149,8 +156,8 @@ func (c *Conn) EnsureOrigin(
 	return o, err
 }
 
-// InitialBackend is the backend of an origin that is written here: which etcd shares the partitions of checkpoints in MongoDB is not said before that has a
-// copy of the origin.
+// InitialBackend is the backend of an origin that is written here: which etcd shares the partitions
+// of checkpoints in MongoDB is not said before that has a copy of the origin.
 func (c *Conn) InitialBackend() checkpoint.Backend {
 	b := c.Describe()
 	if b.Store == checkpoint.BackendMongo {
@@ -174,7 +181,8 @@ type originAdopter interface {
 	checkpoint.Adopter
 }
 
-// otherStore connects to where the other backend keeps checkpoints, and returns nil where there is none that this configuration knows of.
+// otherStore connects to where the other backend keeps checkpoints, and returns nil where there is
+// none that this configuration knows of.
 func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 	cfg := c.Config
 	if cfg.Reliability.Checkpoint.Backend == checkpoint.BackendEtcd {
@@ -207,8 +215,9 @@ func listening(ctx context.Context) bool {
 	return true
 }
 
-// otherOrigin returns the origin of the cluster where the other backend keeps checkpoints. It is ErrNoOrigin where there is none, and where there can
-// be none that this user has written. An etcd that is configured and does not answer is the fault ClusterBackend: it may have one.
+// otherOrigin returns the origin of the cluster where the other backend keeps checkpoints. It is
+// ErrNoOrigin where there is none, and where there can be none that this user has written. An etcd
+// that is configured and does not answer is the fault ClusterBackend: it may have one.
 func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	keeper, err := c.otherStore(ctx)
 	if err == nil && keeper == nil {
@@ -228,7 +237,8 @@ func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	}
 }
 
-// CheckVacant returns a *cluster.HeldError where a node has partitions of the cluster, whatever backend it is configured for.
+// CheckVacant returns a *cluster.HeldError where a node has partitions of the cluster, whatever
+// backend it is configured for.
 func (c *Conn) CheckVacant(ctx context.Context) error {
 	keeper, err := c.otherStore(ctx)
 	if fault.Of(err) == fault.EtcdUnreachable || err == nil && keeper == nil && c.etcd == nil {
@@ -248,8 +258,9 @@ func (c *Conn) CheckVacant(ctx context.Context) error {
 	return err
 }
 
-// RecordMove records that the cluster's checkpoints have been moved to the configured backend: an origin of the same cluster
-// where the other backend keeps checkpoints says so, too, so that no node begins there. It raises the incarnation where it changes anything.
+// RecordMove records that the cluster's checkpoints have been moved to the configured backend: an
+// origin of the same cluster where the other backend keeps checkpoints says so, too, so that no
+// node begins there. It raises the incarnation where it changes anything.
 func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	last, err := c.Store.Origin(ctx)
 	if err != nil {
@@ -289,13 +300,14 @@ type soleOwner struct {
 	*checkpoints.Registry
 
 	conn *Conn
-	// operator says that it is not for a node: where nodes share the partitions it is enough that none of them is there.
+	// operator says that it is not for a node: where nodes share the partitions it is enough that
+	// none of them is there.
 	operator bool
 }
 
-// Claim implements cluster.Registry. Where nodes share the partitions through etcd, it is looked there whether they are members still: who
-// takes over ends their memberships, and an operator's claim is refused beside them. Nobody joins beside a claim that stands, so that it is
-// made before.
+// Claim implements cluster.Registry. Where nodes share the partitions through etcd, it is looked
+// there whether they are members still: who takes over ends their memberships, and an operator's
+// claim is refused beside them. Nobody joins beside a claim that stands, so that it is made before.
 func (s soleOwner) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	shared, err := s.Shared(ctx)
 	if err != nil {

@@ -101,7 +101,8 @@ func (s *site) first(context.Context) (checkpoint.Origin, error) {
 	}, nil
 }
 
-// Nodes that all are the first agree, whichever of them writes the origin, and whatever each has seen of it before.
+// Nodes that all are the first agree, whichever of them writes the origin, and whatever each has
+// seen of it before.
 func TestNodesThatAreTheFirstAgree(t *testing.T) {
 	const rounds, nodes = 20, 8
 	for _, backend := range []string{checkpoint.BackendMongo, checkpoint.BackendEtcd} {
@@ -193,8 +194,9 @@ func (s *site) asBefore() {
 	}
 }
 
-// A node that keeps checkpoints elsewhere than its cluster does would begin every partition at the origin. It is refused, and writes nothing; so is a
-// command. Of origins that were written before backends stood in them it is the same, as far as the other store tells.
+// A node that keeps checkpoints elsewhere than its cluster does would begin every partition at the
+// origin. It is refused, and writes nothing; so is a command. Of origins that were written before
+// backends stood in them it is the same, as far as the other store tells.
 func TestAnotherBackendIsRefused(t *testing.T) {
 	t.Parallel()
 	ways := []configuration{{"etcd", 1, 0, ""}, {"etcd", 3, 0, ""}, {"mongo", 1, 0, ""}, {"mongo", 3, 0, ""}}
@@ -229,8 +231,9 @@ func TestAnotherBackendIsRefused(t *testing.T) {
 	}
 }
 
-// Nodes of two clusters that have checkpoints in MongoDB in common, and share them through different etcds or below different prefixes, would depose
-// each other for ever. The first ones are served. One etcd is like another: both have one cluster id.
+// Nodes of two clusters that have checkpoints in MongoDB in common, and share them through
+// different etcds or below different prefixes, would depose each other for ever. The first ones are
+// served. One etcd is like another: both have one cluster id.
 func TestAnotherEtcdIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]configuration{"another etcd": {"mongo", 3, 1, ""}, "another prefix": {"mongo", 3, 0, "/x"}} {
@@ -297,7 +300,8 @@ func TestOfNodesAtTwoEtcdsOneIsServed(t *testing.T) {
 	}
 }
 
-// Nodes of a version that knows of no backend run while the first one that does completes the origin: their memberships last.
+// Nodes of a version that knows of no backend run while the first one that does completes the
+// origin: their memberships last.
 func TestCompletingAnOriginDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"etcd", "mongo"} {
@@ -339,8 +343,9 @@ func (deployment) FirstEntry(context.Context) (change.Timestamp, bool, error) {
 	return change.Timestamp{}, false, nil
 }
 
-// An etcd that was replaced, or moved to another prefix, is the cluster's once an operator has adopted it; the one before is refused then.
-// Adopting does not need to be told that nodes share the partitions.
+// An etcd that was replaced, or moved to another prefix, is the cluster's once an operator has
+// adopted it; the one before is refused then. Adopting does not need to be told that nodes share
+// the partitions.
 func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 	t.Parallel()
 	was := configuration{"mongo", 3, 0, ""}
@@ -391,8 +396,8 @@ func TestAdoptingTakesAnotherEtcd(t *testing.T) {
 	}
 }
 
-// An operator's rewind is told to the nodes through the history that they have in common, whatever the operator's configuration says of their
-// number; each announcement is one of its own.
+// An operator's rewind is told to the nodes through the history that they have in common, whatever
+// the operator's configuration says of their number; each announcement is one of its own.
 func TestNodesHearOfAnOperatorsNotice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -442,7 +447,8 @@ func TestNodesHearOfAnOperatorsNotice(t *testing.T) {
 	}
 }
 
-// Checkpoints that an earlier version carried from MongoDB to etcd left an origin in both. Neither says which counts: an operator does, by adopting.
+// Checkpoints that an earlier version carried from MongoDB to etcd left an origin in both. Neither
+// says which counts: an operator does, by adopting.
 func TestAdoptingSaysWhichOfTwoOriginsCounts(t *testing.T) {
 	t.Parallel()
 	s, is := newSite(t, 1), configuration{"etcd", 1, 0, ""}
@@ -478,7 +484,8 @@ func TestAdoptingSaysWhichOfTwoOriginsCounts(t *testing.T) {
 	}
 }
 
-// What cannot be known is not taken for nothing: checkpoints may be in an etcd that is configured and does not answer.
+// What cannot be known is not taken for nothing: checkpoints may be in an etcd that is configured
+// and does not answer.
 func TestFirstStartNextToAnEtcdThatIsAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1)

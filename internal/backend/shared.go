@@ -15,8 +15,9 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// A sharedStore is checkpoints in MongoDB whose nodes share the partitions through etcd. What is claimed in etcd holds under the origin that stands
-// there, so that the origin stands in both; MongoDB's is the one that counts.
+// A sharedStore is checkpoints in MongoDB whose nodes share the partitions through etcd. What is
+// claimed in etcd holds under the origin that stands there, so that the origin stands in both;
+// MongoDB's is the one that counts.
 type sharedStore struct {
 	*checkpoints.Store
 
@@ -44,16 +45,19 @@ func (m sharedRoster) Join(ctx context.Context, first cluster.Heartbeat, ttl tim
 	if err != nil {
 		return nil, err
 	}
-	// Who takes over claims in MongoDB, and then ends the memberships in etcd: one that came in between sees the claim.
+	// Who takes over claims in MongoDB, and then ends the memberships in etcd: one that came in
+	// between sees the claim.
 	if err := m.owner.MayShare(ctx, who); err != nil {
 		return nil, errors.Join(err, membership.Leave(context.WithoutCancel(ctx)))
 	}
 	return membership, nil
 }
 
-// agree makes sure that etcd has a copy of the origin, and returns the origin that stands. Where the nodes have not agreed on an etcd yet, it is
-// this one, mine, from then on. The fault ClusterOrigin says that they use another one, that the origins differ, or that epochs that are given
-// out there would be lower than those that checkpoints have; ClusterBackend that the checkpoints are in etcd.
+// agree makes sure that etcd has a copy of the origin, and returns the origin that stands. Where
+// the nodes have not agreed on an etcd yet, it is this one, mine, from then on. The fault
+// ClusterOrigin says that they use another one, that the origins differ, or that epochs that are
+// given out there would be lower than those that checkpoints have; ClusterBackend that the
+// checkpoints are in etcd.
 func (s sharedStore) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
 	there, err := s.copied(ctx, o, mine)
 	if err != nil {
@@ -90,7 +94,8 @@ func (s sharedStore) agree(ctx context.Context, o checkpoint.Origin, mine checkp
 	return o, cmp.Or(otherEtcd(o.Cluster, o.Backend, there.Backend), otherEtcd(o.Cluster, o.Backend, mine))
 }
 
-// copied returns the copy of the origin in etcd, which is made only while the nodes have not agreed on an etcd.
+// copied returns the copy of the origin in etcd, which is made only while the nodes have not agreed
+// on an etcd.
 func (s sharedStore) copied(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
 	if o.Backend.ID == "" {
 		o.Backend = identified(mine)
@@ -115,8 +120,8 @@ func identified(b checkpoint.Backend) checkpoint.Backend {
 	return b
 }
 
-// Adopt implements checkpoint.Adopter: in MongoDB and then in etcd, for an incarnation that is new to both. Where it ends half-way no node
-// starts, and adopting again does the rest.
+// Adopt implements checkpoint.Adopter: in MongoDB and then in etcd, for an incarnation that is new
+// to both. Where it ends half-way no node starts, and adopting again does the rest.
 func (s sharedStore) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	there, err := s.stored(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
@@ -142,8 +147,9 @@ func (s sharedStore) Adopt(ctx context.Context, last, next checkpoint.Origin) er
 	return nil
 }
 
-// Repartition implements admin.Repartitioner: in etcd, where nodes would be, and then in MongoDB, whose origin counts. Where it ends half-way
-// no node starts, whatever it is configured for, and repartitioning again does the rest.
+// Repartition implements admin.Repartitioner: in etcd, where nodes would be, and then in MongoDB,
+// whose origin counts. Where it ends half-way no node starts, whatever it is configured for, and
+// repartitioning again does the rest.
 func (s sharedStore) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
 	if err := s.owner.Vacate(ctx); err != nil { // a node that is alone, of which etcd does not know
 		if held, is := errors.AsType[*cluster.HeldError](err); is {

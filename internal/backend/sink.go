@@ -25,8 +25,9 @@ import (
 	"github.com/mongostream/streamer/sink/nats"
 )
 
-// Targets returns the target of a sink and that of what it refuses for good, nil if there is none. They connect when they are used; one of type
-// stdout writes to the output. What they keep elsewhere is named by the cluster and its number of partitions. Errors are faults.
+// Targets returns the target of a sink and that of what it refuses for good, nil if there is none.
+// They connect when they are used; one of type stdout writes to the output. What they keep
+// elsewhere is named by the cluster and its number of partitions. Errors are faults.
 func Targets(s config.Sink, cluster string, partitions int, stdout *file.Output) (changes, letters sink.Target, err error) {
 	if changes, err = target(s, cluster, partitions, stdout); err != nil || s.DeadLetter == "" {
 		return changes, nil, err
@@ -114,8 +115,8 @@ func one(subscriptions []config.SinkSubscription) (database, collection bool) {
 	return len(databases) == 1 && !databases[""], len(collections) == 1 && !collections[""] && !collections["*"]
 }
 
-// AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0 where the default does. Nobody knows when a reader
-// of standard output reads on.
+// AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0
+// where the default does. Nobody knows when a reader of standard output reads on.
 func AckTimeout(s config.Sink) time.Duration {
 	if s.Type == config.SinkStdout {
 		return math.MaxInt64 / 2 // which leaves room to add
@@ -131,7 +132,8 @@ func Carries(cfg config.Config) match.Carries {
 	}
 }
 
-// CheckCovered refuses a namespace (db.coll, db.*, empty for all) of which the configuration reads nothing.
+// CheckCovered refuses a namespace (db.coll, db.*, empty for all) of which the configuration reads
+// nothing.
 func CheckCovered(cfg config.Config, namespace string) error {
 	if ns := Namespace(namespace); !Watch(cfg).Covers(ns) {
 		return fault.Newf(fault.SessionUnwatched, "nothing is read of %q: add it to mongodb.watch", namespace)
@@ -139,7 +141,8 @@ func CheckCovered(cfg config.Config, namespace string) error {
 	return nil
 }
 
-// Namespace returns the namespace that a key of the configuration names. Its Coll is empty for a whole database.
+// Namespace returns the namespace that a key of the configuration names. Its Coll is empty for a
+// whole database.
 func Namespace(text string) change.Namespace {
 	db, coll, _ := strings.Cut(text, ".")
 	if coll == "*" {
@@ -173,8 +176,9 @@ func Subscriptions(s config.Sink, cfg config.Config) ([]delivery.Subscription, e
 	return all, nil
 }
 
-// Served returns the names of sinks, each with a hash of its subscriptions: of two nodes that give one sink other subscriptions, one would move the
-// checkpoints of the other past changes that it does not publish.
+// Served returns the names of sinks, each with a hash of its subscriptions: of two nodes that give
+// one sink other subscriptions, one would move the checkpoints of the other past changes that it
+// does not publish.
 func Served(sinks []config.Sink) (served []string) {
 	for _, s := range sinks {
 		hash := fnv.New64a()
@@ -184,7 +188,8 @@ func Served(sinks []config.Sink) (served []string) {
 	return served
 }
 
-// tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read anew for each connection.
+// tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read
+// anew for each connection.
 func tlsOf(c config.SinkTLS) (*tls.Config, error) {
 	if !c.Used() {
 		return nil, nil //nolint:nilnil // no TLS is a choice

@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// Config is the table of all keys. Durations are positive unless a range says more, sizes are in bytes.
+// Config is the table of all keys. Durations are positive unless a range says more, sizes are in
+// bytes.
 type Config struct {
 	Cluster   Cluster   `key:"cluster"`
 	Node      Node      `key:"node"`
 	StartFrom StartFrom `key:"start_from" default:"now"`
-	// OnHistoryLost says what to do where the oplog no longer reaches back to a partition's position.
+	// OnHistoryLost says what to do where the oplog no longer reaches back to a partition's
+	// position.
 	OnHistoryLost string      `key:"on_history_lost" default:"resync" one:"resync halt"`
 	MongoDB       MongoDB     `key:"mongodb"`
 	Etcd          Etcd        `key:"etcd"`
@@ -37,20 +39,25 @@ type Cluster struct {
 	Partitions int `key:"partitions" default:"64" range:"1..16384"`
 	// LeaseTTL is how long a claim lives that nobody renews.
 	LeaseTTL time.Duration `key:"lease_ttl" default:"10s" range:"2s..1h"`
-	// ExpectedNodes is how many nodes share the partitions; 1 is a cluster of one, which refuses another.
+	// ExpectedNodes is how many nodes share the partitions; 1 is a cluster of one, which refuses
+	// another.
 	ExpectedNodes int `key:"expected_nodes" default:"1" range:"1..1000"`
 	// HeartbeatInterval is how often a node reports its health to the leader.
 	HeartbeatInterval time.Duration `key:"heartbeat_interval" default:"2s" range:"100ms..1m"`
-	// RoundFloor is the shortest pause between two rounds of the leader, RebalanceDebounce the longest one while changes keep coming.
+	// RoundFloor is the shortest pause between two rounds of the leader, RebalanceDebounce the
+	// longest one while changes keep coming.
 	RoundFloor        time.Duration `key:"round_floor" default:"50ms" range:"1ms..1m"`
 	RebalanceDebounce time.Duration `key:"rebalance_debounce" default:"1s" range:"1ms..1m"`
 	// SettleTime is how long a cluster waits for nodes that join before it gives them partitions.
 	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
-	// Rebalance is how often a cluster looks whether partitions should move because some nodes have more to do than others.
+	// Rebalance is how often a cluster looks whether partitions should move because some nodes have
+	// more to do than others.
 	Rebalance time.Duration `key:"rebalance" default:"1m" range:"1s..8760h"`
-	// RebalanceFloor is how many events a second a node must have more or less than its share for partitions to move because of it.
+	// RebalanceFloor is how many events a second a node must have more or less than its share for
+	// partitions to move because of it.
 	RebalanceFloor int `key:"rebalance_floor" default:"10" range:"1..1000000000"`
-	// RebalanceCooldown is how long a partition that has moved is not moved again to balance events.
+	// RebalanceCooldown is how long a partition that has moved is not moved again to balance
+	// events.
 	RebalanceCooldown time.Duration `key:"rebalance_cooldown" default:"1h" range:"1s..8760h"`
 
 	Resync            Resync            `key:"resync"`
@@ -59,7 +66,8 @@ type Cluster struct {
 
 // Resync is how the leader tells a restarted node again what the plan assigns to it.
 type Resync struct {
-	// Debounce is how long after a restart it begins, RateLimit how many partitions are checked a second, of all nodes.
+	// Debounce is how long after a restart it begins, RateLimit how many partitions are checked a
+	// second, of all nodes.
 	Debounce  time.Duration `key:"debounce" default:"5s" range:"1ms..10m"`
 	RateLimit int           `key:"rate_limit" default:"10" range:"1..1000000"`
 }
@@ -82,7 +90,8 @@ type Node struct {
 // MongoDB says where the log is and what of it to read.
 type MongoDB struct {
 	URI URI `key:"uri" default:"mongodb://127.0.0.1:27017/?replicaSet=rs0" secret:"yes"`
-	// Watch has namespaces, db.coll or db.*; empty means all but MongoDB's own databases and the streamer's.
+	// Watch has namespaces, db.coll or db.*; empty means all but MongoDB's own databases and the
+	// streamer's.
 	Watch []string `key:"watch" default:"" check:"namespace"`
 	// Operations are the kinds of change to read; empty means all.
 	Operations []string `key:"operations" default:"" one:"insert update replace delete"`
@@ -90,10 +99,11 @@ type MongoDB struct {
 	FullDocument string `key:"full_document" default:"default" one:"default updateLookup whenAvailable required"`
 	// FullDocumentBeforeChange is the change stream option of that name.
 	FullDocumentBeforeChange string `key:"full_document_before_change" default:"off" one:"off whenAvailable required"`
-	// MaxAwait is how long the server waits for a change before it answers with none; 0 is 1 s for a replica set, 100 ms for a sharded
-	// cluster.
+	// MaxAwait is how long the server waits for a change before it answers with none; 0 is 1 s for
+	// a replica set, 100 ms for a sharded cluster.
 	MaxAwait time.Duration `key:"max_await" default:"0s" range:"0s..1m"`
-	// Tick is how often a sharded cluster's shards are asked to advance while changes may wait for them; 0 is never.
+	// Tick is how often a sharded cluster's shards are asked to advance while changes may wait for
+	// them; 0 is never.
 	Tick time.Duration `key:"tick" default:"0s" range:"0s..10s"`
 	// MaxStreams bounds the change streams of this node, the tail included.
 	MaxStreams int `key:"max_streams" default:"5" range:"2..1000"`
@@ -104,7 +114,8 @@ type MongoDB struct {
 	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a position has left.
 	HeadRoomWarning  time.Duration `key:"head_room_warning" default:"1h" range:"1s..8760h"`
 	HeadRoomCritical time.Duration `key:"head_room_critical" default:"15m" range:"1s..8760h"`
-	// Outage is the longest outage of the nodes that is to be survived without a loss; `streamer check` holds the oplog against it.
+	// Outage is the longest outage of the nodes that is to be survived without a loss; `streamer
+	// check` holds the oplog against it.
 	Outage time.Duration `key:"outage" default:"1h" range:"0s..8760h"`
 	// ServerSelectionTimeout is how long to look for a server before it counts as unreachable.
 	ServerSelectionTimeout time.Duration `key:"server_selection_timeout" default:"30s" range:"1ms..1h"`
@@ -133,7 +144,8 @@ type TLS struct {
 type ServerTLS struct {
 	CertFile string `key:"cert_file" default:""`
 	KeyFile  string `key:"key_file" default:""`
-	// ClientCAFile has the authorities that clients' certificates must come from; ClientOptional lets in clients without one too.
+	// ClientCAFile has the authorities that clients' certificates must come from; ClientOptional
+	// lets in clients without one too.
 	ClientCAFile   string `key:"client_ca_file" default:""`
 	ClientOptional bool   `key:"client_optional" default:"false"`
 }
@@ -177,7 +189,8 @@ type GRPC struct {
 	// TLS is its certificate, Insecure allows plaintext on addresses that other machines can reach.
 	TLS      ServerTLS `key:"tls"`
 	Insecure bool      `key:"insecure" default:"false"`
-	// HeartbeatTimeout is how long a gateway may be silent before its session is closed, StallTimeout how long it may take nothing.
+	// HeartbeatTimeout is how long a gateway may be silent before its session is closed,
+	// StallTimeout how long it may take nothing.
 	HeartbeatTimeout time.Duration `key:"heartbeat_timeout" default:"30s" range:"1s..1h"`
 	StallTimeout     time.Duration `key:"stall_timeout" default:"30s" range:"1s..1h"`
 }
@@ -189,21 +202,25 @@ type Gateway struct {
 	CreditBytes  int64 `key:"credit_bytes" default:"16MiB" range:"1KiB..1TiB"`
 	// QueueBytes bounds the memory of what all sessions have been sent and have not acknowledged.
 	QueueBytes int64 `key:"queue_bytes" default:"256MiB" range:"1MiB..1TiB"`
-	// AckTimeout is how long a gateway may acknowledge nothing of what it has been sent before its session is closed; 0 means for ever.
+	// AckTimeout is how long a gateway may acknowledge nothing of what it has been sent before its
+	// session is closed; 0 means for ever.
 	AckTimeout time.Duration `key:"ack_timeout" default:"10m" range:"0s..8760h"`
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
 	MaxSubscriptions int `key:"max_subscriptions" default:"10000" range:"1..1000000"`
-	// MaxFilterBytes bounds the memory of all filters of an identity, as estimated, with the names and fields that its clients choose.
+	// MaxFilterBytes bounds the memory of all filters of an identity, as estimated, with the names
+	// and fields that its clients choose.
 	MaxFilterBytes int64 `key:"max_filter_bytes" default:"64MiB" range:"1MiB..1TiB"`
-	// SubscribeRate is how many subscriptions a gateway may change a second, SubscribeBurst how many at once.
+	// SubscribeRate is how many subscriptions a gateway may change a second, SubscribeBurst how
+	// many at once.
 	SubscribeRate  int `key:"subscribe_rate" default:"200" range:"1..1000000"`
 	SubscribeBurst int `key:"subscribe_burst" default:"10000" range:"1..1000000"`
 }
 
 // Notices is what becomes of what the node has to tell operators.
 type Notices struct {
-	// Keep is how many notices a node shows, and how many of the whole cluster etcd keeps, for TTL at least.
+	// Keep is how many notices a node shows, and how many of the whole cluster etcd keeps, for TTL
+	// at least.
 	Keep    int           `key:"keep" default:"1000" range:"10..10000"`
 	TTL     time.Duration `key:"ttl" default:"24h" range:"1m..8760h"`
 	Webhook Webhook       `key:"webhook"`
@@ -222,22 +239,26 @@ type Webhook struct {
 	// Timeout bounds an attempt, Attempts says how many there are for each delivery.
 	Timeout  time.Duration `key:"timeout" default:"5s" range:"100ms..1m"`
 	Attempts int           `key:"attempts" default:"8" range:"1..20"`
-	// In a Window the first notices of each severity are posted singly, as many as Burst, and the others as one summary.
+	// In a Window the first notices of each severity are posted singly, as many as Burst, and the
+	// others as one summary.
 	Window time.Duration `key:"window" default:"1m" range:"1s..1h"`
 	Burst  int           `key:"burst" default:"10" range:"1..1000"`
 	// Queue bounds the deliveries that wait.
 	Queue int `key:"queue" default:"100" range:"1..10000"`
 }
 
-// Supervisor says how components are looked after. Its first four keys are those of the design, and have hard limits (findLocked).
+// Supervisor says how components are looked after. Its first four keys are those of the design, and
+// have hard limits (findLocked).
 type Supervisor struct {
-	// HeartbeatInterval is how often every component is asked, MissedHeartbeatsToAlert after how many misses in a row it is down.
+	// HeartbeatInterval is how often every component is asked, MissedHeartbeatsToAlert after how
+	// many misses in a row it is down.
 	HeartbeatInterval       time.Duration `key:"heartbeat_interval" default:"30s" range:"500ms.."`
 	MissedHeartbeatsToAlert int           `key:"missed_heartbeats_to_alert" default:"3" range:"1.."`
 	AutoRestart             bool          `key:"auto_restart" default:"true"`
 	// PageOnFailure cannot be false.
 	PageOnFailure bool `key:"page_on_failure" default:"true"`
-	// StallAfter is for how long a component may make no progress although it has something to do, LivezAfter from when on /livez fails for it.
+	// StallAfter is for how long a component may make no progress although it has something to do,
+	// LivezAfter from when on /livez fails for it.
 	StallAfter time.Duration `key:"stall_after" default:"10s" range:"1s..1h"`
 	LivezAfter time.Duration `key:"livez_after" default:"3m" range:"10s..24h"`
 	// RestartBudget is how many restarts of a component there are within RestartWindow.
@@ -247,7 +268,8 @@ type Supervisor struct {
 	ReportRetention time.Duration `key:"report_retention" default:"720h" range:"1h..8760h"`
 	// PingURL is asked after every sweep; empty means none.
 	PingURL HookURL `key:"ping_url" default:"" secret:"yes"`
-	// CAFile has the authorities that the nodes' certificates must come from; empty means those of the machine.
+	// CAFile has the authorities that the nodes' certificates must come from; empty means those of
+	// the machine.
 	CAFile string `key:"ca_file" default:""`
 }
 
@@ -255,7 +277,8 @@ type Supervisor struct {
 type Access struct {
 	// IdentitiesFile lists tokens, as hashes, and certificates' subjects, with what each may do.
 	IdentitiesFile string `key:"identities_file" default:""`
-	// JWKSFile has the public keys of an issuer of JWTs, which must be made for one of the audiences.
+	// JWKSFile has the public keys of an issuer of JWTs, which must be made for one of the
+	// audiences.
 	JWKSFile  string   `key:"jwks_file" default:""`
 	Issuer    string   `key:"issuer" default:""`
 	Audiences []string `key:"audiences" default:""`
@@ -263,18 +286,21 @@ type Access struct {
 	Leeway time.Duration `key:"leeway" default:"30s" range:"1ms..5m"`
 	// Recheck is how often the right of an open connection is looked at again.
 	Recheck time.Duration `key:"recheck" default:"30s" range:"1s..1h"`
-	// Share is the percentage of a node's sessions, event streams, streams of notices and connections that one identity may have, and
-	// StartsPerSecond how many of them and of requests it may begin, unless its own limits say otherwise.
+	// Share is the percentage of a node's sessions, event streams, streams of notices and
+	// connections that one identity may have, and StartsPerSecond how many of them and of requests
+	// it may begin, unless its own limits say otherwise.
 	Share           int `key:"share" default:"50" range:"1..100"`
 	StartsPerSecond int `key:"starts_per_second" default:"20" range:"1..1000000"`
-	// ConnectionsPerAddress bounds the connections of one remote address to a port; 0 is half of what the port accepts.
+	// ConnectionsPerAddress bounds the connections of one remote address to a port; 0 is half of
+	// what the port accepts.
 	ConnectionsPerAddress int `key:"connections_per_address" default:"0" range:"0..1000000"`
 }
 
 // Handoff says how partitions move from node to node.
 type Handoff struct {
-	// Overlap is how long the former owner of a partition delivers it to clients that follow the owners, and how long a node that stops serves
-	// subscribers that have not connected to another node yet.
+	// Overlap is how long the former owner of a partition delivers it to clients that follow the
+	// owners, and how long a node that stops serves subscribers that have not connected to another
+	// node yet.
 	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
 }
 
@@ -300,7 +326,8 @@ type Debug struct {
 
 // Tracing says where traces go.
 type Tracing struct {
-	// Endpoint is the URL of an OTLP/HTTP receiver; without a path it is asked for /v1/traces. Empty means that nothing is traced.
+	// Endpoint is the URL of an OTLP/HTTP receiver; without a path it is asked for /v1/traces.
+	// Empty means that nothing is traced.
 	Endpoint string `key:"endpoint" default:"" check:"receiver"`
 	// Headers go with every request, such as Authorization. There is one in each line.
 	Headers Headers `key:"headers" default:"" secret:"yes"`
@@ -334,7 +361,8 @@ type Checkpoint struct {
 	EventCount int           `key:"event_count" default:"1000" range:"1..1000000000"`
 	// MinInterval is the least time between two rounds of saves; it is at most Interval.
 	MinInterval time.Duration `key:"min_interval" default:"100ms" range:"1ms..1m"`
-	// MaxUnsaved is how many events a shared subscriber may acknowledge after its last checkpoint while checkpoints cannot be saved.
+	// MaxUnsaved is how many events a shared subscriber may acknowledge after its last checkpoint
+	// while checkpoints cannot be saved.
 	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
 }
 

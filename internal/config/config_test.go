@@ -367,7 +367,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// variables writes a configuration as an environment. A list whose items have commas cannot be written so; it is left out of c.
+// variables writes a configuration as an environment. A list whose items have commas cannot be
+// written so; it is left out of c.
 func variables(c *Config) []string {
 	for _, list := range []*[]string{&c.MongoDB.Watch, &c.Etcd.Endpoints, &c.Rescan.Collections, &c.HTTP.CORSOrigins, &c.Access.Audiences} {
 		if slices.ContainsFunc(*list, func(item string) bool { return strings.Contains(item, ",") || item != strings.TrimSpace(item) }) {

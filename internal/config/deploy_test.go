@@ -11,7 +11,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A manifest has the fields of the sample's objects; a field that is not here is refused, because a misspelt one protects nothing.
+// A manifest has the fields of the sample's objects; a field that is not here is refused, because a
+// misspelt one protects nothing.
 type manifest struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -157,8 +158,8 @@ func manifests(t *testing.T, path string) map[string]manifest {
 	}
 }
 
-// The sample for Kubernetes is what the standard "restricted" asks for and more: no rights, nothing to write on, neighbours kept out, limits. A test
-// of the command looks at its configuration.
+// The sample for Kubernetes is what the standard "restricted" asks for and more: no rights, nothing
+// to write on, neighbours kept out, limits. A test of the command looks at its configuration.
 func TestSampleForKubernetesIsRestricted(t *testing.T) {
 	t.Parallel()
 	all := manifests(t, "../../deploy/kubernetes/streamer.yaml")

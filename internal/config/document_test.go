@@ -16,7 +16,8 @@ var rewrite = flag.Bool("rewrite", false, "write docs/reference/configuration.md
 
 const reference = "../../docs/reference/configuration.md"
 
-// TestKeysAreDocumented compares docs/reference/configuration.md with config.yaml, which another test compares with the code.
+// TestKeysAreDocumented compares docs/reference/configuration.md with config.yaml, which another
+// test compares with the code.
 func TestKeysAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../config.yaml")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// environ takes the settings of the environment, as os.Environ returns it, in the order of the names that begin with prefix, but for those
-// that belong to tests and to commands.
+// environ takes the settings of the environment, as os.Environ returns it, in the order of the
+// names that begin with prefix, but for those that belong to tests and to commands.
 func (t *table) environ(prefix string, environ []string) {
 	known := map[string]key{}
 	for _, k := range t.keys {

@@ -77,8 +77,9 @@ func (r *fileReader) items(path string, n *yaml.Node) {
 // at returns the file and line of a node.
 func (r *fileReader) at(n *yaml.Node) string { return fmt.Sprintf("%s:%d", r.name, n.Line) }
 
-// unreadable complains of YAML that cannot be read, with the line that the parser's message names. An alias without its anchor
-// has none, and may be a secret that begins with a star: it is looked up and not repeated.
+// unreadable complains of YAML that cannot be read, with the line that the parser's message names.
+// An alias without its anchor has none, and may be a secret that begins with a star: it is looked
+// up and not repeated.
 func (r *fileReader) unreadable(data []byte, err error) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1

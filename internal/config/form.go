@@ -31,7 +31,8 @@ func forms() map[string]func(string) error {
 	}
 }
 
-// checkName takes what can be part of an etcd key, of a log line and of a metric's label without quoting.
+// checkName takes what can be part of an etcd key, of a log line and of a metric's label without
+// quoting.
 func checkName(text string) error {
 	bad := strings.ContainsFunc(text, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -43,7 +44,8 @@ func checkName(text string) error {
 	return nil
 }
 
-// checkDatabase takes what MongoDB takes as a database's name (manual: "MongoDB Limits and Thresholds"), except its own.
+// checkDatabase takes what MongoDB takes as a database's name (manual: "MongoDB Limits and
+// Thresholds"), except its own.
 func checkDatabase(text string) error {
 	switch {
 	case text == "admin" || text == "config" || text == "local":
@@ -55,7 +57,8 @@ func checkDatabase(text string) error {
 	}
 }
 
-// checkNamespace takes db.coll and db.*. A star anywhere else would be a legal name, but whoever writes it means a pattern.
+// checkNamespace takes db.coll and db.*. A star anywhere else would be a legal name, but whoever
+// writes it means a pattern.
 func checkNamespace(text string) error {
 	db, coll, _ := strings.Cut(text, ".")
 	if err := checkDatabase(db); err != nil {

@@ -7,8 +7,8 @@ import (
 	"net/url"
 )
 
-// A HookURL is the address of a webhook, shown without its path, which is often the only secret of one; string(u) is the whole. Empty
-// means none.
+// A HookURL is the address of a webhook, shown without its path, which is often the only secret of
+// one; string(u) is the whole. Empty means none.
 type HookURL string
 
 // UnmarshalText takes an address of http or https with a host, without credentials.

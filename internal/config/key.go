@@ -87,7 +87,8 @@ func (k key) list() (*[]string, bool) {
 	return list, ok
 }
 
-// about says what is wrong with a text. It does not repeat a secret, nor an address: somebody may have written credentials into it.
+// about says what is wrong with a text. It does not repeat a secret, nor an address: somebody may
+// have written credentials into it.
 func (k key) about(text string, err error) error {
 	addresses := []string{"broker", "endpoint", "nats", "receiver"}
 	if k.secret() || strings.Contains(text, "@") || strings.Contains(text, "://") || slices.Contains(addresses, k.tag.Get("check")) {
@@ -112,8 +113,8 @@ func (k key) text() string {
 	}
 }
 
-// parse checks a text and gives its value to the key's field. An empty text is right for a key that is empty by default,
-// whatever its form: it means that there is none.
+// parse checks a text and gives its value to the key's field. An empty text is right for a key that
+// is empty by default, whatever its form: it means that there is none.
 func (t *table) parse(k key, text string) (err error) {
 	if text == "" && k.tag.Get("default") == "" {
 		reflect.ValueOf(k.to).Elem().SetZero()

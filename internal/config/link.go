@@ -11,7 +11,8 @@ import (
 
 // A Link is what the configuration says about the way to MongoDB or etcd.
 type Link struct {
-	// Remote has the hosts on other machines; names are not resolved. Plain has those of them that are reached without TLS.
+	// Remote has the hosts on other machines; names are not resolved. Plain has those of them that
+	// are reached without TLS.
 	Remote, Plain []string
 	// Unverified says that certificates are not checked, Credentials that the node shows some.
 	Unverified, Credentials bool
@@ -80,7 +81,8 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// URIFile returns the file that mongodb.uri_file names in a configuration as Load reads it, empty where the connection string is not in a file of its own.
+// URIFile returns the file that mongodb.uri_file names in a configuration as Load reads it, empty
+// where the connection string is not in a file of its own.
 func URIFile(path string, environ []string) (string, error) {
 	text, err := readConfig(path)
 	if err != nil {
@@ -103,8 +105,9 @@ func ReadURI(path string) (URI, error) {
 	return u, nil
 }
 
-// SecretFiles returns the files that hold the secrets of a configuration as Load reads it, each with one of its keys: the configuration
-// itself, the files that it names, and the private keys of certificates.
+// SecretFiles returns the files that hold the secrets of a configuration as Load reads it, each
+// with one of its keys: the configuration itself, the files that it names, and the private keys of
+// certificates.
 func SecretFiles(path string, environ []string) (map[string]string, error) {
 	text, err := readConfig(path)
 	if err != nil {

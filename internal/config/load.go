@@ -12,8 +12,9 @@ import (
 // envPrefix begins the names of the variables that are ours.
 const envPrefix = "STREAMER_"
 
-// Load reads the file at path, or none where path is "", and environ (as os.Environ returns it) over the defaults. The error
-// joins a fault.Error for everything that is wrong; with one, the Config is zero.
+// Load reads the file at path, or none where path is "", and environ (as os.Environ returns it)
+// over the defaults. The error joins a fault.Error for everything that is wrong; with one, the
+// Config is zero.
 func Load(path string, environ []string) (Config, error) {
 	file, err := readConfig(path)
 	if err != nil {

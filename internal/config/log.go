@@ -5,7 +5,8 @@ import (
 	"log/slog"
 )
 
-// Logger makes a logger that writes to w in the configured format. It drops what is below the configured level, and below least.
+// Logger makes a logger that writes to w in the configured format. It drops what is below the
+// configured level, and below least.
 func (l Log) Logger(w io.Writer, least slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: max(l.Level, least), ReplaceAttr: readableDuration}
 	if l.Format == "json" {
@@ -14,7 +15,8 @@ func (l Log) Logger(w io.Writer, least slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// readableDuration writes durations as 1.5s in JSON, too, where they would be numbers of nanoseconds.
+// readableDuration writes durations as 1.5s in JSON, too, where they would be numbers of
+// nanoseconds.
 func readableDuration(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

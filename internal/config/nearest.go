@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// nearest returns the known name that name most likely stands for, or "" if none is similar. Paths are similar if few letters differ, in the
-// whole path or in its last part alone, so that a key in the wrong section is found, too.
+// nearest returns the known name that name most likely stands for, or "" if none is similar. Paths
+// are similar if few letters differ, in the whole path or in its last part alone, so that a key in
+// the wrong section is found, too.
 func nearest(name string, known []string) string {
 	const longest = 100 // beyond it nothing is near, and the work would be wasted
 	if len(name) > longest || len(known) == 0 {
@@ -32,7 +33,8 @@ func Suggestion(name string, known []string) string {
 	return ""
 }
 
-// distance is the number of letters to insert, remove, replace or swap with their neighbour that make b of a.
+// distance is the number of letters to insert, remove, replace or swap with their neighbour that
+// make b of a.
 func distance(a, b string) int {
 	var before []int
 	row := make([]int, len(b)+1)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// parseBool reads true or false; YAML's other spellings of them are refused, because YAML itself has given them up.
+// parseBool reads true or false; YAML's other spellings of them are refused, because YAML itself
+// has given them up.
 func parseBool(text string) (bool, error) {
 	switch text {
 	case "true", "false":
@@ -89,7 +90,8 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10) + units[unit]
 }
 
-// within reads a value and holds it against the bounds of a range tag, "least..greatest" or "least..".
+// within reads a value and holds it against the bounds of a range tag, "least..greatest" or
+// "least..".
 func within[T cmp.Ordered](bounds, text string, parse func(string) (T, error)) (T, error) {
 	v, err := parse(text)
 	if err != nil || bounds == "" {

@@ -26,11 +26,12 @@ type Sink struct {
 	Subscriptions []SinkSubscription `key:"subscriptions"`
 	// Start is where it begins without a checkpoint.
 	Start SinkStart `key:"start" default:"now"`
-	// Format is that of the messages; LongText writes integers that readers of JSON may round as text.
+	// Format is that of the messages; LongText writes integers that readers of JSON may round as
+	// text.
 	Format   string `key:"format" default:"relaxed" one:"relaxed canonical bson debezium cloudevents"`
 	LongText bool   `key:"long_text" default:"false"`
-	// Attempts is how often a change is published that the target refuses. DeadLetter is the topic, subject, URL or path of those that were
-	// refused for good; empty halts the sink.
+	// Attempts is how often a change is published that the target refuses. DeadLetter is the topic,
+	// subject, URL or path of those that were refused for good; empty halts the sink.
 	Attempts   int    `key:"attempts" default:"5" range:"1..1000"`
 	DeadLetter string `key:"dead_letter" default:""`
 	// Losses is the topic or subject of losses.
@@ -114,7 +115,8 @@ type SinkTLS struct {
 	KeyFile  string `key:"key_file" default:""`
 }
 
-// Subscriber returns the name of the sink's subscriber. There is one standard output, whatever its sink is called.
+// Subscriber returns the name of the sink's subscriber. There is one standard output, whatever its
+// sink is called.
 func (s *Sink) Subscriber() string {
 	if s.Type == SinkStdout {
 		return SinkStdout
@@ -122,7 +124,8 @@ func (s *Sink) Subscriber() string {
 	return "sink/" + s.Name
 }
 
-// AddStdout adds the sink of streamer run -o json: of type stdout, with the defaults, from where the cluster began.
+// AddStdout adds the sink of streamer run -o json: of type stdout, with the defaults, from where
+// the cluster began.
 func (c *Config) AddStdout() error {
 	for i, s := range c.Sinks {
 		if s.Type == SinkStdout || s.Name == SinkStdout {

@@ -67,7 +67,8 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// The sink of streamer run -o json is one that a file can have, and is refused beside one of its type or name.
+// The sink of streamer run -o json is one that a file can have, and is refused beside one of its
+// type or name.
 func TestStdoutIsASinkWithDefaults(t *testing.T) {
 	want, err := parse("f", []byte("sinks:\n  - {name: stdout, type: stdout, start: start_from}\n"), nil, noFile)
 	if err != nil {

@@ -13,7 +13,8 @@ const (
 	startOldest = "beginning-of-oplog"
 )
 
-// FutureSlack is how far a start may be ahead: clocks differ, and an idle MongoDB is up to 10 s behind them.
+// FutureSlack is how far a start may be ahead: clocks differ, and an idle MongoDB is up to 10 s
+// behind them.
 const FutureSlack = 15 * time.Second
 
 // refuseFutureStarts complains of starts that are in the future by the clock of this machine.
@@ -29,7 +30,8 @@ func (c *Config) refuseFutureStarts(t *table, now time.Time) {
 	}
 }
 
-// StartFrom says where the very first start begins to read; later ones go by the marks. The zero value means now.
+// StartFrom says where the very first start begins to read; later ones go by the marks. The zero
+// value means now.
 type StartFrom struct {
 	// Oldest means the oldest entry that the oplog holds.
 	Oldest bool

@@ -52,7 +52,8 @@ func (t *table) all() iter.Seq2[string, string] {
 	}
 }
 
-// setDefaults gives every key its default. It panics on one that the key's own tags refuse: the table is broken.
+// setDefaults gives every key its default. It panics on one that the key's own tags refuse: the
+// table is broken.
 func (t *table) setDefaults() {
 	for _, k := range t.keys {
 		if err := t.reset(k); err != nil {
@@ -105,8 +106,8 @@ type value struct {
 	isList bool
 }
 
-// apply takes a setting of a source whose earlier ones are in seen. A secret and its file in one source contradict each other;
-// in two sources, the later wins.
+// apply takes a setting of a source whose earlier ones are in seen. A secret and its file in one
+// source contradict each other; in two sources, the later wins.
 func (t *table) apply(seen map[string]string, k key, v value) {
 	target := k.target()
 	if other, twice := seen[target]; twice {
@@ -196,7 +197,8 @@ func (t *table) refuseValue(path string, err error) {
 	t.refuse(t.key(path), cmp.Or(t.origin[path], byDefault), err)
 }
 
-// conflict complains of two keys where contradict is true, unless one of them has been complained of already.
+// conflict complains of two keys where contradict is true, unless one of them has been complained
+// of already.
 func (t *table) conflict(contradict bool, a, b, why string) {
 	if !contradict || t.refused[a] || t.refused[b] {
 		return

@@ -34,20 +34,22 @@ type Config struct {
 	Prefix, Cluster string
 	// Username and Password authenticate the client. Empty means without.
 	Username, Password string
-	// CAFile, CertFile and KeyFile are PEM files: whom to trust, and this client's own certificate. The certificate is read
-	// again for every connection. Empty means without TLS, except for endpoints given as https URLs.
+	// CAFile, CertFile and KeyFile are PEM files: whom to trust, and this client's own certificate.
+	// The certificate is read again for every connection. Empty means without TLS, except for
+	// endpoints given as https URLs.
 	CAFile, CertFile, KeyFile string
 	// DialTimeout bounds Dial. Defaults to 5 s.
 	DialTimeout time.Duration
-	// LeaseTTL is the life of the shortest lease that must not be lost. With several endpoints, each attempt of a request has a timeout of a
-	// twelfth of it, and at most 800 ms; it grows when all endpoints are slower. Defaults to 10 s.
+	// LeaseTTL is the life of the shortest lease that must not be lost. With several endpoints,
+	// each attempt of a request has a timeout of a twelfth of it, and at most 800 ms; it grows when
+	// all endpoints are slower. Defaults to 10 s.
 	LeaseTTL time.Duration
 	// Logger hears of endpoints that do not answer. Defaults to one that discards.
 	Logger *slog.Logger
 }
 
-// How a connection is kept. Without these limits a client tries a lost server only every two minutes in the end, and
-// notices one that has vanished only when the operating system does.
+// How a connection is kept. Without these limits a client tries a lost server only every two
+// minutes in the end, and notices one that has vanished only when the operating system does.
 const (
 	defaultDialTimeout = 5 * time.Second
 	defaultLeaseTTL    = 10 * time.Second
@@ -74,11 +76,13 @@ type Client struct {
 	cluster atomic.Pointer[string] // the id that the origin must have; nil while any will do
 }
 
-// Belong has everything that is read or written under the origin fail from now on unless the origin is that of the cluster with the id: a process must
-// not go on in another cluster if the origin is deleted or replaced under it. The error is the fault ClusterReplaced.
+// Belong has everything that is read or written under the origin fail from now on unless the origin
+// is that of the cluster with the id: a process must not go on in another cluster if the origin is
+// deleted or replaced under it. The error is the fault ClusterReplaced.
 func (c *Client) Belong(id string) { c.cluster.Store(&id) }
 
-// belongs returns the fault of an origin that is not that of the process's cluster. Err says how the origin was read.
+// belongs returns the fault of an origin that is not that of the process's cluster. Err says how
+// the origin was read.
 func (c *Client) belongs(o checkpoint.Origin, err error) error {
 	switch id := c.cluster.Load(); {
 	case id == nil:
@@ -92,8 +96,8 @@ func (c *Client) belongs(o checkpoint.Origin, err error) error {
 	}
 }
 
-// Dial connects and reads the origin's key once, to see that etcd answers and lets us. Errors are the faults
-// EtcdUnreachable and EtcdRefused, or of the TLS files.
+// Dial connects and reads the origin's key once, to see that etcd answers and lets us. Errors are
+// the faults EtcdUnreachable and EtcdRefused, or of the TLS files.
 func Dial(ctx context.Context, cfg Config) (*Client, error) { return dialWith(ctx, cfg) }
 
 // dialWith is Dial with further options, for tests that get in the way of calls.
@@ -142,12 +146,14 @@ func open(cfg Config, options ...grpc.DialOption) (*Client, error) {
 	}, nil
 }
 
-// Backend says which etcd this is, as far as etcd tells: its cluster's id, which etcds that were set up alike have in common, and the prefix.
+// Backend says which etcd this is, as far as etcd tells: its cluster's id, which etcds that were
+// set up alike have in common, and the prefix.
 func (c *Client) Backend() checkpoint.Backend {
 	return checkpoint.Backend{Etcd: c.id, Prefix: c.prefix}
 }
 
-// clusterID returns the id of the etcd cluster that has answered, as it stands in etcd's log; empty where the answer has none.
+// clusterID returns the id of the etcd cluster that has answered, as it stands in etcd's log; empty
+// where the answer has none.
 func clusterID(h *pb.ResponseHeader) string {
 	if h.GetClusterId() == 0 {
 		return ""
@@ -155,8 +161,8 @@ func clusterID(h *pb.ResponseHeader) string {
 	return strconv.FormatUint(h.GetClusterId(), 16)
 }
 
-// keepAlive opens a stream on which leases are renewed: each request is answered, in order. It ends with the context, and when an answer
-// does not come in time.
+// keepAlive opens a stream on which leases are renewed: each request is answered, in order. It ends
+// with the context, and when an answer does not come in time.
 func (c *Client) keepAlive(ctx context.Context) (pb.Lease_LeaseKeepAliveClient, error) {
 	return pb.NewLeaseClient(c.endpoints).LeaseKeepAlive(ctx)
 }

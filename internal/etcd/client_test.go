@@ -101,7 +101,8 @@ func TestDialRefusesUnreadableFiles(t *testing.T) {
 	}
 }
 
-// secured starts an etcd with users: root, and "streamer", which may use what stands under /streamer/ and nothing else.
+// secured starts an etcd with users: root, and "streamer", which may use what stands under
+// /streamer/ and nothing else.
 func secured(t *testing.T) (endpoints []string) {
 	t.Helper()
 	endpoints = etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})
@@ -182,8 +183,8 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 	}
 }
 
-// A lease is renewed over one stream, for which no password is checked: a check costs etcd some 100 ms of a processor. When etcd has forgotten
-// who the client is, one check makes all well.
+// A lease is renewed over one stream, for which no password is checked: a check costs etcd some 100
+// ms of a processor. When etcd has forgotten who the client is, one check makes all well.
 func TestRenewalsCheckNoPassword(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -262,7 +263,8 @@ func serve(t *testing.T, cfg devetcd.Config) (endpoints []string, stop func()) {
 	}
 }
 
-// certificates writes a certificate authority's and a server's certificate, and returns the server's settings.
+// certificates writes a certificate authority's and a server's certificate, and returns the
+// server's settings.
 func certificates(t *testing.T) (caFile string, server *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -21,7 +21,8 @@ const releaseTimeout = 2 * time.Second
 type ClusterConfig struct {
 	// Partitions is N. Required.
 	Partitions int
-	// ElectionTTL is how long a leader that is gone without a word remains elected. Defaults to 10 s.
+	// ElectionTTL is how long a leader that is gone without a word remains elected. Defaults to 10
+	// s.
 	ElectionTTL time.Duration
 }
 
@@ -41,8 +42,9 @@ func NewClusterStore(client *Client, cfg ClusterConfig) *ClusterStore {
 	return &ClusterStore{cfg: cfg, client: client, etcd: client.etcd, keys: client.keys}
 }
 
-// View implements [cluster.Store]. The origin must be of N partitions, else it is the fault CheckpointPartitions; without one it is
-// checkpoint.ErrNoOrigin. What cannot be read is the fault ClusterCorrupt; keys that are not of our making are left out.
+// View implements [cluster.Store]. The origin must be of N partitions, else it is the fault
+// CheckpointPartitions; without one it is checkpoint.ErrNoOrigin. What cannot be read is the fault
+// ClusterCorrupt; keys that are not of our making are left out.
 func (s *ClusterStore) View(ctx context.Context) (cluster.View, error) {
 	resp, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.origin()),

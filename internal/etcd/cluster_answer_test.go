@@ -25,7 +25,8 @@ func nth(l *etcdtest.Link, count int, meet func(ctx context.Context, send sendin
 	})
 }
 
-// lose has a transaction carried out and its answer lost. Late is the same request, to arrive once more.
+// lose has a transaction carried out and its answer lost. Late is the same request, to arrive once
+// more.
 func lose(l *etcdtest.Link, count int) (late *sending) {
 	late = new(sending)
 	nth(l, count, func(ctx context.Context, send sending) error {
@@ -174,7 +175,8 @@ func TestPlanWhoseAnswerGotLostIsKnownAsOnesOwn(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 
-	// One that was carried out just before the leadership ended was published all the same; one that was not, not.
+	// One that was carried out just before the leadership ended was published all the same; one
+	// that was not, not.
 	plan.Version = 3
 	l.Next(func(ctx context.Context, send func(context.Context) error) error {
 		if err := send(ctx); err != nil {

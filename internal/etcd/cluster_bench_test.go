@@ -55,7 +55,8 @@ func BenchmarkHeartbeat(b *testing.B) {
 	}
 }
 
-// BenchmarkView is what reading the state of 30 members and their partitions costs, without the network.
+// BenchmarkView is what reading the state of 30 members and their partitions costs, without the
+// network.
 func BenchmarkView(b *testing.B) {
 	s := &ClusterStore{cfg: ClusterConfig{Partitions: n}}
 	origin, err := checkpoint.EncodeOrigin(checkpointtest.Origin("c1"))

@@ -24,8 +24,8 @@ func encodeJSON(what any) (string, error) {
 	return string(value), nil
 }
 
-// encodeHeartbeat writes a heartbeat. Rates are told to a thousandth, those above a hundred to a whole one: what a member says of all
-// partitions that there can be fits into one request then.
+// encodeHeartbeat writes a heartbeat. Rates are told to a thousandth, those above a hundred to a
+// whole one: what a member says of all partitions that there can be fits into one request then.
 func encodeHeartbeat(h cluster.Heartbeat) (string, error) {
 	h.Held = slices.Clone(h.Held)
 	for i := range h.Held {
@@ -91,7 +91,8 @@ func ownersOf(keys keys, stands originState, kvs []*mvccpb.KeyValue) ([]cluster.
 	return owners, nil
 }
 
-// epochOf is the epoch of a claim that was written at a revision. What was written before the origin, an incarnation before owned.
+// epochOf is the epoch of a claim that was written at a revision. What was written before the
+// origin, an incarnation before owned.
 func epochOf(stands originState, revision int64) change.Epoch {
 	epoch := change.Epoch{Incarnation: stands.Incarnation, Revision: uint64(revision)}
 	if revision < stands.Revision {
@@ -100,11 +101,13 @@ func epochOf(stands originState, revision int64) change.Epoch {
 	return epoch
 }
 
-// A planForm is a plan as it stands in the store: each name once, so that a plan of all partitions that there can be fits into one request.
+// A planForm is a plan as it stands in the store: each name once, so that a plan of all partitions
+// that there can be fits into one request.
 type planForm struct {
 	cluster.Plan
 
-	// Nodes are the names of the owners, Places by partition an index into them. A plan without them has the names by partition.
+	// Nodes are the names of the owners, Places by partition an index into them. A plan without
+	// them has the names by partition.
 	Nodes  []string `json:"nodes,omitempty"`
 	Places []int    `json:"places,omitempty"`
 }

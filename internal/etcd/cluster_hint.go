@@ -19,7 +19,8 @@ const (
 	watchLongest = time.Second
 )
 
-// Hints implements [cluster.Store]. Marks and other keys of the cluster are not watched: a round of marks would wake every member.
+// Hints implements [cluster.Store]. Marks and other keys of the cluster are not watched: a round of
+// marks would wake every member.
 func (s *ClusterStore) Hints(ctx context.Context) <-chan struct{} {
 	ctx = clientv3.WithRequireLeader(ctx) // a server that has lost its cluster ends the watch
 	signals := make(chan struct{}, 1)
@@ -38,8 +39,9 @@ func (s *ClusterStore) Hints(ctx context.Context) <-chan struct{} {
 	return signals
 }
 
-// watch signals what is news among the changes of keys. It begins without a revision: what happened before it stands is not told, so
-// that a signal is due each time it does, and whenever the client had to begin it again.
+// watch signals what is news among the changes of keys. It begins without a revision: what happened
+// before it stands is not told, so that a signal is due each time it does, and whenever the client
+// had to begin it again.
 func (s *ClusterStore) watch(
 	ctx context.Context, signals chan<- struct{}, news func([]*clientv3.Event) bool, key string, options ...clientv3.OpOption,
 ) {
@@ -70,8 +72,8 @@ func anything(events []*clientv3.Event) bool { return len(events) > 0 }
 // statuses are those of the members whose heartbeats have been seen, by key.
 type statuses map[string]cluster.Status
 
-// news reports whether heartbeats tell of more than that their members are well or not as before: who comes, who goes, and whose status
-// changes.
+// news reports whether heartbeats tell of more than that their members are well or not as before:
+// who comes, who goes, and whose status changes.
 func (s statuses) news(events []*clientv3.Event) (found bool) {
 	for _, e := range events {
 		key := string(e.Kv.Key)
@@ -89,8 +91,9 @@ func (s statuses) news(events []*clientv3.Event) (found bool) {
 	return found
 }
 
-// statusOf returns the status that a heartbeat tells, empty where there is none. It reads no further: partitions and metrics, which are
-// most of a heartbeat, stand behind it, and each is read by everybody who takes hints.
+// statusOf returns the status that a heartbeat tells, empty where there is none. It reads no
+// further: partitions and metrics, which are most of a heartbeat, stand behind it, and each is read
+// by everybody who takes hints.
 func statusOf(heartbeat []byte) cluster.Status {
 	fields := json.NewDecoder(bytes.NewReader(heartbeat))
 	if open, err := fields.Token(); err != nil || open != json.Delim('{') {

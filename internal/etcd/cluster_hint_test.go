@@ -94,8 +94,8 @@ func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
 	}
 }
 
-// Twenty members look at the cluster when something has changed, and not because the others are as well as before: that would be a look of
-// everybody for each heartbeat of everybody.
+// Twenty members look at the cluster when something has changed, and not because the others are as
+// well as before: that would be a look of everybody for each heartbeat of everybody.
 func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
 	t.Parallel()
 	const members, rounds = 20, 5

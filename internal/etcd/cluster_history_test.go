@@ -228,7 +228,8 @@ func (p *player) noteEnd(call time.Duration) {
 
 func (p *player) left() { p.seat, p.process = nil, 0 }
 
-// evict plays the leader until the others are done. It is one again when it was for too long without a connection.
+// evict plays the leader until the others are done. It is one again when it was for too long
+// without a connection.
 func (c *chronicle) evict(s *ClusterStore, rng *rand.Rand, done <-chan struct{}) {
 	var leads cluster.Leadership
 	defer func() {
@@ -297,7 +298,8 @@ func (c *chronicle) spoil(links []*etcdtest.Link, rng *rand.Rand, done <-chan st
 	}
 }
 
-// checkHistory has four nodes and a leader fight for four partitions over bad connections, and checks the history.
+// checkHistory has four nodes and a leader fight for four partitions over bad connections, and
+// checks the history.
 func checkHistory(t *testing.T, endpoints []string, seed uint64, moves int) (operations int, refused map[string]int) {
 	t.Helper()
 	c := &chronicle{clusterPlace: newClusterPlace(t, endpoints), began: time.Now()}

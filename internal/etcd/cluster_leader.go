@@ -15,8 +15,9 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// Campaign implements [cluster.Store]. It fails where the lease under which it waits runs out; the caller tries again. A key among the
-// candidates' that is under no lease, so that nobody can ever be elected, is the fault ClusterCorrupt.
+// Campaign implements [cluster.Store]. It fails where the lease under which it waits runs out; the
+// caller tries again. A key among the candidates' that is under no lease, so that nobody can ever
+// be elected, is the fault ClusterCorrupt.
 func (s *ClusterStore) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	stands, err := s.client.origin(ctx, s.cfg.Partitions)
 	if err != nil {
@@ -36,7 +37,8 @@ func (s *ClusterStore) Campaign(ctx context.Context, node string) (cluster.Leade
 	return l, nil
 }
 
-// mayElect looks at the oldest of those who want to lead: it must be under a lease, or it would be elected for ever.
+// mayElect looks at the oldest of those who want to lead: it must be under a lease, or it would be
+// elected for ever.
 func (s *ClusterStore) mayElect(ctx context.Context) error {
 	resp, err := s.etcd.Get(ctx, s.candidates(), clientv3.WithFirstCreate()...)
 	if err != nil {
@@ -69,7 +71,8 @@ var errSessionOver = errors.New("the lease of the election has run out")
 func (l *leadership) campaign(ctx context.Context, node string) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
-	// The election gives up with the context of its client, not with ours, and would wait for ever for an etcd that does not answer.
+	// The election gives up with the context of its client, not with ours, and would wait for ever
+	// for an etcd that does not answer.
 	office := clientv3.NewCtxClient(life)
 	office.KV, office.Lease, office.Watcher = l.etcd.KV, l.etcd.Lease, l.etcd.Watcher
 	session, err := concurrency.NewSession(office, concurrency.WithLease(l.lease), concurrency.WithContext(life))
@@ -110,7 +113,8 @@ func (l *leadership) campaign(ctx context.Context, node string) error {
 	return err
 }
 
-// giveUp ends the lease, and with it the session, without waiting for an etcd that does not answer for long.
+// giveUp ends the lease, and with it the session, without waiting for an etcd that does not answer
+// for long.
 func (l *leadership) giveUp(ctx context.Context) error {
 	defer l.end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -173,7 +177,8 @@ func (l *leadership) leads() []clientv3.Cmp {
 // Lost implements [cluster.Leadership].
 func (l *leadership) Lost() <-chan struct{} { return l.lost }
 
-// Publish implements [cluster.Leadership]. That the plan stands already is the same, done by a request whose answer got lost.
+// Publish implements [cluster.Leadership]. That the plan stands already is the same, done by a
+// request whose answer got lost.
 func (l *leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	value, err := encodePlan(p)
 	if err == nil {

@@ -48,7 +48,8 @@ func (p clusterPlace) wantDeposed(l cluster.Leadership, version uint64) {
 	}
 }
 
-// A leader that stands still for longer than its lease lives is another's predecessor, whatever it believes.
+// A leader that stands still for longer than its lease lives is another's predecessor, whatever it
+// believes.
 func TestLeaderThatIsCutOffIsReplacedAndRefused(t *testing.T) {
 	t.Parallel()
 	p := own(t)
@@ -130,7 +131,8 @@ func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
 	}
 }
 
-// A campaign ends with its context whatever etcd does, and leaves nothing behind once its lease has run out.
+// A campaign ends with its context whatever etcd does, and leaves nothing behind once its lease has
+// run out.
 func TestCampaignEndsAlthoughEtcdDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	p := own(t)

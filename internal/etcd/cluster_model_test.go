@@ -28,7 +28,8 @@ type (
 	}
 )
 
-// A standing is how one partition stands: it has one owner or none, whose epoch is higher than all before.
+// A standing is how one partition stands: it has one owner or none, whose epoch is higher than all
+// before.
 type standing struct {
 	process     int // 0 for nobody
 	epoch, last uint64
@@ -52,7 +53,8 @@ func (s standing) marked(at int) standing {
 	return s
 }
 
-// step returns how a partition may stand after a deed with this outcome; none says that this cannot come of it.
+// step returns how a partition may stand after a deed with this outcome; none says that this cannot
+// come of it.
 func (s standing) step(d deed, o outcome) []standing {
 	permit := func(ok bool, next ...standing) []standing {
 		if ok {

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// A member that serves every partition that a cluster can have is heard: what it says of them fits into one request.
+// A member that serves every partition that a cluster can have is heard: what it says of them fits
+// into one request.
 func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
 	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))
@@ -43,7 +44,8 @@ func TestHeartbeatOfAllPartitionsThatCanBeIsWritten(t *testing.T) {
 	}
 }
 
-// A plan for every partition that a cluster can have is published, however long the names of the nodes are.
+// A plan for every partition that a cluster can have is published, however long the names of the
+// nodes are.
 func TestPlanOfAllPartitionsThatCanBeIsPublished(t *testing.T) {
 	t.Parallel()
 	p := newClusterPlace(t, etcdtest.Endpoints(t))

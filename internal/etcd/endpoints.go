@@ -33,9 +33,10 @@ type endpoint struct {
 	streams map[*stream]struct{}
 }
 
-// endpoints are all addresses of one etcd, as one connection. Requests go to the first endpoint of a list. One that does not answer in time
-// moves to the end of the list, and the request is retried at the next, if it is safe to send it twice. Once another endpoint has answered,
-// the streams of the one that did not are ended, so that they are opened again at the other.
+// endpoints are all addresses of one etcd, as one connection. Requests go to the first endpoint of
+// a list. One that does not answer in time moves to the end of the list, and the request is retried
+// at the next, if it is safe to send it twice. Once another endpoint has answered, the streams of
+// the one that did not are ended, so that they are opened again at the other.
 type endpoints struct {
 	all     []*endpoint
 	attempt time.Duration // the timeout of an attempt where there is another endpoint
@@ -64,8 +65,8 @@ const (
 	kinds
 )
 
-// A patience says how often the timeout of one kind of requests is doubled. It doubles when all endpoints have been too slow: then none of
-// them is at fault, and only waiting helps.
+// A patience says how often the timeout of one kind of requests is doubled. It doubles when all
+// endpoints have been too slow: then none of them is at fault, and only waiting helps.
 type patience struct {
 	doublings int
 	since     time.Time          // of the last doubling
@@ -142,11 +143,14 @@ func (e *endpoints) close() error {
 	return errors.Join(errs...)
 }
 
-// retryFor is how long a request is retried whose context has no deadline. etcd's members elect another leader within some 2 s.
+// retryFor is how long a request is retried whose context has no deadline. etcd's members elect
+// another leader within some 2 s.
 const retryFor = 5 * time.Second
 
-// Invoke implements [grpc.ClientConnInterface]. It retries where etcd has refused to carry the request out, or it is safe to carry it out twice:
-// until the context ends, or for retryFor if that has no deadline. Otherwise it returns an error that [retryUncertain] takes for an unknown outcome.
+// Invoke implements [grpc.ClientConnInterface]. It retries where etcd has refused to carry the
+// request out, or it is safe to carry it out twice: until the context ends, or for retryFor if that
+// has no deadline. Otherwise it returns an error that [retryUncertain] takes for an unknown
+// outcome.
 func (e *endpoints) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	ctx = clientv3.WithRequireLeader(ctx)
 	kind, repeatable := classOf(args)
@@ -219,8 +223,9 @@ func (e *endpoints) try(ctx context.Context, at *endpoint, kind kind, send func(
 	return err
 }
 
-// choose returns the first connected endpoint of the list that has not been tried, else the first that has not been tried, else nil. Those
-// before a connected one move to the end of the list, so that streams and requests stay together.
+// choose returns the first connected endpoint of the list that has not been tried, else the first
+// that has not been tried, else nil. Those before a connected one move to the end of the list, so
+// that streams and requests stay together.
 func (e *endpoints) choose(tried []*endpoint) (chosen *endpoint) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -241,8 +246,8 @@ func (e *endpoints) choose(tried []*endpoint) (chosen *endpoint) {
 	return chosen
 }
 
-// limit calls late with an error when an attempt that begins now exceeds its timeout, unless stop is called before. A single endpoint has no
-// timeout.
+// limit calls late with an error when an attempt that begins now exceeds its timeout, unless stop
+// is called before. A single endpoint has no timeout.
 func (e *endpoints) limit(at *endpoint, kind kind, late func(error)) (stop func() bool) {
 	if len(e.all) == 1 {
 		return func() bool { return true }
@@ -258,7 +263,8 @@ func (e *endpoints) limit(at *endpoint, kind kind, late func(error)) (stop func(
 	}).Stop
 }
 
-// answered records that an endpoint has answered, whatever it said, and ends the streams of those that do not.
+// answered records that an endpoint has answered, whatever it said, and ends the streams of those
+// that do not.
 func (e *endpoints) answered(at *endpoint, kind kind, took time.Duration) {
 	e.mu.Lock()
 	recovered := at.suspect
@@ -281,7 +287,8 @@ func (e *endpoints) answered(at *endpoint, kind kind, took time.Duration) {
 	}
 }
 
-// failed records that an endpoint did not answer a request. Began is when that was sent if the timeout is over, else zero.
+// failed records that an endpoint did not answer a request. Began is when that was sent if the
+// timeout is over, else zero.
 func (e *endpoints) failed(at *endpoint, kind kind, began time.Time, err error) {
 	e.mu.Lock()
 	e.mu.failure = err
@@ -312,8 +319,8 @@ func (e *endpoints) record(err error) {
 	e.mu.failure = cmp.Or(e.mu.failure, err)
 }
 
-// lastFailure returns why the last attempt failed, empty where none did. A request that ends with its context does not say what was wrong with
-// the connection; this does.
+// lastFailure returns why the last attempt failed, empty where none did. A request that ends with
+// its context does not say what was wrong with the connection; this does.
 func (e *endpoints) lastFailure() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -323,8 +330,8 @@ func (e *endpoints) lastFailure() string {
 	return status.Convert(e.mu.failure).Message()
 }
 
-// classOf returns the kind of a request, and whether it is safe to carry it out twice: a lease that is granted twice leaves one without keys,
-// which expires, and one that is revoked twice is gone.
+// classOf returns the kind of a request, and whether it is safe to carry it out twice: a lease that
+// is granted twice leaves one without keys, which expires, and one that is revoked twice is gone.
 func classOf(request any) (_ kind, repeatable bool) {
 	switch r := request.(type) {
 	case *pb.RangeRequest, *pb.LeaseTimeToLiveRequest, *pb.LeaseLeasesRequest, *pb.MemberListRequest:
@@ -355,7 +362,8 @@ func readsOnly(txn *pb.TxnRequest) bool {
 	return !slices.ContainsFunc(txn.Success, writes) && !slices.ContainsFunc(txn.Failure, writes)
 }
 
-// isRefusal reports whether an endpoint has refused to carry a request out: it knows no leader, or is a learner.
+// isRefusal reports whether an endpoint has refused to carry a request out: it knows no leader, or
+// is a learner.
 func isRefusal(err error) bool {
 	err = rpctypes.Error(err)
 	return errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner))

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// withCode gives an error of etcd the code under which people find it. Errors of the caller's context stay what they are.
+// withCode gives an error of etcd the code under which people find it. Errors of the caller's
+// context stay what they are.
 func withCode(err error) error {
 	if fault.Of(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -36,11 +37,13 @@ func unknown(err error) bool {
 	return ok && slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown}, failure.Code())
 }
 
-// watchMax bounds the life of a watch that is to go on for ever. A watch waits silently for the revision that it begins at, or has come to:
-// after etcd was restored from a copy, that may take very long.
+// watchMax bounds the life of a watch that is to go on for ever. A watch waits silently for the
+// revision that it begins at, or has come to: after etcd was restored from a copy, that may take
+// very long.
 const watchMax = 30 * time.Second
 
-// sayAgain is the pause before a request of which nobody knows whether it was carried out is sent again.
+// sayAgain is the pause before a request of which nobody knows whether it was carried out is sent
+// again.
 const sayAgain = 50 * time.Millisecond
 
 // retryUncertain retries an idempotent request until its outcome is known, or the context ends.

@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// Whatever happens to the one of three members that a client uses, its requests, renewals and watches go on at the others: long before it
-// could have lost a lease of 5 s.
+// Whatever happens to the one of three members that a client uses, its requests, renewals and
+// watches go on at the others: long before it could have lost a lease of 5 s.
 func TestFaultsOfOneMemberHoldNobodyUp(t *testing.T) {
 	const leaseTTL = 5 * time.Second
 	cluster := etcdtest.StartCluster(t, 3)
@@ -118,7 +118,8 @@ func requestsOf(t *testing.T, client *Client) map[string]func(context.Context) e
 	}
 }
 
-// Where all endpoints are slow, none is at fault: answers are waited for, also those that take longer than an attempt may at first.
+// Where all endpoints are slow, none is at fault: answers are waited for, also those that take
+// longer than an attempt may at first.
 func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	upstream := strings.TrimPrefix(etcdtest.Endpoints(t)[0], "http://")

@@ -23,7 +23,8 @@ func newKeys(prefix, cluster string) keys {
 // origin is the key of the origin.
 func (k keys) origin() string { return k.root + "origin" }
 
-// backend is the key of the origin's backend: the origin's key is a prefix of it, so that both are read at once.
+// backend is the key of the origin's backend: the origin's key is a prefix of it, so that both are
+// read at once.
 func (k keys) backend() string { return k.origin() + "/backend" }
 
 // notices is the prefix of the keys of notices.
@@ -32,7 +33,8 @@ func (k keys) notices() string { return k.root + "notice/" }
 // members is the prefix of the keys of members' heartbeats.
 func (k keys) members() string { return k.root + "member/" }
 
-// member is the key of a member's heartbeat. The name is escaped as a segment of a path: no two names give one key.
+// member is the key of a member's heartbeat. The name is escaped as a segment of a path: no two
+// names give one key.
 func (k keys) member(node string) string { return k.members() + url.PathEscape(node) }
 
 // plan is the key of the plan.
@@ -62,7 +64,8 @@ func (k keys) owners() string { return k.root + "owner/" }
 // owner is the key that says who owns a partition.
 func (k keys) owner(p change.Partition) string { return k.owners() + padded(p) }
 
-// checkpoints is the prefix of the keys of all checkpoints; below it are those of exclusive subscribers and those of shared ones.
+// checkpoints is the prefix of the keys of all checkpoints; below it are those of exclusive
+// subscribers and those of shared ones.
 func (k keys) checkpoints() string { return k.root + "checkpoint/" }
 func (k keys) exclusive() string   { return k.checkpoints() + "exclusive/" }
 func (k keys) shared() string      { return k.checkpoints() + "shared/" }
@@ -80,14 +83,16 @@ func (k keys) checkpoint(of checkpoint.Key) string {
 	return k.exclusive() + url.PathEscape(of.Subscriber)
 }
 
-// owned is the prefix of the keys of an identity's exclusive subscribers, whose names begin with its part; isOwned reports whether a key is one.
+// owned is the prefix of the keys of an identity's exclusive subscribers, whose names begin with
+// its part; isOwned reports whether a key is one.
 func (k keys) owned(owner string) string { return k.exclusive() + url.PathEscape(owner) }
 
 func (k keys) isOwned(key string) bool {
 	return strings.Contains(strings.TrimPrefix(key, k.exclusive()), url.PathEscape("/"))
 }
 
-// history is the prefix of the keys of the history of a checkpoint with a key, entry one of those: a ring of places.
+// history is the prefix of the keys of the history of a checkpoint with a key, entry one of those:
+// a ring of places.
 func (k keys) history(checkpoint string) string {
 	return k.root + "history/" + strings.TrimPrefix(checkpoint, k.checkpoints()) + "/"
 }

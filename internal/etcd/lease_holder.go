@@ -39,8 +39,8 @@ func encodeOwner(node, process string, at time.Time, trace string) (string, erro
 	return string(value), nil
 }
 
-// holderOf reads a key that says who holds it: an owner's, or a member's heartbeat. One whose value cannot be read is held all the same, by
-// nobody known.
+// holderOf reads a key that says who holds it: an owner's, or a member's heartbeat. One whose value
+// cannot be read is held all the same, by nobody known.
 func holderOf(kv *mvccpb.KeyValue) holder {
 	h := holder{Key: string(kv.Key), Revision: kv.ModRevision, Lease: clientv3.LeaseID(kv.Lease)}
 	var s ownerValue
@@ -59,7 +59,8 @@ func holdersOf(kvs []*mvccpb.KeyValue) []holder {
 	return holders
 }
 
-// held returns the *cluster.HeldError that says that a holder is in the way, and for how long unless it renews its lease.
+// held returns the *cluster.HeldError that says that a holder is in the way, and for how long
+// unless it renews its lease.
 func (h holder) held(ctx context.Context, c *Client) error {
 	held := &cluster.HeldError{Node: h.Node, Process: h.Process}
 	if h.Lease == clientv3.NoLease {

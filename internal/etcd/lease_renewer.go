@@ -14,7 +14,8 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A leaseRenewer renews one lease, over one stream as long as that holds: opening one costs etcd a check of the user, and its answers come in order.
+// A leaseRenewer renews one lease, over one stream as long as that holds: opening one costs etcd a
+// check of the user, and its answers come in order.
 type leaseRenewer struct {
 	client *Client
 	lease  clientv3.LeaseID
@@ -29,8 +30,9 @@ func newLeaseRenewer(c *Client, id clientv3.LeaseID) *leaseRenewer {
 	return &leaseRenewer{client: c, lease: id, turn: make(chan struct{}, 1)}
 }
 
-// Renew renews the lease and returns for how long it lives from the call on: from when the request was sent that has been answered. It asks
-// another endpoint where one does not answer, until the context ends. That the lease is gone is rpctypes.ErrLeaseNotFound.
+// Renew renews the lease and returns for how long it lives from the call on: from when the request
+// was sent that has been answered. It asks another endpoint where one does not answer, until the
+// context ends. That the lease is gone is rpctypes.ErrLeaseNotFound.
 func (r *leaseRenewer) Renew(ctx context.Context) (life time.Duration, err error) {
 	called := cluster.SinceBoot()
 	select {
@@ -55,7 +57,8 @@ func (r *leaseRenewer) Renew(ctx context.Context) (life time.Duration, err error
 	return life, err
 }
 
-// ask sends one request and receives its answer. A stream whose answer has not come is not used again: the next answer would be that one.
+// ask sends one request and receives its answer. A stream whose answer has not come is not used
+// again: the next answer would be that one.
 func (r *leaseRenewer) ask(ctx context.Context) (time.Duration, error) {
 	if r.stream == nil {
 		life, end := context.WithCancel(context.WithoutCancel(ctx))

@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// A renewal counts from when the request was sent that was answered, at whichever endpoint: neither earlier, which would give the node less
-// time than it has, nor later, which would give it more.
+// A renewal counts from when the request was sent that was answered, at whichever endpoint: neither
+// earlier, which would give the node less time than it has, nor later, which would give it more.
 func TestRenewalCountsFromTheRequestThatWasAnswered(t *testing.T) {
 	t.Parallel()
 	const ttl, attempt = 60 * time.Second, 200 * time.Millisecond

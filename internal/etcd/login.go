@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A login is a user of etcd, and the token that its password was checked for. A check costs etcd some 100 ms of a processor, so the token
-// serves until it is denied.
+// A login is a user of etcd, and the token that its password was checked for. A check costs etcd
+// some 100 ms of a processor, so the token serves until it is denied.
 type login struct {
 	name, password string
 
@@ -53,7 +53,8 @@ func (l *login) forget(token string) {
 	}
 }
 
-// authenticate gets a token in the place of one that is of no use any more, unless somebody else has done so.
+// authenticate gets a token in the place of one that is of no use any more, unless somebody else
+// has done so.
 func (e *endpoints) authenticate(ctx context.Context, instead string) error {
 	l := e.login
 	select {

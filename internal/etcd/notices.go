@@ -25,7 +25,8 @@ type NoticeConfig struct {
 	Process string
 	// Keep is how many notices of the whole cluster are kept of each history. Defaults to 1000.
 	Keep int
-	// TTL is how long a notice is kept at least, AuditTTL one of the audit log. Default to 24 h and 90 days.
+	// TTL is how long a notice is kept at least, AuditTTL one of the audit log. Default to 24 h and
+	// 90 days.
 	TTL, AuditTTL time.Duration
 }
 
@@ -55,10 +56,12 @@ type noticeLease struct {
 	until time.Time
 }
 
-// A reign is one leader's of one etcd. An etcd that was restored, whose revisions count again from where the copy was made, has another one.
+// A reign is one leader's of one etcd. An etcd that was restored, whose revisions count again from
+// where the copy was made, has another one.
 type reign struct{ cluster, term uint64 }
 
-// noticeWaitMax bounds a wait: a watch from a revision that a restored etcd has yet to come to hears nothing until then.
+// noticeWaitMax bounds a wait: a watch from a revision that a restored etcd has yet to come to
+// hears nothing until then.
 const noticeWaitMax = 5 * time.Second
 
 var _ notice.Store = (*NoticeStore)(nil)
@@ -150,7 +153,8 @@ func (s *NoticeStore) lease(ctx context.Context, ttl time.Duration) (clientv3.Le
 // deletions is how many keys go in one transaction: etcd takes 128 operations.
 const deletions = 100
 
-// trim deletes the oldest notices of a history beyond the bound. Two nodes that do so at once delete the same ones.
+// trim deletes the oldest notices of a history beyond the bound. Two nodes that do so at once
+// delete the same ones.
 func (s *NoticeStore) trim(ctx context.Context, h notice.History) error {
 	resp, err := s.client.Get(ctx, s.under(h), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
@@ -170,7 +174,8 @@ func (s *NoticeStore) trim(ctx context.Context, h notice.History) error {
 	return nil
 }
 
-// Read implements [notice.Store]. A place is a revision. Where that may be of before a restore, everything is read that was not read before.
+// Read implements [notice.Store]. A place is a revision. Where that may be of before a restore,
+// everything is read that was not read before.
 func (s *NoticeStore) Read(ctx context.Context, after int64) ([]notice.Notice, int64, error) {
 	resp, err := s.client.Get(ctx, s.prefix, clientv3.WithPrefix(), clientv3.WithMinCreateRev(after+1))
 	again := err == nil && after > 0 && s.restored(resp.Header, after)
@@ -196,7 +201,8 @@ func (s *NoticeStore) Read(ctx context.Context, after int64) ([]notice.Notice, i
 	return notices, resp.Header.GetRevision(), nil
 }
 
-// restored reports whether a place may be of before a restore: etcd has not come so far, or has had an election since the last reading.
+// restored reports whether a place may be of before a restore: etcd has not come so far, or has had
+// an election since the last reading.
 func (s *NoticeStore) restored(now *pb.ResponseHeader, place int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,7 +246,8 @@ func (s *NoticeStore) Wait(ctx context.Context, after int64) error {
 	return context.Cause(ctx) // nil when it was long enough: who knows
 }
 
-// under is the prefix of the keys of a history; that of the service's is one of all. Earlier versions take the others' keys for none of notices.
+// under is the prefix of the keys of a history; that of the service's is one of all. Earlier
+// versions take the others' keys for none of notices.
 func (s *NoticeStore) under(h notice.History) string {
 	if h == notice.Service {
 		return s.prefix

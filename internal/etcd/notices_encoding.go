@@ -14,7 +14,8 @@ const (
 	maxNoticeText = 2 << 10
 )
 
-// encodeNotice writes a notice as it is kept. One that is too large, or has particulars that JSON has no form for, is kept without those.
+// encodeNotice writes a notice as it is kept. One that is too large, or has particulars that JSON
+// has no form for, is kept without those.
 func encodeNotice(n notice.Notice) string {
 	value, err := json.Marshal(n)
 	if err == nil && len(value) <= maxNotice {

@@ -338,8 +338,9 @@ func TestBoardsOfTwoNodesShowTheCluster(t *testing.T) {
 	}
 }
 
-// etcd is restored from a copy under a process that reads: it hears what others post from then on, and nothing twice, although the revisions
-// count again from where the copy was made. It was waiting for what follows its place all the time.
+// etcd is restored from a copy under a process that reads: it hears what others post from then on,
+// and nothing twice, although the revisions count again from where the copy was made. It was
+// waiting for what follows its place all the time.
 func TestNoticesAreHeardAfterARestore(t *testing.T) {
 	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()

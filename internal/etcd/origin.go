@@ -23,8 +23,8 @@ type originState struct {
 	backend int64 // the revision of the backend's key, 0 where there is none
 }
 
-// Fences reports whether an epoch cannot own anything under the origin: it is of another incarnation, or of no claim (0 is
-// the revision of a key that is not there).
+// Fences reports whether an epoch cannot own anything under the origin: it is of another
+// incarnation, or of no claim (0 is the revision of a key that is not there).
 func (o originState) Fences(e change.Epoch) bool {
 	return e.Incarnation != o.Incarnation || e.Revision == 0
 }
@@ -73,8 +73,8 @@ func originStateOf(kvs []*mvccpb.KeyValue, partitions int) (originState, error) 
 	return originState{Origin: o, Revision: kv.ModRevision}, nil
 }
 
-// nest makes nested transactions in one, as long as the origin is the one that stands; else it is checkpoint.ErrOriginMoved. etcd
-// takes MaxNested of them where none has more than two operations.
+// nest makes nested transactions in one, as long as the origin is the one that stands; else it is
+// checkpoint.ErrOriginMoved. etcd takes MaxNested of them where none has more than two operations.
 func (c *Client) nest(ctx context.Context, stands originState, nested []clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := c.etcd.Txn(ctx).If(c.is(stands)).Then(nested...).Commit()
 	if err == nil && !resp.Succeeded {
@@ -131,8 +131,8 @@ func (c *Client) putBackend(b checkpoint.Backend) ([]clientv3.Op, error) {
 	return []clientv3.Op{clientv3.OpPut(c.keys.backend(), string(value))}, nil
 }
 
-// complete writes what the origin does not say of its backend. The origin's own key is not written: its revision is compared by everything
-// that is done under it.
+// complete writes what the origin does not say of its backend. The origin's own key is not written:
+// its revision is compared by everything that is done under it.
 func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Backend) (originState, error) {
 	for {
 		stands, err := c.origin(ctx, partitions)
@@ -156,7 +156,8 @@ func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Back
 	}
 }
 
-// adopt writes next in the place of last. That next stands already is the same, done by a request whose answer got lost.
+// adopt writes next in the place of last. That next stands already is the same, done by a request
+// whose answer got lost.
 func (c *Client) adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := next.Follows(last); err != nil {
 		return err

@@ -48,7 +48,8 @@ func askStatus(ctx context.Context, c *Client, endpoint string) (*clientv3.Statu
 	return c.status(ctx, endpoint)
 }
 
-// Alarms returns the names of the alarms that are raised. A user without the right to ask gets none.
+// Alarms returns the names of the alarms that are raised. A user without the right to ask gets
+// none.
 func Alarms(ctx context.Context, c *Client) (alarms []string, err error) {
 	resp, err := c.etcd.AlarmList(ctx)
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
@@ -77,7 +78,8 @@ func HasRevision(ctx context.Context, c *Client, revision int64) (bool, error) {
 	return true, nil
 }
 
-// MayWrite finds out whether the user may write below the cluster's keys, by a transaction that writes only if what cannot be is.
+// MayWrite finds out whether the user may write below the cluster's keys, by a transaction that
+// writes only if what cannot be is.
 func MayWrite(ctx context.Context, c *Client) error {
 	key := c.keys.origin()
 	err := retryUncertain(ctx, func() error {

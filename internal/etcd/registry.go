@@ -16,7 +16,8 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A Registry keeps the ownership of partitions in keys under one lease. An origin must have been created before.
+// A Registry keeps the ownership of partitions in keys under one lease. An origin must have been
+// created before.
 type Registry struct {
 	client *Client
 	etcd   *clientv3.Client
@@ -35,9 +36,10 @@ func NewRegistry(client *Client) *Registry {
 	return &Registry{client: client, etcd: client.etcd}
 }
 
-// Claim implements [cluster.Registry]. A claim made before is released first: epochs are always new. The ttl is rounded up
-// to seconds, and etcd raises it where it is below its least. The origin must be of n partitions, else it is the fault
-// CheckpointPartitions; without an origin it is [checkpoint.ErrNoOrigin].
+// Claim implements [cluster.Registry]. A claim made before is released first: epochs are always
+// new. The ttl is rounded up to seconds, and etcd raises it where it is below its least. The origin
+// must be of n partitions, else it is the fault CheckpointPartitions; without an origin it is
+// [checkpoint.ErrNoOrigin].
 func (r *Registry) Claim(
 	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
 ) ([]change.Epoch, error) {
@@ -76,8 +78,9 @@ func (r *Registry) Claim(
 	return epochs, nil
 }
 
-// MakeWay sees to it that no partition is owned. Where another process owns one, or is a member of a cluster and may own some at any time, it
-// is a *cluster.HeldError; with takeOver that claim or membership is ended. What an earlier claim of this process left behind is ended too.
+// MakeWay sees to it that no partition is owned. Where another process owns one, or is a member of
+// a cluster and may own some at any time, it is a *cluster.HeldError; with takeOver that claim or
+// membership is ended. What an earlier claim of this process left behind is ended too.
 func (r *Registry) MakeWay(ctx context.Context, m cluster.Identity, takeOver bool) error {
 	holders, err := r.holders(ctx)
 	if err != nil {
@@ -108,7 +111,8 @@ func (r *Registry) Renew(ctx context.Context) (ttl time.Duration, taken []change
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		return 0, nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
 	}
-	// The lease lives all the same when the keys could not be looked at; what they say is asked again with the next renewal.
+	// The lease lives all the same when the keys could not be looked at; what they say is asked
+	// again with the next renewal.
 	return life, taken, nil
 }
 
@@ -200,9 +204,10 @@ func (c *claim) take(ctx context.Context, partitions []change.Partition) ([]chan
 	return epochs, nil
 }
 
-// takeSome puts owner keys in one transaction, and returns the revisions of all: those that are not there, and those that still
-// stand as this claim put them before. A key that is there otherwise may be our own, put by an earlier attempt whose answer got
-// lost: the lease tells, which no other claim has.
+// takeSome puts owner keys in one transaction, and returns the revisions of all: those that are not
+// there, and those that still stand as this claim put them before. A key that is there otherwise
+// may be our own, put by an earlier attempt whose answer got lost: the lease tells, which no other
+// claim has.
 func (c *claim) takeSome(ctx context.Context, partitions []change.Partition) ([]int64, error) {
 	puts := make([]clientv3.Op, len(partitions))
 	for i, p := range partitions {
@@ -235,8 +240,8 @@ func (c *claim) takeSome(ctx context.Context, partitions []change.Partition) ([]
 	return revisions, nil
 }
 
-// missing returns the partitions whose owner keys are not there as this claim put them. That the keys are as many as they should be
-// says enough: nobody else puts any while these are there.
+// missing returns the partitions whose owner keys are not there as this claim put them. That the
+// keys are as many as they should be says enough: nobody else puts any while these are there.
 func (c *claim) missing(ctx context.Context) ([]change.Partition, error) {
 	prefix := c.client.keys.owners()
 	resp, err := c.client.nest(ctx, c.stands, []clientv3.Op{clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())})

@@ -19,7 +19,8 @@ func (r *Registry) holders(ctx context.Context) (holders []holder, err error) {
 	return holders, nil
 }
 
-// evict ends the claims of holders: their leases, and keys without one as far as they have not been written since.
+// evict ends the claims of holders: their leases, and keys without one as far as they have not been
+// written since.
 func (r *Registry) evict(ctx context.Context, holders []holder) error {
 	revoked := make(map[clientv3.LeaseID]bool)
 	for _, h := range holders {

@@ -74,8 +74,8 @@ func (l life) save(store *Store, term change.Term, event int) error {
 	return store.Save(l.Context(), []checkpoint.Checkpoint{checkpointtest.Shared(term, checkpointtest.Event(event))})[0]
 }
 
-// etcd is restored from a copy of its folder: its revisions go back, and the epochs that were given after the copy was made are given
-// again. Only the incarnation tells them apart.
+// etcd is restored from a copy of its folder: its revisions go back, and the epochs that were given
+// after the copy was made are given again. Only the incarnation tells them apart.
 func TestRestoredEtcdIsAdopted(t *testing.T) {
 	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()
@@ -156,7 +156,8 @@ func (l life) revision() int64 {
 	return resp.Header.Revision
 }
 
-// The owner keys of a backup come back with their leases: the process that held them is refused its renewals, and ends.
+// The owner keys of a backup come back with their leases: the process that held them is refused its
+// renewals, and ends.
 func TestClaimFromBeforeARestoreIsLostOnceTheStoreIsAdopted(t *testing.T) {
 	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()

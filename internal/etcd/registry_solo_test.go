@@ -16,7 +16,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// solo runs a cluster of one until its terms end or stop is called; serving is closed when it owns the partitions.
+// solo runs a cluster of one until its terms end or stop is called; serving is closed when it owns
+// the partitions.
 func (p registryPlace) solo(process string, takeOver bool) (serving chan []change.Term, stop func(), result chan error) {
 	p.Helper()
 	s := member.NewSolo(member.SoloConfig{

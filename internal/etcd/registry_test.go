@@ -50,7 +50,8 @@ func (p registryPlace) mustClaim(r *Registry, process string, takeOver bool) []c
 	return epochs
 }
 
-// claimFor claims everything for so short a time that a busy machine may be too slow, and then claims again.
+// claimFor claims everything for so short a time that a busy machine may be too slow, and then
+// claims again.
 func (p registryPlace) claimFor(r *Registry, process string, ttl time.Duration) {
 	p.Helper()
 	for err := rpctypes.ErrLeaseNotFound; errors.Is(err, rpctypes.ErrLeaseNotFound); {
@@ -145,7 +146,8 @@ func TestClaimAgainHasHigherEpochs(t *testing.T) {
 	p.origin(1)
 	registry := NewRegistry(p.dial(nil))
 	last := p.mustClaim(registry, "a", false)
-	// Once by the same registry, once by one that knows nothing of the first two, in the same process.
+	// Once by the same registry, once by one that knows nothing of the first two, in the same
+	// process.
 	for i, r := range []*Registry{registry, NewRegistry(p.dial(nil))} {
 		epochs := p.mustClaim(r, "a", false)
 		for partition := range epochs {

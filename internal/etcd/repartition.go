@@ -11,11 +11,13 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes away in the same transaction what stands
-// by the old count: the checkpoints of shared subscribers, which begin at next's start in every partition, the plan and pins. Histories and the
-// checkpoints of exclusive subscribers tell of how many partitions they are, and stay, and so does the gap log. No shared checkpoint may be
-// earlier than next's start, and nobody may be a member or own anything: else it is
-// the fault NodeRunning. Where last does not stand it is checkpoint.ErrOriginMoved; that next stands already is nil.
+// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes
+// away in the same transaction what stands by the old count: the checkpoints of shared subscribers,
+// which begin at next's start in every partition, the plan and pins. Histories and the checkpoints
+// of exclusive subscribers tell of how many partitions they are, and stay, and so does the gap log.
+// No shared checkpoint may be earlier than next's start, and nobody may be a member or own
+// anything: else it is the fault NodeRunning. Where last does not stand it is
+// checkpoint.ErrOriginMoved; that next stands already is nil.
 func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
 	value, err := checkpoint.EncodeOrigin(next)
 	for done := false; err == nil && !done; {

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// maxBytes bounds what one transaction writes, unless it is a single checkpoint; etcd refuses requests above 1.5 MiB (--max-request-bytes).
+// maxBytes bounds what one transaction writes, unless it is a single checkpoint; etcd refuses
+// requests above 1.5 MiB (--max-request-bytes).
 const maxBytes = 1 << 20
 
 // A write is a checkpoint on its way into the store.
@@ -28,8 +29,8 @@ type write struct {
 	refused error // what it gets if over is still there
 }
 
-// Save implements [checkpoint.Store]. As many checkpoints as fit go into one transaction; those that met another one than the last seen follow
-// in a further one.
+// Save implements [checkpoint.Store]. As many checkpoints as fit go into one transaction; those
+// that met another one than the last seen follow in a further one.
 func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) []error {
 	results := make([]error, len(checkpoints))
 	queue := make([]*write, 0, len(checkpoints))
@@ -68,7 +69,8 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 	return results
 }
 
-// settle says what became of a write. One that is refused after an attempt of which nobody knows whether it was made may have been saved before.
+// settle says what became of a write. One that is refused after an attempt of which nobody knows
+// whether it was made may have been saved before.
 func (w *write) settle(err error) {
 	if w.doubt != nil && (errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrRewound)) {
 		err = fmt.Errorf("save a checkpoint that is refused by now: %w", withCode(w.doubt))
@@ -76,8 +78,9 @@ func (w *write) settle(err error) {
 	*w.result = err
 }
 
-// commit makes one transaction of the first writes of a queue, which it settles where it can. It returns those that it was made of, and those
-// that are left, of the batch and of the rest of the queue; with an error nothing is known of the batch, which is not among those left.
+// commit makes one transaction of the first writes of a queue, which it settles where it can. It
+// returns those that it was made of, and those that are left, of the batch and of the rest of the
+// queue; with an error nothing is known of the batch, which is not among those left.
 func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*write, err error) {
 	stands, err := s.standing(ctx, queue)
 	if err != nil {
@@ -136,8 +139,9 @@ func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*writ
 	return nil, slices.Concat(rest, again), nil
 }
 
-// nested is the transaction of one checkpoint, and the size of what it puts. Nothing is put of one that changes nothing or would be refused:
-// only the fence is asked, and whether what was last seen is still there.
+// nested is the transaction of one checkpoint, and the size of what it puts. Nothing is put of one
+// that changes nothing or would be refused: only the fence is asked, and whether what was last seen
+// is still there.
 func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 	key := s.client.keys.checkpoint(w.checkpoint.Key)
 	w.over, w.after, w.puts, w.refused = s.lastSeen(w.checkpoint.Key), seen{}, 0, nil
@@ -166,8 +170,8 @@ func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 	return clientv3.OpTxn(expected, puts, otherwise), size, nil
 }
 
-// readBack decides a write that met another owner or another checkpoint than it expected. It is not settled where it has to be merged with
-// what is there, which is the last seen now.
+// readBack decides a write that met another owner or another checkpoint than it expected. It is not
+// settled where it has to be merged with what is there, which is the last seen now.
 func (s *Store) readBack(w *write, read []*etcdserverpb.ResponseOp) (settled bool) {
 	c := w.checkpoint
 	if c.Shared {
@@ -194,7 +198,8 @@ func (s *Store) readBack(w *write, read []*etcdserverpb.ResponseOp) (settled boo
 	return true
 }
 
-// standing returns the origin as it was last seen, or reads it where it is unknown or not that of all the writes.
+// standing returns the origin as it was last seen, or reads it where it is unknown or not that of
+// all the writes.
 func (s *Store) standing(ctx context.Context, queue []*write) (originState, error) {
 	s.mu.Lock()
 	stands := s.mu.origin

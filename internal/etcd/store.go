@@ -16,11 +16,14 @@ import (
 )
 
 const (
-	// maxNested is how many nested transactions of two operations etcd takes in one, with its default --max-txn-ops of 128.
+	// maxNested is how many nested transactions of two operations etcd takes in one, with its
+	// default --max-txn-ops of 128.
 	maxNested = 126
-	// pageLength is how many checkpoints are read at once: in the worst case one has more than a megabyte.
+	// pageLength is how many checkpoints are read at once: in the worst case one has more than a
+	// megabyte.
 	pageLength = 100
-	// maxSeen bounds what is remembered of checkpoints that may be saved again; forgotten ones are read.
+	// maxSeen bounds what is remembered of checkpoints that may be saved again; forgotten ones are
+	// read.
 	maxSeen = 8 * change.MaxPartitions
 )
 
@@ -37,7 +40,8 @@ type Store struct {
 	}
 }
 
-// A seen is what a checkpoint's key was seen to hold at a revision. It is true for ever, and of use as long as the key is not written.
+// A seen is what a checkpoint's key was seen to hold at a revision. It is true for ever, and of use
+// as long as the key is not written.
 type seen struct {
 	revision   int64                  // 0 when there was none
 	checkpoint *checkpoint.Checkpoint // nil when there was none; never changed
@@ -53,8 +57,8 @@ var (
 	_ checkpoint.Adopter      = (*Store)(nil)
 )
 
-// NewStore makes the store of the client's checkpoints; shared ones must be of the given number of partitions. With 0 it reads those of any
-// number and saves none of them.
+// NewStore makes the store of the client's checkpoints; shared ones must be of the given number of
+// partitions. With 0 it reads those of any number and saves none of them.
 func NewStore(client *Client, partitions int) *Store {
 	s := &Store{client: client, partitions: partitions}
 	s.mu.seen = make(map[checkpoint.Key]seen)
@@ -169,7 +173,8 @@ func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (checkpoint.
 	return stands.Origin, err
 }
 
-// Adopt implements [checkpoint.Adopter]. The origin is compared by every transaction, so the one put ends every epoch before.
+// Adopt implements [checkpoint.Adopter]. The origin is compared by every transaction, so the one
+// put ends every epoch before.
 func (s *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := s.client.adopt(ctx, last, next); err != nil {
 		return fmt.Errorf("adopt: %w", withCode(err))
@@ -230,8 +235,8 @@ func (s *Store) lastSeen(k checkpoint.Key) seen {
 	return s.mu.seen[k]
 }
 
-// puts are the operations, at most two, that write a checkpoint in the place of what was seen, and their size. What is to be seen then has no
-// revision yet.
+// puts are the operations, at most two, that write a checkpoint in the place of what was seen, and
+// their size. What is to be seen then has no revision yet.
 func (s *Store) puts(c checkpoint.Checkpoint, over seen) (puts []clientv3.Op, size int, after seen, err error) {
 	next, entry := over.trail.Next(c)
 	value, err := checkpoint.Encode(c, next)
@@ -330,7 +335,8 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 	return claimed, nil
 }
 
-// ClaimName implements [checkpoint.Claimer]. A claim that nobody knows the outcome of is made again: to the same process it is the same.
+// ClaimName implements [checkpoint.Claimer]. A claim that nobody knows the outcome of is made
+// again: to the same process it is the same.
 func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
 	first, err := first.Trimmed()
 	var claimed checkpoint.Checkpoint
@@ -346,7 +352,8 @@ func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpo
 	return claimed, nil
 }
 
-// claimName makes one attempt; done is false where somebody else has written the checkpoint meanwhile.
+// claimName makes one attempt; done is false where somebody else has written the checkpoint
+// meanwhile.
 func (s *Store) claimName(ctx context.Context, c checkpoint.Claim, next checkpoint.Checkpoint) (claimed checkpoint.Checkpoint, done bool, err error) {
 	what, err := s.read(ctx, next.Key)
 	if err != nil {
@@ -401,8 +408,9 @@ func (s *Store) hasRoom(ctx context.Context, subscriber string) error {
 	return checkpoint.HasRoom(subscriber, int(all.Count))
 }
 
-// makeRoom deletes the exclusive subscribers without an identity, whether or not they can be read, that were saved longest ago, as far as there
-// are too many. To count them etcd walks over all, so it is asked only where one is new.
+// makeRoom deletes the exclusive subscribers without an identity, whether or not they can be read,
+// that were saved longest ago, as far as there are too many. To count them etcd walks over all, so
+// it is asked only where one is new.
 func (s *Store) makeRoom(ctx context.Context, subscriber string) error {
 	if checkpoint.Owner(subscriber) != "" {
 		return nil
@@ -458,8 +466,9 @@ func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
 	return nil
 }
 
-// move writes what an operator wants in the place of a checkpoint. A save that comes between the reading and the writing is read, too. Where
-// an answer gets lost, what was written is known by its generation and when it was made.
+// move writes what an operator wants in the place of a checkpoint. A save that comes between the
+// reading and the writing is read, too. Where an answer gets lost, what was written is known by its
+// generation and when it was made.
 func (s *Store) move(
 	ctx context.Context, k checkpoint.Key, want func(*checkpoint.Checkpoint, checkpoint.Origin) (checkpoint.Checkpoint, error),
 ) (next checkpoint.Checkpoint, err error) {

@@ -530,7 +530,8 @@ func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
 	if err := store.Save(t.Context(), []checkpoint.Checkpoint{at(2, 30)})[0]; !errors.Is(err, checkpoint.ErrFenced) {
 		t.Errorf("saved what was deleted: %v", err)
 	}
-	// A store that remembers a claim that was deleted since does not refuse the one that stands now.
+	// A store that remembers a claim that was deleted since does not refuse the one that stands
+	// now.
 	mine = claim(other, "again", started)
 	if mine.Number != 1 {
 		t.Errorf("claimed as %+v", mine)
@@ -540,7 +541,8 @@ func TestSaveThatMeetsAnotherOneIsMerged(t *testing.T) {
 	}
 }
 
-// A save that was made before its answer got lost, and is fenced when it is made again, may have been saved: nobody is told that it was not.
+// A save that was made before its answer got lost, and is fenced when it is made again, may have
+// been saved: nobody is told that it was not.
 func TestSaveThatIsFencedAfterItsAnswerGotLostIsUnknown(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, etcdtest.Endpoints(t))

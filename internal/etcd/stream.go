@@ -18,12 +18,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// NewStream implements [grpc.ClientConnInterface]. It tries each endpoint once, and returns the error of the last.
+// NewStream implements [grpc.ClientConnInterface]. It tries each endpoint once, and returns the
+// error of the last.
 func (e *endpoints) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx = clientv3.WithRequireLeader(ctx)
 	token := e.login.current(renewing)
 	if e.login != nil && (token == "" || strings.HasPrefix(method, "/etcdserverpb.Watch/")) {
-		// A watch that is refused because of its token cannot be told from one that is refused for good.
+		// A watch that is refused because of its token cannot be told from one that is refused for
+		// good.
 		if err := e.authenticate(ctx, token); err != nil {
 			return nil, err
 		}
@@ -49,7 +51,8 @@ func (e *endpoints) NewStream(ctx context.Context, desc *grpc.StreamDesc, method
 	}
 }
 
-// open opens a stream at an endpoint, and waits for a connection as long as an attempt may take: who opens streams again does so rarely.
+// open opens a stream at an endpoint, and waits for a connection as long as an attempt may take:
+// who opens streams again does so rarely.
 func (e *endpoints) open(ctx context.Context, at *endpoint, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (*stream, error) {
 	life, end := context.WithCancelCause(ctx)
 	s := &stream{endpoints: e, at: at, life: life, end: end}
@@ -76,7 +79,8 @@ func (e *endpoints) open(ctx context.Context, at *endpoint, desc *grpc.StreamDes
 	return s, nil
 }
 
-// A stream ends when its endpoint does not answer what is sent on it, or does not answer other requests while another endpoint does.
+// A stream ends when its endpoint does not answer what is sent on it, or does not answer other
+// requests while another endpoint does.
 type stream struct {
 	grpc.ClientStream
 
@@ -150,8 +154,8 @@ func (s *stream) received() {
 	s.answered(s.at, renewing, time.Since(began))
 }
 
-// RecvMsg implements [grpc.ClientStream]. A stream that is ended because of its endpoint fails like one whose connection broke: etcd's client
-// opens another.
+// RecvMsg implements [grpc.ClientStream]. A stream that is ended because of its endpoint fails like
+// one whose connection broke: etcd's client opens another.
 func (s *stream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if err == nil {

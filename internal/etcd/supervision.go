@@ -26,7 +26,8 @@ type SupervisionConfig struct {
 	Retention time.Duration
 }
 
-// A SupervisionStore keeps what the supervisor of the client's cluster knows and orders. What expires does so by etcd's clock.
+// A SupervisionStore keeps what the supervisor of the client's cluster knows and orders. What
+// expires does so by etcd's clock.
 type SupervisionStore struct {
 	cfg    SupervisionConfig
 	client *clientv3.Client
@@ -48,7 +49,8 @@ func NewSupervisionStore(c *Client, cfg SupervisionConfig) *SupervisionStore {
 	return &SupervisionStore{cfg: cfg, client: c.etcd, prefix: c.keys.supervisor()}
 }
 
-// A reignForm is who sweeps, and the number of the last sweep. Key is the number of the last report's key.
+// A reignForm is who sweeps, and the number of the last sweep. Key is the number of the last
+// report's key.
 type reignForm struct {
 	Node    string `json:"node"`
 	Process string `json:"process"`

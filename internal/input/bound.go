@@ -18,7 +18,8 @@ type Kind int
 
 // The kinds.
 const (
-	// Name is printable UTF-8 in one line: it becomes a key of a store, a label, a field of a log line or of a notice.
+	// Name is printable UTF-8 in one line: it becomes a key of a store, a label, a field of a log
+	// line or of a notice.
 	Name Kind = iota
 	// Text is UTF-8 without the character 0: names of MongoDB, and expressions.
 	Text
@@ -36,7 +37,8 @@ type Charge int
 const (
 	// Nothing is kept of it.
 	Nothing Charge = iota
-	// Memory is taken as long as the session or the subscription lasts: it counts against the memory of an identity's filters (Cost).
+	// Memory is taken as long as the session or the subscription lasts: it counts against the
+	// memory of an identity's filters (Cost).
 	Memory
 	// Checkpoint is stored with the subscriber, too.
 	Checkpoint
@@ -49,7 +51,8 @@ type Bound struct {
 	Bytes int
 	// Count bounds the elements of a list; 0 is no list.
 	Count int
-	// Apart says that the elements are messages with answers of their own, which are checked one by one.
+	// Apart says that the elements are messages with answers of their own, which are checked one by
+	// one.
 	Apart  bool
 	Charge Charge
 	// Code is the fault of a text that is too long. Defaults to SessionBadRequest.
@@ -71,7 +74,8 @@ var (
 	word       = Bound{Kind: Name, Bytes: 64}
 )
 
-// check returns why a text may not be what a client chooses, nil if it may. The error does not contain it.
+// check returns why a text may not be what a client chooses, nil if it may. The error does not
+// contain it.
 func (b Bound) check(what string, text []byte) error {
 	code := b.Code
 	if len(text) > b.Bytes {

@@ -22,7 +22,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// requests are the messages that clients send, of every service of a node; gateway.TestEveryServiceIsBounded says that there are no others.
+// requests are the messages that clients send, of every service of a node;
+// gateway.TestEveryServiceIsBounded says that there are no others.
 func requests() []protoreflect.MessageDescriptor {
 	var all []protoreflect.MessageDescriptor
 	for _, m := range []proto.Message{
@@ -62,7 +63,8 @@ func chosen(of ...protoreflect.MessageDescriptor) map[protoreflect.FullName]prot
 	return found
 }
 
-// A client chooses no text and no list that has no bound, and the bound holds: what is longer, or has an element more, is refused.
+// A client chooses no text and no list that has no bound, and the bound holds: what is longer, or
+// has an element more, is refused.
 func TestEveryFieldIsBounded(t *testing.T) {
 	const subscriptions = 50
 	m, found := NewMessages(subscriptions), chosen(requests()...)
@@ -115,7 +117,8 @@ func TestEveryFieldIsBounded(t *testing.T) {
 	}
 }
 
-// What is within a message with an answer of its own is checked for that answer, and the size of the whole for the message around it.
+// What is within a message with an answer of its own is checked for that answer, and the size of
+// the whole for the message around it.
 func TestSubscriptionsAreAnsweredOneByOne(t *testing.T) {
 	m := NewMessages(1000)
 	bad := &streampb.Subscription{Id: strings.Repeat("x", MaxName+1)}
@@ -143,8 +146,8 @@ func TestSubscriptionsAreAnsweredOneByOne(t *testing.T) {
 	}
 }
 
-// What a session keeps of a message costs its identity at least as much as it takes: of a subscription, every text but the operations, which become
-// numbers.
+// What a session keeps of a message costs its identity at least as much as it takes: of a
+// subscription, every text but the operations, which become numbers.
 func TestWhatIsKeptIsCharged(t *testing.T) {
 	m := NewMessages(10)
 	free := &streampb.Subscription{Ops: []string{"insert", "update"}}
@@ -267,7 +270,8 @@ func TestPathsAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzQuery reads any query of any endpoint: what is accepted is bounded UTF-8, and of known parameters.
+// FuzzQuery reads any query of any endpoint: what is accepted is bounded UTF-8, and of known
+// parameters.
 func FuzzQuery(f *testing.F) {
 	f.Add("db=shop&coll=orders&op=insert,delete&op=update&lastEventId=x", "x")
 	f.Add("db=%zz&a;b&%ff=%00", "")

@@ -78,11 +78,13 @@ func NewMessages(subscriptions int) *Messages {
 	return m
 }
 
-// maxElements bounds the elements of all lists of a message together, because an empty one takes more memory than bytes on the wire.
+// maxElements bounds the elements of all lists of a message together, because an empty one takes
+// more memory than bytes on the wire.
 const maxElements = 1 << 18
 
-// CheckWire checks an encoded message of a type before it is decoded. The error is a fault and says which field is wrong, but not what is in it.
-// Messages with answers of their own are counted, and checked by Check. Fields that the type does not have are let through: a later version of the
+// CheckWire checks an encoded message of a type before it is decoded. The error is a fault and says
+// which field is wrong, but not what is in it. Messages with answers of their own are counted, and
+// checked by Check. Fields that the type does not have are let through: a later version of the
 // protocol may have them.
 func (m *Messages) CheckWire(of protoreflect.MessageDescriptor, wire []byte) error {
 	w := walker{fields: m.fields}
@@ -212,7 +214,8 @@ func isPacked(field protoreflect.FieldDescriptor, kind protowire.Type) bool {
 	return kind == protowire.BytesType && field.Kind() != protoreflect.StringKind && field.Kind() != protoreflect.BytesKind && field.Kind() != protoreflect.MessageKind
 }
 
-// countPacked returns an upper bound of the numbers in a packed list with its length: each has a byte at least.
+// countPacked returns an upper bound of the numbers in a packed list with its length: each has a
+// byte at least.
 func countPacked(value []byte) int {
 	content, n := protowire.ConsumeBytes(value)
 	if n < 0 {
@@ -231,7 +234,8 @@ func malformed(where string) error {
 	return fault.Newf(fault.SessionBadRequest, "%s is not a message of the protocol", where)
 }
 
-// errNoBound says that the table has no row for a field: a fault of ours, which must not become a way in.
+// errNoBound says that the table has no row for a field: a fault of ours, which must not become a
+// way in.
 var errNoBound = errors.New("the node has no bound for it")
 
 func unknown(where string) error {
@@ -244,8 +248,8 @@ const textOverhead = 32
 // copies is how often a session keeps a text: as it came, and in a key.
 const copies = 2
 
-// Cost returns how much memory a session keeps of a message, in bytes: of all texts that the table charges. Messages in it with answers of their
-// own have a cost of their own.
+// Cost returns how much memory a session keeps of a message, in bytes: of all texts that the table
+// charges. Messages in it with answers of their own have a cost of their own.
 func (m *Messages) Cost(message proto.Message) int { return m.cost(message.ProtoReflect()) }
 
 func (m *Messages) cost(message protoreflect.Message) (sum int) {

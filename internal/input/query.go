@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// parameters is the table of what a client chooses in requests over HTTP: parameters of queries and parts of paths, which mean the same wherever
-// they are.
+// parameters is the table of what a client chooses in requests over HTTP: parameters of queries and
+// parts of paths, which mean the same wherever they are.
 func parameters() map[string]Bound {
 	return map[string]Bound{
 		"channel":      {Kind: Name, Bytes: 32, Count: 64},
@@ -41,11 +41,13 @@ func parameters() map[string]Bound {
 	}
 }
 
-// LastEventID is the header with which a client of an event stream resumes, and the parameter where it cannot set headers.
+// LastEventID is the header with which a client of an event stream resumes, and the parameter where
+// it cannot set headers.
 const LastEventID = "Last-Event-ID"
 
-// Query returns the parameters of a request, which may have no others than those named. The error is a fault, and does not contain what
-// is wrong beyond the name of a parameter. Of a parameter that is no list there is one value.
+// Query returns the parameters of a request, which may have no others than those named. The error
+// is a fault, and does not contain what is wrong beyond the name of a parameter. Of a parameter
+// that is no list there is one value.
 func Query(r *http.Request, names ...string) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -84,8 +86,8 @@ func usable(names []string) string {
 	return "use " + strings.Join(names, ", ")
 }
 
-// Resumes returns the id after which a client of an event stream resumes, "" if it begins: the header or, for clients that cannot set one, the
-// parameter.
+// Resumes returns the id after which a client of an event stream resumes, "" if it begins: the
+// header or, for clients that cannot set one, the parameter.
 func Resumes(r *http.Request, query url.Values) (id string, err error) {
 	headers := r.Header.Values(LastEventID)
 	if len(headers) > 1 {
@@ -105,7 +107,8 @@ func Resumes(r *http.Request, query url.Values) (id string, err error) {
 	return id, nil
 }
 
-// isLastEventID reports whether a parameter is called like the header, in any of the ways in which clients spell it.
+// isLastEventID reports whether a parameter is called like the header, in any of the ways in which
+// clients spell it.
 func isLastEventID(name string) bool {
 	return strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(name), "lasteventid")
 }

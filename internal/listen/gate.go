@@ -16,14 +16,16 @@ import (
 const (
 	// maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
 	maxHandshakes = 128
-	// Of the connections of one address so many a second are accepted or closed, or a part of those that it may have, and a burst at once. The others
-	// wait for that: who connects as fast as it can is slowed down. Of those that are to be closed maxTurned wait.
+	// Of the connections of one address so many a second are accepted or closed, or a part of those
+	// that it may have, and a burst at once. The others wait for that: who connects as fast as it
+	// can is slowed down. Of those that are to be closed maxTurned wait.
 	pacePerSecond, paceShare, paceBurst = 500, 4, 50
 	maxTurned                           = 1000
 )
 
-// A gate is a listener that accepts so many connections in all, and so many of one remote address. Those above wait in the first case and are
-// closed in the second. If too many TLS handshakes are under way, it closes the oldest connection among those of the address with most of them.
+// A gate is a listener that accepts so many connections in all, and so many of one remote address.
+// Those above wait in the first case and are closed in the second. If too many TLS handshakes are
+// under way, it closes the oldest connection among those of the address with most of them.
 type gate struct {
 	net.Listener
 
@@ -105,7 +107,8 @@ func (g *gate) Close() error {
 	return g.Listener.Close()
 }
 
-// enter counts a connection. When it is the turn of its address, the connection is passed on or turned away.
+// enter counts a connection. When it is the turn of its address, the connection is passed on or
+// turned away.
 func (g *gate) enter(conn net.Conn) {
 	from := access.NetworkOf(conn.RemoteAddr().String())
 	delay, turned := g.count(from)
@@ -135,7 +138,8 @@ func (g *gate) enter(conn net.Conn) {
 	}()
 }
 
-// count counts a connection of an address. It returns how long it waits, and whether it is turned away then.
+// count counts a connection of an address. It returns how long it waits, and whether it is turned
+// away then.
 func (g *gate) count(from netip.Addr) (delay time.Duration, turned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,7 +193,8 @@ func (g *gate) shakes(c *gated) {
 	}
 }
 
-// crowding returns the oldest handshake among those of the address with most of them. The caller holds the lock.
+// crowding returns the oldest handshake among those of the address with most of them. The caller
+// holds the lock.
 func (g *gate) crowding() *gated {
 	of := make(map[netip.Addr]int)
 	most := g.mu.shaking[0]
@@ -219,7 +224,8 @@ func (g *gate) exit(c *gated) {
 	<-g.slots
 }
 
-// forget forgets an address without connections as soon as it may have a burst of them again. The caller holds the lock.
+// forget forgets an address without connections as soon as it may have a burst of them again. The
+// caller holds the lock.
 func (g *gate) forget(from netip.Addr) {
 	of := g.mu.of[from]
 	if of == nil || of.connections > 0 {
@@ -284,7 +290,8 @@ func (c *gated) SetLinger(seconds int) error {
 // HandshakeDone says that the TLS handshake is complete. Package gateway calls it.
 func (c *gated) HandshakeDone() { c.shaken() }
 
-// RemoteAddr implements net.Conn. The address closes the connection if it is an io.Closer, which package gateway uses.
+// RemoteAddr implements net.Conn. The address closes the connection if it is an io.Closer, which
+// package gateway uses.
 func (c *gated) RemoteAddr() net.Addr { return closingAddr{c.Conn.RemoteAddr(), c} }
 
 type closingAddr struct {

@@ -81,7 +81,8 @@ func dialFrom(ctx context.Context, t *testing.T, from, to string) net.Conn {
 	return conn
 }
 
-// One address has so many connections, and no more than that until one has ended. Others have theirs.
+// One address has so many connections, and no more than that until one has ended. Others have
+// theirs.
 func TestConnectionsOfAnAddressAreBounded(t *testing.T) {
 	g, address, accepted := accepting(t, 10, 3, false)
 	var last net.Conn
@@ -117,7 +118,8 @@ func turnedAway(t *testing.T, address string) {
 	}
 }
 
-// Handshakes that are not completed make room for others: the oldest of the address that has most of them goes first.
+// Handshakes that are not completed make room for others: the oldest of the address that has most
+// of them goes first.
 func TestHandshakesUnderWayAreBounded(t *testing.T) {
 	g, address, accepted := accepting(t, 1000, 1000, true)
 	ca := accesstest.NewAuthority(t)
@@ -153,7 +155,8 @@ func TestHandshakesUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// Of an address that has too many connections, and makes new ones as fast as it can, so many a second are closed. Others are accepted meanwhile.
+// Of an address that has too many connections, and makes new ones as fast as it can, so many a
+// second are closed. Others are accepted meanwhile.
 func TestAddressThatConnectsAgainAtOnceIsSlowedDown(t *testing.T) {
 	g, address, accepted := accepting(t, 1000, 1, false)
 	dialFrom(t.Context(), t, "127.0.0.1", address)
@@ -201,7 +204,8 @@ func TestConnectionsOfAnAddressComeInTurn(t *testing.T) {
 	}
 }
 
-// Connections that wait for the turn of their address keep no others waiting, and are closed with the gate.
+// Connections that wait for the turn of their address keep no others waiting, and are closed with
+// the gate.
 func TestConnectionsThatWaitForTheirTurn(t *testing.T) {
 	g, address, accepted := accepting(t, 10, 5, false)
 	dialFrom(t.Context(), t, "127.0.0.1", address)

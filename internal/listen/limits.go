@@ -8,7 +8,8 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 )
 
-// Limits of a connection over HTTP: requests are small and have no bodies, and an idle or half-open connection is found out and closed.
+// Limits of a connection over HTTP: requests are small and have no bodies, and an idle or half-open
+// connection is found out and closed.
 const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 5 * time.Second
@@ -20,8 +21,9 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// limitRequests refuses requests with bodies, because nothing here takes one and the server would wait for a slow one's end, and bounds how long a
-// client may take nothing of its answer. Handlers that stream move that bound with each writing.
+// limitRequests refuses requests with bodies, because nothing here takes one and the server would
+// wait for a slow one's end, and bounds how long a client may take nothing of its answer. Handlers
+// that stream move that bound with each writing.
 func limitRequests(stall time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control, now := http.NewResponseController(w), time.Now()

@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// spareConnections are connections beyond twice those that are served: for probes, and for those that are told that there is no room.
+// spareConnections are connections beyond twice those that are served: for probes, and for those
+// that are told that there is no room.
 const spareConnections = 200
 
 // A Listeners is what a node's servers have in common towards the network.
@@ -46,8 +47,9 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	if l.grpc, err = access.NewTLS(withTLS(base, cfg.GRPC.TLS)); err != nil {
 		return nil, err
 	}
-	// One list of identities serves both: certificates' subjects may stand in it where one of the servers asks for certificates. Where both do, of
-	// different authorities, a subject counts at one of them.
+	// One list of identities serves both: certificates' subjects may stand in it where one of the
+	// servers asks for certificates. Where both do, of different authorities, a subject counts at
+	// one of them.
 	base.Apart = Apart(cfg)
 	asks := cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {
@@ -91,8 +93,8 @@ func (l *Listeners) ListenHTTP(ctx context.Context) (net.Listener, error) {
 	return l.listen(ctx, port{access.HTTP, "http.listen", c.Listen, l.http != nil, c.Insecure, connections(c.MaxClients), c.StallTimeout})
 }
 
-// ListenProbes binds the address of the server of probes and metrics, which speaks plaintext; it returns nil and no error where there is to be
-// none.
+// ListenProbes binds the address of the server of probes and metrics, which speaks plaintext; it
+// returns nil and no error where there is to be none.
 func (l *Listeners) ListenProbes(ctx context.Context) (net.Listener, error) {
 	c := l.cfg.HTTP
 	if c.ProbesListen == "" {
@@ -101,7 +103,8 @@ func (l *Listeners) ListenProbes(ctx context.Context) (net.Listener, error) {
 	return l.listen(ctx, port{access.HTTP, "http.probes_listen", c.ProbesListen, false, c.Insecure, spareConnections, c.StallTimeout})
 }
 
-// ListenGRPC binds the address of the gRPC server; it returns nil and no error where there is to be none.
+// ListenGRPC binds the address of the gRPC server; it returns nil and no error where there is to be
+// none.
 func (l *Listeners) ListenGRPC(ctx context.Context) (net.Listener, error) {
 	c := l.cfg.GRPC
 	if c.Listen == "" {
@@ -119,7 +122,8 @@ type port struct {
 	stall            time.Duration // how long a client may take nothing
 }
 
-// listen listens on a port. The listener accepts no more connections than the port has; those above wait. Half of them may be of one address.
+// listen listens on a port. The listener accepts no more connections than the port has; those above
+// wait. Half of them may be of one address.
 func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
 	if err := access.CheckListen(p.address, p.secure, p.insecure); err != nil {
 		return nil, fault.Newf(fault.Of(err), "%s: %w", p.key, errors.Unwrap(err))
@@ -160,8 +164,8 @@ func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 	return server.ServeTLS(listener, "", "")
 }
 
-// Protect lets requests through to next whose clients show who they are. Pages of the origins that are listed may read; what changes something is
-// refused to pages of every other origin.
+// Protect lets requests through to next whose clients show who they are. Pages of the origins that
+// are listed may read; what changes something is refused to pages of every other origin.
 func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
 	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next)))
 }
@@ -189,7 +193,8 @@ func (l *Listeners) Checks() []health.Check {
 	}
 }
 
-// Server makes an HTTP server over handlers that none of its clients can hold up. Requests' contexts end with base.
+// Server makes an HTTP server over handlers that none of its clients can hold up. Requests'
+// contexts end with base.
 func (l *Listeners) Server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	if l.http == nil && access.IsLocal(l.cfg.HTTP.Listen) {
 		handler = access.Local(l.cfg.HTTP.Listen, l.cfg.HTTP.CORSOrigins, handler)
@@ -197,7 +202,8 @@ func (l *Listeners) Server(base context.Context, handler http.Handler, logger *s
 	return l.server(base, handler, logger)
 }
 
-// ProbesServer is Server for probes and metrics, which have a listener of their own and no pages of other origins.
+// ProbesServer is Server for probes and metrics, which have a listener of their own and no pages of
+// other origins.
 func (l *Listeners) ProbesServer(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	if access.IsLocal(l.cfg.HTTP.ProbesListen) {
 		handler = access.Local(l.cfg.HTTP.ProbesListen, nil, handler)

@@ -130,7 +130,8 @@ func TestProbesAreInPlaintextOnThisMachine(t *testing.T) {
 	}
 }
 
-// A token from another machine in plaintext is refused although it is good, and the refusal says that it must be replaced.
+// A token from another machine in plaintext is refused although it is good, and the refusal says
+// that it must be replaced.
 func TestTokenInPlaintextFromElsewhereIsRefused(t *testing.T) {
 	l, err := listen.New(load(t, "STREAMER_ACCESS_IDENTITIES_FILE="+write(t, "i", "token "+access.Hash("good")+" name=a namespace=*\n")), nil)
 	if err != nil {
@@ -290,8 +291,8 @@ func TestFilesThatCannotBeUsedFailTheirCheck(t *testing.T) {
 	}
 }
 
-// A browser on the machine reaches loopback addresses for every page that it shows: what pages of others ask for there is refused, programs and
-// pages that are listed are not.
+// A browser on the machine reaches loopback addresses for every page that it shows: what pages of
+// others ask for there is refused, programs and pages that are listed are not.
 func TestPagesOfOthersAreRefusedOnLoopback(t *testing.T) {
 	served := make(chan string, 100)
 	address := serve(t, load(t, "STREAMER_HTTP_CORS_ORIGINS=https://app.example.com,https://proxy.example"),
@@ -395,7 +396,8 @@ func TestHostsAreFreeOnOtherAddresses(t *testing.T) {
 	}
 }
 
-// Where the servers ask for certificates of different authorities, the one of HTTP cannot vouch for an identity of gRPC.
+// Where the servers ask for certificates of different authorities, the one of HTTP cannot vouch for
+// an identity of gRPC.
 func TestAuthoritiesVouchForTheirOwnListener(t *testing.T) {
 	gateways, pages := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
 	cert, key := gateways.Files(t)
@@ -438,7 +440,8 @@ func TestAuthoritiesVouchForTheirOwnListener(t *testing.T) {
 	}
 }
 
-// A certificate that nobody vouches for, none, and a server that the client does not trust are refused logins. A client that comes and goes is none.
+// A certificate that nobody vouches for, none, and a server that the client does not trust are
+// refused logins. A client that comes and goes is none.
 func TestFailedHandshakesAreRefusedLogins(t *testing.T) {
 	ca, strangers := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
 	cert, key := ca.Files(t)

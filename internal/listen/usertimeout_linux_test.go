@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// A peer that vanishes without a word is found out by the system, also while something is being sent to it.
+// A peer that vanishes without a word is found out by the system, also while something is being
+// sent to it.
 func TestConnectionsOfVanishedPeersEnd(t *testing.T) {
 	cfg, err := config.Load("", []string{"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_HTTP_STALL_TIMEOUT=2m"})
 	if err != nil {

@@ -26,7 +26,8 @@ import (
 type Config struct {
 	// URI is MongoDB's connection string. Required.
 	URI string
-	// Application is shown by the server in currentOp and in its log, for connections and streams. Defaults to streamer.
+	// Application is shown by the server in currentOp and in its log, for connections and streams.
+	// Defaults to streamer.
 	Application string
 	// SelectionTimeout bounds the search for a server that can answer. Defaults to 30 s.
 	SelectionTimeout time.Duration
@@ -34,7 +35,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Client is a connection to a MongoDB deployment. The packages below this one use it; nobody else sees the driver.
+// A Client is a connection to a MongoDB deployment. The packages below this one use it; nobody else
+// sees the driver.
 type Client struct {
 	cfg     Config
 	logger  *slog.Logger
@@ -54,8 +56,8 @@ type Client struct {
 	}
 }
 
-// Dial connects and finds out what the deployment is. A deployment that cannot be reached, that refuses the user, or that is not
-// a replica set or sharded cluster gives a fault.Error.
+// Dial connects and finds out what the deployment is. A deployment that cannot be reached, that
+// refuses the user, or that is not a replica set or sharded cluster gives a fault.Error.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	cfg.Application = cmp.Or(cfg.Application, "streamer")
 	cfg.SelectionTimeout = cmp.Or(cfg.SelectionTimeout, 30*time.Second)
@@ -95,8 +97,8 @@ func (c *Client) Application() string { return c.cfg.Application }
 // Logger returns the client's logger.
 func (c *Client) Logger() *slog.Logger { return c.logger }
 
-// Blind reports whether the oplog cannot be looked at, through mongos or for want of the right: what a stream has lost must then be
-// learnt by opening it at a time.
+// Blind reports whether the oplog cannot be looked at, through mongos or for want of the right:
+// what a stream has lost must then be learnt by opening it at a time.
 func (c *Client) Blind() bool { return c.blind.Load() }
 
 // wireOf50 is the version of the wire protocol of MongoDB 5.0.
@@ -174,7 +176,8 @@ func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
 	return h.LocalTime, nil
 }
 
-// Now returns the deployment's current operation time: everything that happens from now on is behind it.
+// Now returns the deployment's current operation time: everything that happens from now on is
+// behind it.
 func (c *Client) Now(ctx context.Context) (change.Timestamp, error) {
 	var t change.Timestamp
 	err := c.Driver().UseSession(ctx, func(ctx context.Context) error {
@@ -194,8 +197,9 @@ func (c *Client) Now(ctx context.Context) (change.Timestamp, error) {
 	return t, nil
 }
 
-// Identity names the deployment for ever: a replica set by its name and the id that it was given when it was initiated, a
-// sharded cluster by its id. Where the user may not read the id, the name alone.
+// Identity names the deployment for ever: a replica set by its name and the id that it was given
+// when it was initiated, a sharded cluster by its id. Where the user may not read the id, the name
+// alone.
 func (c *Client) Identity(ctx context.Context) (string, error) {
 	if c.sharded {
 		var version struct {
@@ -229,8 +233,9 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 	return "replicaset/" + h.SetName + "/" + config.Settings.ID.Hex(), nil
 }
 
-// FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to there. Through mongos, and without the
-// right to read local, it is unknown: ok is false. From then on the client is blind, until the right is there.
+// FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to there.
+// Through mongos, and without the right to read local, it is unknown: ok is false. From then on the
+// client is blind, until the right is there.
 func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error) {
 	if c.sharded {
 		c.blind.Store(true)
@@ -258,14 +263,15 @@ func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, e
 type Reach struct {
 	// First is the time of the log's oldest entry, zero where it cannot be known (see FirstEntry).
 	First change.Timestamp
-	// Last is the deployment's operation time; Majority is that of the last operation that a majority has, zero through mongos.
+	// Last is the deployment's operation time; Majority is that of the last operation that a
+	// majority has, zero through mongos.
 	Last, Majority change.Timestamp
 	// Slack is how far Last may lie behind what streams have told.
 	Slack time.Duration
 }
 
-// shardSlack is how far the operation time that one mongos tells may lie behind what another has told: shards without writes take
-// part in it every 10 s (periodicNoopIntervalSecs).
+// shardSlack is how far the operation time that one mongos tells may lie behind what another has
+// told: shards without writes take part in it every 10 s (periodicNoopIntervalSecs).
 const shardSlack = 15 * time.Second
 
 // Reach returns how far the log goes now.
@@ -291,8 +297,9 @@ func (c *Client) Reach(ctx context.Context) (r Reach, err error) {
 	return r, nil
 }
 
-// Behind reports whether the deployment is behind the time, so that a position of that time is not of its log. Only the seconds
-// count: the next operation's time may have been told before it happens.
+// Behind reports whether the deployment is behind the time, so that a position of that time is not
+// of its log. Only the seconds count: the next operation's time may have been told before it
+// happens.
 func (r Reach) Behind(t change.Timestamp) bool {
 	return t.Time().Sub(r.Last.Time()) > r.Slack
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
-// Everything in the log is counted, so nobody else may write; entries that only keep the log going may come.
+// Everything in the log is counted, so nobody else may write; entries that only keep the log going
+// may come.
 func TestEntriesOfASpanAreCounted(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{NoopEvery: time.Millisecond, Adjust: func(p *devmongo.Profile) { p.StrangerEvery = 0 }})
 	c := mongodbtest.Dial(t, server.URI())

@@ -28,7 +28,8 @@ type Documents struct {
 
 var _ snapshot.Source = (*Documents)(nil)
 
-// NewDocuments reads the collections that a function covers, because the others have no changes; nil covers all.
+// NewDocuments reads the collections that a function covers, because the others have no changes;
+// nil covers all.
 func NewDocuments(client *Client, covers func(change.Namespace) bool) *Documents {
 	if covers == nil {
 		covers = func(change.Namespace) bool { return true }
@@ -81,8 +82,8 @@ func (d *Documents) collections(ctx context.Context, db, coll string) (all []sna
 	return all, nil
 }
 
-// Kind returns what MongoDB has under the name of a namespace: of a collection, or of a database whose Coll is empty. It is unknown to a user who
-// may not list collections.
+// Kind returns what MongoDB has under the name of a namespace: of a collection, or of a database
+// whose Coll is empty. It is unknown to a user who may not list collections.
 func (d *Documents) Kind(ctx context.Context, ns change.Namespace) (change.NamespaceKind, error) {
 	command := bson.D{
 		{Key: "listCollections", Value: 1}, {Key: "nameOnly", Value: true}, {Key: "cursor", Value: bson.D{{Key: "batchSize", Value: 1}}},
@@ -114,8 +115,9 @@ func (d *Documents) Kind(ctx context.Context, ns change.Namespace) (change.Names
 	return change.NamespaceCollection, nil
 }
 
-// count returns about how many documents a collection has. It brings the shards that have some to the time of what the session of ctx has read before:
-// streams reach a time when all shards and the config servers are past it, and a shard without writes is only every 10 s. A server that is asked
+// count returns about how many documents a collection has. It brings the shards that have some to
+// the time of what the session of ctx has read before: streams reach a time when all shards and the
+// config servers are past it, and a shard without writes is only every 10 s. A server that is asked
 // for what there is after a time that it has not reached writes a no-op (read_concern_mongod.cpp).
 func (d *Documents) count(ctx context.Context, ns change.Namespace) (int64, error) {
 	comment := options.EstimatedDocumentCount().SetComment(d.client.Application())
@@ -126,7 +128,8 @@ func (d *Documents) count(ctx context.Context, ns change.Namespace) (int64, erro
 	return n, nil
 }
 
-// advanceConfig brings the config servers of a sharded cluster to a time. Where mongos refuses that, they are there within a second.
+// advanceConfig brings the config servers of a sharded cluster to a time. Where mongos refuses
+// that, they are there within a second.
 func (d *Documents) advanceConfig(ctx context.Context, to change.Timestamp) error {
 	if !d.client.Sharded() {
 		return nil
@@ -138,8 +141,9 @@ func (d *Documents) advanceConfig(ctx context.Context, to change.Timestamp) erro
 	return err
 }
 
-// Read implements snapshot.Source. It reads in the order of the index on _id, whose bounds hold for _ids of different types: since MongoDB 5.0
-// the documents as they were at q.After, otherwise what a majority has since then.
+// Read implements snapshot.Source. It reads in the order of the index on _id, whose bounds hold for
+// _ids of different types: since MongoDB 5.0 the documents as they were at q.After, otherwise what
+// a majority has since then.
 func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
 	if d.client.atTime {
 		at := options.Session().SetSnapshot(true).SetSnapshotTime(bson.Timestamp{T: q.After.T, I: q.After.I})
@@ -229,7 +233,8 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 	return cursor.Err()
 }
 
-// locate returns the _id with the hash of a query, from its From on. It reads keys only, from the index.
+// locate returns the _id with the hash of a query, from its From on. It reads keys only, from the
+// index.
 func (d *Documents) locate(ctx context.Context, q snapshot.Query, concern *readconcern.ReadConcern) (id change.Value, err error) {
 	ordered := bson.D{{Key: "_id", Value: 1}}
 	opts := options.Find().SetSort(ordered).SetHint(ordered).SetProjection(ordered).SetComment(d.client.Application()).SetMin(bson.D{{Key: "_id", Value: rawValue(q.From)}})

@@ -19,7 +19,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Pages have every document once, in the order of _id, whatever the types of the _ids, and say between which times they were read.
+// Pages have every document once, in the order of _id, whatever the types of the _ids, and say
+// between which times they were read.
 func TestPagesOfMixedIDs(t *testing.T) {
 	client := mongodbtest.Dial(t, devmongotest.URI(t))
 	coll := client.Driver().Database(mongodbtest.Database(t, client)).Collection("c")
@@ -91,8 +92,9 @@ func TestPagesOfMixedIDs(t *testing.T) {
 	}
 }
 
-// Since 5.0 a page shows the documents as they were at its time, whatever has been changed since. Where that cannot be read, because the
-// collection was created later or the time is too old, it shows what there is, and says by when.
+// Since 5.0 a page shows the documents as they were at its time, whatever has been changed since.
+// Where that cannot be read, because the collection was created later or the time is too old, it
+// shows what there is, and says by when.
 func TestPagesShowTheirTime(t *testing.T) {
 	for release, exact := range map[string]bool{"4.4": false, "6.0": true, "8.0": true} {
 		t.Run(release, func(t *testing.T) {
@@ -142,8 +144,8 @@ func TestPagesShowTheirTime(t *testing.T) {
 	}
 }
 
-// A page below 5.0 and a list of collections wait until the stream has reached their time. Behind mongos the stream does, although nothing is written
-// to any shard nor to the config servers.
+// A page below 5.0 and a list of collections wait until the stream has reached their time. Behind
+// mongos the stream does, although nothing is written to any shard nor to the config servers.
 func TestStreamReachesTheTimeOfAPageOfIdleShards(t *testing.T) {
 	orders := change.Namespace{DB: "shop", Coll: "orders"}
 	for name, read := range map[string]func(*mongodb.Documents) error{

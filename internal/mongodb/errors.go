@@ -33,7 +33,8 @@ const (
 //
 //nolint:gochecknoglobals // constant tables
 var (
-	// ChangeStreamHistoryLost, CappedPositionLost, ShardRemovedError, OplogQueryMinTsMissing; 40576 and 40585 before 4.0.7.
+	// ChangeStreamHistoryLost, CappedPositionLost, ShardRemovedError, OplogQueryMinTsMissing; 40576
+	// and 40585 before 4.0.7.
 	lostCodes = []int{286, 136, 464, 326, 40576, 40585}
 	// InvalidResumeToken, ChangeStreamFatalError.
 	tokenCodes = []int{260, 280}
@@ -43,14 +44,17 @@ var (
 	rightsCodes = []int{codeUnauthorized}
 	// UserNotFound, AuthenticationFailed, MechanismUnavailable, AtlasError: the user is not let in.
 	credentialsCodes = []int{11, 18, 334, 8000}
-	// BSONObjectTooLarge, also of an event; an event that cannot be split because one field is larger than a fragment, or that has only an _id.
+	// BSONObjectTooLarge, also of an event; an event that cannot be split because one field is
+	// larger than a fragment, or that has only an _id.
 	tooLargeCodes = []int{10334, 7182500, 7182502}
-	// InvalidOptions, SnapshotTooOld, SnapshotUnavailable: documents cannot be read as they were at a time, because this server, this collection or
-	// the age of the time does not allow it.
+	// InvalidOptions, SnapshotTooOld, SnapshotUnavailable: documents cannot be read as they were at
+	// a time, because this server, this collection or the age of the time does not allow it.
 	noSnapshotCodes = []int{72, 239, 246}
-	// What passes by itself: the server's categories NetworkError, Interruption, NotPrimaryError, ShutdownError, ExceededTimeLimitError,
-	// StaleShardVersionError, RetriableError, CancellationError and CloseConnectionError, and what is without a category: locks and catalogues that
-	// are busy, elections and configurations under way, shards and config servers that a router does not find, overload.
+	// What passes by itself: the server's categories NetworkError, Interruption, NotPrimaryError,
+	// ShutdownError, ExceededTimeLimitError, StaleShardVersionError, RetriableError,
+	// CancellationError and CloseConnectionError, and what is without a category: locks and
+	// catalogues that are busy, elections and configurations under way, shards and config servers
+	// that a router does not find, overload.
 	transientCodes = []int{
 		6, 7, 24, 43, 46, 50, 63, 70, 74, 89, 90, 91, 94, 107, 109, 112, 117, 133, 134, 145, 149, 150, 172, 173, 175, 189, 194, 199, 202, 203, 215, 216, 230, 234,
 		237, 249, 250, 262, 264, 272, 279, 290, 303, 304, 308, 310, 314, 317, 319, 342, 343, 355, 357, 358, 365, 372, 384, 407, 462, 9001, 10058, 10107, 11600,
@@ -64,8 +68,9 @@ const (
 	codeNotReplicaSet = 40573 // Location40573: the $changeStream stage is only supported on replica sets
 )
 
-// Classify says what the error of an opened or read change stream asks for. An error that is not the server's own, or that has a
-// code of no known meaning, counts as transient: the caller bounds how often in a row.
+// Classify says what the error of an opened or read change stream asks for. An error that is not
+// the server's own, or that has a code of no known meaning, counts as transient: the caller bounds
+// how often in a row.
 func Classify(err error) Class {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	if !ok {
@@ -140,8 +145,8 @@ func AsFault(err error) error {
 	return fault.New(fault.MongoUnreachable, err)
 }
 
-// certificate returns why one side did not take the other's certificate, or did not speak TLS; nil where the error is another one, also where only
-// some of the servers are affected.
+// certificate returns why one side did not take the other's certificate, or did not speak TLS; nil
+// where the error is another one, also where only some of the servers are affected.
 func certificate(err error) error {
 	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok && len(selection.Desc.Servers) > 0 {
 		var first error

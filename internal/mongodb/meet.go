@@ -20,14 +20,16 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// The driver looks for a server that fits until its time is over, also where all servers have answered and none fits: of those that belong to another
-// set, or whose certificate it refuses, it reports no server at all. So after a short while the servers are asked one by one.
+// The driver looks for a server that fits until its time is over, also where all servers have
+// answered and none fits: of those that belong to another set, or whose certificate it refuses, it
+// reports no server at all. So after a short while the servers are asked one by one.
 const (
 	soon       = 2 * time.Second
 	askTimeout = 3 * time.Second
 )
 
-// meet reaches the deployment for the first time. Where its servers answer and cannot be worked with, it says so within seconds.
+// meet reaches the deployment for the first time. Where its servers answer and cannot be worked
+// with, it says so within seconds.
 func (c *Client) meet(ctx context.Context) (hello, error) {
 	first, cancel := context.WithTimeout(ctx, min(soon, c.cfg.SelectionTimeout/2))
 	defer cancel()
@@ -68,8 +70,8 @@ func answered(err error) bool {
 	return ok && !server.HasErrorLabel("NetworkError")
 }
 
-// misfit asks every server that the connection string names what it is, and returns why none of them fits; nil where one does, or where one that does
-// not answer may.
+// misfit asks every server that the connection string names what it is, and returns why none of
+// them fits; nil where one does, or where one that does not answer may.
 func (c *Client) misfit(ctx context.Context) error {
 	c.mu.Lock()
 	o, err := c.mu.uri.Options()
@@ -130,8 +132,9 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 // router reports whether the server is a mongos.
 func (h hello) router() bool { return h.Message == "isdbgrid" }
 
-// fits reports whether the driver works with a server that the connection string names, among so many, as a member of a set; any set fits where the name is
-// empty. A member of a set that has yet to be initiated may become one.
+// fits reports whether the driver works with a server that the connection string names, among so
+// many, as a member of a set; any set fits where the name is empty. A member of a set that has yet
+// to be initiated may become one.
 func (h hello) fits(set string, hosts int) bool {
 	switch {
 	case h.Uninitiated:

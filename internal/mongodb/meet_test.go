@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Servers that answer and cannot be worked with are told within seconds, though the driver would look for others for 30 s and then name none.
+// Servers that answer and cannot be worked with are told within seconds, though the driver would
+// look for others for 30 s and then name none.
 func TestServersThatDoNotFitAreToldSoon(t *testing.T) {
 	t.Parallel()
 	set := devmongotest.Start(t, devmongo.Config{}).Addr().String()
@@ -43,7 +44,8 @@ func TestServersThatDoNotFitAreToldSoon(t *testing.T) {
 	}
 }
 
-// refused fails the test where a connection string does not give the code, with the text, within seconds.
+// refused fails the test where a connection string does not give the code, with the text, within
+// seconds.
 func refused(t *testing.T, uri string, code fault.Code, says string) {
 	t.Helper()
 	begun := time.Now()
@@ -59,7 +61,8 @@ func refused(t *testing.T, uri string, code fault.Code, says string) {
 	}
 }
 
-// A server that belongs elsewhere does not keep the others, which may be away for a moment, from being waited for.
+// A server that belongs elsewhere does not keep the others, which may be away for a moment, from
+// being waited for.
 func TestServersThatMayFitAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -109,7 +112,8 @@ func TestCertificatesThatAreRefusedAreTold(t *testing.T) {
 	}
 }
 
-// A server that ends connections before it answers may be behind a proxy that has nobody yet, so it is waited for; the error says what else it may be.
+// A server that ends connections before it answers may be behind a proxy that has nobody yet, so it
+// is waited for; the error says what else it may be.
 func TestOneSideThatSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	pair, err := tls.X509KeyPair(accesstest.NewAuthority(t).Issue(t, "server", time.Hour))

@@ -11,8 +11,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The driver knows at once when no server is left that it could ask, and tells whoever waits for one only when that has taken too long. So its view of
-// the deployment is observed.
+// The driver knows at once when no server is left that it could ask, and tells whoever waits for
+// one only when that has taken too long. So its view of the deployment is observed.
 
 // A topologyState is the view of one pool.
 type topologyState struct {

@@ -10,7 +10,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// As long as one server can be asked, the others' failures are no outage; without one it lasts from the first moment on.
+// As long as one server can be asked, the others' failures are no outage; without one it lasts from
+// the first moment on.
 func TestOutageBeginsWhenNoServerCanBeAsked(t *testing.T) {
 	at := time.Unix(1000, 0)
 	view := func(kind string, servers ...string) (d event.TopologyDescription) {

@@ -21,11 +21,13 @@ type Pool struct {
 	now    atomic.Pointer[mongo.Client]
 }
 
-// Driver returns the connections as they are now. Whoever keeps them across a Renew finds them closed.
+// Driver returns the connections as they are now. Whoever keeps them across a Renew finds them
+// closed.
 func (p *Pool) Driver() *mongo.Client { return p.now.Load() }
 
-// Pool opens a pool of connections of its own, which ends with the client. It reads with majority concern, and from the primary: whether a
-// stream's position is in the log can be told only by the member that the stream reads.
+// Pool opens a pool of connections of its own, which ends with the client. It reads with majority
+// concern, and from the primary: whether a stream's position is in the log can be told only by the
+// member that the stream reads.
 func (c *Client) Pool(adjust func(*options.ClientOptions)) (*Pool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,9 +62,10 @@ func (c *Client) connect(read uri.URI, adjust func(*options.ClientOptions)) (*mo
 
 func asOptionsFault(err error) error { return fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err) }
 
-// Renew connects anew, with a connection string that has changed or whose files have, and ends the connections that were. Where the deployment does
-// not answer to the new one, or is another one, everything stays as it was, and the error says why: it has the same identity, and a host in common.
-// Streams that are open break, and continue where they were.
+// Renew connects anew, with a connection string that has changed or whose files have, and ends the
+// connections that were. Where the deployment does not answer to the new one, or is another one,
+// everything stays as it was, and the error says why: it has the same identity, and a host in
+// common. Streams that are open break, and continue where they were.
 func (c *Client) Renew(ctx context.Context, text string, ours func(identity string) bool) error {
 	cfg := c.cfg
 	cfg.URI = text

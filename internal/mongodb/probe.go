@@ -31,7 +31,8 @@ func Clock(ctx context.Context, c *Client) (server, sent, received time.Time, er
 	return server, sent, time.Now(), err
 }
 
-// Connections returns how many more connections the server takes; known is false where it does not tell, or not this user.
+// Connections returns how many more connections the server takes; known is false where it does not
+// tell, or not this user.
 func Connections(ctx context.Context, c *Client) (available int, known bool, err error) {
 	var status struct {
 		Connections struct {
@@ -69,7 +70,8 @@ func OplogSize(ctx context.Context, c *Client) (size, most int64, known bool, er
 	return int64(stats.Size), int64(stats.MaxSize), stats.MaxSize > 0, nil
 }
 
-// WithoutImages returns the collections among the watched namespaces (db.coll or db.*; none: all) that keep no pre- and post-images.
+// WithoutImages returns the collections among the watched namespaces (db.coll or db.*; none: all)
+// that keep no pre- and post-images.
 func WithoutImages(ctx context.Context, c *Client, watched []string, exclude string) (missing []string, err error) {
 	databases := map[string]map[string]bool{} // to the collections that are watched, nil for all
 	for _, ns := range watched {
@@ -112,7 +114,8 @@ func WithoutImages(ctx context.Context, c *Client, watched []string, exclude str
 	return missing, nil
 }
 
-// MayWrite finds out whether the user may write into a collection, by an update that matches nothing.
+// MayWrite finds out whether the user may write into a collection, by an update that matches
+// nothing.
 func MayWrite(ctx context.Context, c *Client, database, collection string) error {
 	_, err := c.Driver().Database(database).Collection(collection).UpdateOne(ctx,
 		bson.D{{Key: "_id", Value: "preflight: nothing has this id"}}, bson.D{{Key: "$set", Value: bson.D{{Key: "preflight", Value: true}}}})
@@ -135,7 +138,8 @@ type Streams struct {
 // codeUnknownStage is the server's code of a pipeline stage that it does not know.
 const codeUnknownStage = 40324
 
-// TryStreams opens change streams on the deployment, or on a database where the user may not watch it all, and closes them.
+// TryStreams opens change streams on the deployment, or on a database where the user may not watch
+// it all, and closes them.
 func TryStreams(ctx context.Context, c *Client, database string) (can Streams, err error) {
 	open := func(pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder) (token bson.Raw, err error) {
 		var cursor *mongo.ChangeStream

@@ -16,8 +16,8 @@ import (
 // Sharded reports whether the deployment is a sharded cluster, reached through mongos.
 func (c *Client) Sharded() bool { return c.sharded }
 
-// A ClusterTime is the newest time of any shard that a server had heard of when it replied. Servers believe it of a client only with their
-// own signature.
+// A ClusterTime is the newest time of any shard that a server had heard of when it replied. Servers
+// believe it of a client only with their own signature.
 type ClusterTime struct {
 	change.Timestamp
 
@@ -55,8 +55,8 @@ func (c *Client) at(ctx context.Context, at ClusterTime, f func(context.Context,
 type Advance struct {
 	// At is the cluster's time afterwards, zero where it is not known.
 	At ClusterTime
-	// Moved are the shards whose logs were behind and have got a no-op, Ahead those whose logs were past the time. The names are those of
-	// the shards' replica sets.
+	// Moved are the shards whose logs were behind and have got a no-op, Ahead those whose logs were
+	// past the time. The names are those of the shards' replica sets.
 	Moved, Ahead []string
 }
 
@@ -67,11 +67,13 @@ const (
 	codeStaleTime      = 209 // StaleClusterTime: the log is past the time already
 )
 
-// AdvanceShards has a no-op written to the log of every shard that is not past the time, so that mongos hands out what it holds for them.
-// With the zero time nothing is written, and it is only found out whether that could be.
+// AdvanceShards has a no-op written to the log of every shard that is not past the time, so that
+// mongos hands out what it holds for them. With the zero time nothing is written, and it is only
+// found out whether that could be.
 //
-// The error is the fault MongoShards where mongos does not know the command (appendOplogNote: 4.2.23, 4.4.17, 5.0.12, 6.0), or the user
-// lacks the right to it. It blocks on the network until the context ends.
+// The error is the fault MongoShards where mongos does not know the command (appendOplogNote:
+// 4.2.23, 4.4.17, 5.0.12, 6.0), or the user lacks the right to it. It blocks on the network until
+// the context ends.
 func (c *Client) AdvanceShards(ctx context.Context, past ClusterTime) (a Advance, err error) {
 	least := past.Next()
 	if past.IsZero() {
@@ -127,9 +129,10 @@ func (a *Advance) answers(reply bson.Raw) {
 	}
 }
 
-// AdvanceConfig has a no-op written to the log of the config servers if it is not at the time: they are asked for what they have after it.
-// With the zero time nothing is written, and it is only found out whether that could be. The error is the fault MongoUnauthorized where the
-// user may not read config.version.
+// AdvanceConfig has a no-op written to the log of the config servers if it is not at the time: they
+// are asked for what they have after it. With the zero time nothing is written, and it is only
+// found out whether that could be. The error is the fault MongoUnauthorized where the user may not
+// read config.version.
 func (c *Client) AdvanceConfig(ctx context.Context, to ClusterTime) error {
 	after := to.Timestamp
 	if after.IsZero() {

@@ -17,8 +17,8 @@ type serverFacts struct {
 	Clients bool      // it asks clients for certificates
 }
 
-// expirySoon is how long before its end a certificate should have been replaced: most that are renewed by themselves are, a third of their
-// life before.
+// expirySoon is how long before its end a certificate should have been replaced: most that are
+// renewed by themselves are, a third of their life before.
 const expirySoon = 14 * 24 * time.Hour
 
 // judgeCertificate judges a server that may listen where it does.
@@ -75,7 +75,8 @@ func judgeSigningKeys(keys int) finding {
 	return fine("%d keys may sign JWTs", keys)
 }
 
-// judgeSecrets judges the files with secrets; exposed are those that every user of this machine can read.
+// judgeSecrets judges the files with secrets; exposed are those that every user of this machine can
+// read.
 func judgeSecrets(files int, exposed []string) finding {
 	if len(exposed) > 0 {
 		return warning(fault.ConfigExposed, "their modes let every user of this machine read them: %s", few(exposed))

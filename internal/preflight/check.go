@@ -35,7 +35,8 @@ type check struct {
 	Name string
 	// Needs names checks before it without which it cannot be tried.
 	Needs []string
-	// run may block until the context ends. Its error is a failure: of its own code where it is a fault, otherwise of Code.
+	// run may block until the context ends. Its error is a failure: of its own code where it is a
+	// fault, otherwise of Code.
 	run  func(ctx context.Context) (finding, error)
 	Code fault.Code
 }
@@ -55,13 +56,15 @@ type Report struct {
 	Checks []Result `json:"checks"`
 }
 
-// Run checks what a node would find where its configuration leads, one check after the other. The secrets are config.SecretFiles. The outage is
-// the longest that must be survived without a loss. It writes nothing, and stops when the context ends.
+// Run checks what a node would find where its configuration leads, one check after the other. The
+// secrets are config.SecretFiles. The outage is the longest that must be survived without a loss.
+// It writes nothing, and stops when the context ends.
 func Run(ctx context.Context, conn *backend.Conn, secrets map[string]string, outage time.Duration) Report {
 	return runChecks(ctx, checks(conn, secrets, outage))
 }
 
-// RunHere checks what can be checked without connecting to anything: how closed to strangers a node is. Files that are not there are skipped.
+// RunHere checks what can be checked without connecting to anything: how closed to strangers a node
+// is. Files that are not there are skipped.
 func RunHere(ctx context.Context, cfg config.Config, secrets map[string]string) Report {
 	return runChecks(ctx, closure{cfg: cfg, secrets: secrets}.here())
 }

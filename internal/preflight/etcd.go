@@ -18,7 +18,8 @@ type etcdMember struct {
 // nearQuota is the share of its quota from which an etcd is nearly full.
 const nearQuota = 0.8
 
-// judgeEtcd judges the endpoints and the alarms that are raised. Without a leader anywhere nothing can be written.
+// judgeEtcd judges the endpoints and the alarms that are raised. Without a leader anywhere nothing
+// can be written.
 func judgeEtcd(members []etcdMember, alarms []string) finding {
 	if len(alarms) > 0 {
 		return failure(fault.EtcdAlarm, "raised: %s", strings.Join(alarms, ", "))
@@ -49,11 +50,12 @@ func judgeEtcd(members []etcdMember, alarms []string) finding {
 	return fine("%d of %d endpoints answer, version %s", len(members), len(members), members[0].Version)
 }
 
-// manyRevisions is how many revisions an etcd with automatic compaction does not keep: a node makes at most two a second.
+// manyRevisions is how many revisions an etcd with automatic compaction does not keep: a node makes
+// at most two a second.
 const manyRevisions = 1_000_000
 
-// judgeCompaction judges whether etcd compacts by itself, which it tells nobody: whether its first revision is still there, and the one
-// manyRevisions ago.
+// judgeCompaction judges whether etcd compacts by itself, which it tells nobody: whether its first
+// revision is still there, and the one manyRevisions ago.
 func judgeCompaction(revision int64, keepsFirst, keepsMany bool) finding {
 	switch {
 	case keepsFirst:

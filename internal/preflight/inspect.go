@@ -37,8 +37,8 @@ const (
 	checkEtcd  = "etcd"
 )
 
-// checks are the checks of what a configuration leads to, in the order in which they need each other. The outage is the longest that is
-// to be survived without a loss. Nothing is written.
+// checks are the checks of what a configuration leads to, in the order in which they need each
+// other. The outage is the longest that is to be survived without a loss. Nothing is written.
 func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration) []check {
 	s := &inspector{conn: conn, outage: outage}
 	mongo := []string{checkMongo}
@@ -76,7 +76,8 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 // sinkTimeout bounds how long the target of a sink may take to answer.
 const sinkTimeout = 10 * time.Second
 
-// reachSink reaches the target of a sink and that of its dead letters, with the settings and the rights of a node, and publishes nothing.
+// reachSink reaches the target of a sink and that of its dead letters, with the settings and the
+// rights of a node, and publishes nothing.
 func reachSink(ctx context.Context, cfg config.Sink, cluster config.Cluster) (f finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
 	defer cancel()
@@ -330,7 +331,8 @@ func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {
 	return judgeCheckpoints(found), nil
 }
 
-// oneDatabase returns the database of the first namespace that is watched: a user who may not watch the cluster watches one.
+// oneDatabase returns the database of the first namespace that is watched: a user who may not watch
+// the cluster watches one.
 func oneDatabase(watch []string) string {
 	if len(watch) == 0 {
 		return ""

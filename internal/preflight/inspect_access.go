@@ -18,7 +18,8 @@ import (
 	"github.com/mongostream/streamer/internal/listen"
 )
 
-// A closure finds out how closed to strangers a node is, as far as its configuration and its files tell.
+// A closure finds out how closed to strangers a node is, as far as its configuration and its files
+// tell.
 type closure struct {
 	cfg     config.Config
 	secrets map[string]string // files with secrets, each with its key
@@ -89,7 +90,8 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	return fine("%s, format %s", sink.Type, sink.Format), nil
 }
 
-// here are the checks where the node's files need not be: what is not there, or not for this user, is not tried.
+// here are the checks where the node's files need not be: what is not there, or not for this user,
+// is not tried.
 func (c closure) here() []check {
 	checks := c.checks()
 	for i := range checks {
@@ -130,7 +132,8 @@ func open(address string) bool {
 	return address != "" && access.CheckListen(address, false, false) != nil
 }
 
-// identities reads the list of who may connect. Certificates' subjects may stand in it where one of the servers asks for certificates.
+// identities reads the list of who may connect. Certificates' subjects may stand in it where one of
+// the servers asks for certificates.
 func (c closure) identities(context.Context) (f finding, err error) {
 	asks := c.cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {

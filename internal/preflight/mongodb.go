@@ -18,8 +18,9 @@ func (r release) before(s release) bool {
 	return r.major < s.major || r.major == s.major && r.minor < s.minor
 }
 
-// judgeVersion judges MongoDB's version. 4.2 is the first with startAfter and post-batch tokens at every scope; 7.0 is the oldest that
-// MongoDB maintains (mongodb.com/legal/support-policy/lifecycles, looked at in 2026).
+// judgeVersion judges MongoDB's version. 4.2 is the first with startAfter and post-batch tokens at
+// every scope; 7.0 is the oldest that MongoDB maintains
+// (mongodb.com/legal/support-policy/lifecycles, looked at in 2026).
 func judgeVersion(text string) finding {
 	oldest, maintained := release{4, 2}, release{7, 0}
 	parts := strings.SplitN(text, ".", 3)
@@ -41,7 +42,8 @@ func judgeVersion(text string) finding {
 	return fine("%s", text)
 }
 
-// judgeDirect judges a deployment of which one server is read, whatever it is, by its other members.
+// judgeDirect judges a deployment of which one server is read, whatever it is, by its other
+// members.
 func judgeDirect(identity string, others []string) finding {
 	if len(others) > 0 {
 		return warning(fault.MongoOption, "%s: directConnection reads one server and follows no election; the set has others: %s", identity, few(others))
@@ -68,7 +70,8 @@ func judgeSplit(split bool) finding {
 	return fine("large events are split")
 }
 
-// judgeNamespaces judges whether anything can come of the namespaces that the configuration names, by what they are.
+// judgeNamespaces judges whether anything can come of the namespaces that the configuration names,
+// by what they are.
 func judgeNamespaces(kinds map[change.NamespaceKind][]string) finding {
 	var text []string
 	tell := func(what string, kind change.NamespaceKind) {
@@ -93,8 +96,8 @@ func judgeNamespaces(kinds map[change.NamespaceKind][]string) finding {
 	return fine("all that are named exist")
 }
 
-// judgeImages judges whether the collections keep the images that documents after and before a change are asked for from, which the modes say.
-// missing are those that do not.
+// judgeImages judges whether the collections keep the images that documents after and before a
+// change are asked for from, which the modes say. missing are those that do not.
 func judgeImages(after, before string, missing []string) finding {
 	var asked []string
 	if after == "whenAvailable" || after == "required" {
@@ -121,13 +124,16 @@ type oplogFacts struct {
 	Size, MaxSize int64
 }
 
-// leastSample is the least of a log that is not full yet from which is concluded how far it will reach.
+// leastSample is the least of a log that is not full yet from which is concluded how far it will
+// reach.
 const leastSample = 5 * time.Minute
 
-// fullFrom is the share of its size from which an oplog counts as full: what comes in takes the place of what is oldest.
+// fullFrom is the share of its size from which an oplog counts as full: what comes in takes the
+// place of what is oldest.
 const fullFrom = 0.9
 
-// judgeOplog judges whether the log reaches back over an outage. One that is not full yet is judged by how far it will reach at this pace.
+// judgeOplog judges whether the log reaches back over an outage. One that is not full yet is judged
+// by how far it will reach at this pace.
 func judgeOplog(l oplogFacts, outage time.Duration) finding {
 	if !l.Readable {
 		return warning(fault.LogHidden, "how far it reaches back cannot be told")
@@ -165,7 +171,8 @@ func rounded(d time.Duration) string {
 // majorityLimit is how far the majority may be behind the last operation.
 const majorityLimit = 10 * time.Second
 
-// judgeMajority judges whether a majority has what was written last. The time is zero where it is not told, through mongos.
+// judgeMajority judges whether a majority has what was written last. The time is zero where it is
+// not told, through mongos.
 func judgeMajority(last, majority time.Time) finding {
 	if majority.IsZero() {
 		return fine("not told through mongos")
@@ -176,8 +183,8 @@ func judgeMajority(last, majority time.Time) finding {
 	return fine("it has the last operation")
 }
 
-// judgeShards judges how late changes of a sharded cluster arrive. refused is why shards cannot be asked to advance, configRefused why the config
-// servers cannot; nil where they can.
+// judgeShards judges how late changes of a sharded cluster arrive. refused is why shards cannot be
+// asked to advance, configRefused why the config servers cannot; nil where they can.
 func judgeShards(sharded bool, tick time.Duration, refused, configRefused error) finding {
 	const held = "mongos holds a change until every shard is past it, up to 10s where a shard has no writes"
 	switch {
@@ -215,10 +222,12 @@ func judgeClock(server, sent, received time.Time) finding {
 	return fine("the clocks agree")
 }
 
-// ownConnections is what a node needs beside its streams, at most: surveys, checkpoints, snapshots, and the driver's own monitors.
+// ownConnections is what a node needs beside its streams, at most: surveys, checkpoints, snapshots,
+// and the driver's own monitors.
 const ownConnections = 10
 
-// judgeConnections judges whether there are enough of them for so many streams. available is what the server still takes, unknown where known is false.
+// judgeConnections judges whether there are enough of them for so many streams. available is what
+// the server still takes, unknown where known is false.
 func judgeConnections(streams, available int, known bool) finding {
 	need := 2*streams + ownConnections
 	switch {
@@ -245,18 +254,20 @@ type checkpointFacts struct {
 	Origin, Source string
 	// Subscribers counts those that have one.
 	Subscribers int
-	// Shared and Exclusive are the earliest times of the checkpoints of either kind of subscriber, Latest is the latest of all.
+	// Shared and Exclusive are the earliest times of the checkpoints of either kind of subscriber,
+	// Latest is the latest of all.
 	Shared, Exclusive []time.Time
 	Latest            time.Time
-	// First is the log's oldest entry, zero where unknown; Now the deployment's time, which may be Slack too early.
+	// First is the log's oldest entry, zero where unknown; Now the deployment's time, which may be
+	// Slack too early.
 	First, Now time.Time
 	Slack      time.Duration
 	// Halt says that a subscriber stops where its position is lost.
 	Halt bool
 }
 
-// judgeCheckpoints judges whether subscribers can go on from their checkpoints. One that is lost keeps a node from nothing where it is of an exclusive
-// subscriber, which may never come back.
+// judgeCheckpoints judges whether subscribers can go on from their checkpoints. One that is lost
+// keeps a node from nothing where it is of an exclusive subscriber, which may never come back.
 func judgeCheckpoints(c checkpointFacts) finding {
 	switch {
 	case !c.Created:

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// Check reaches what takes dead letters, too: its topic or subject must be there, and the user must have the right to write to it.
+// Check reaches what takes dead letters, too: its topic or subject must be there, and the user must
+// have the right to write to it.
 func TestCheckReachesDeadLetters(t *testing.T) {
 	t.Parallel()
 	writes := func(topic string) kfake.ACL {

@@ -79,7 +79,8 @@ func (f *flight) write(w io.Writer) error {
 	return nil
 }
 
-// dump writes a recording into the folder and removes the oldest ones that are too many. It returns the file's name.
+// dump writes a recording into the folder and removes the oldest ones that are too many. It returns
+// the file's name.
 func (f *flight) dump(reason string, now time.Time) (string, error) {
 	name := filepath.Join(f.dir, fmt.Sprintf("flight-%s-%s.trace", now.UTC().Format("20060102T150405.000"), reason))
 	file, err := os.CreateTemp(f.dir, unfinished)
@@ -100,7 +101,8 @@ func (f *flight) dump(reason string, now time.Time) (string, error) {
 	return name, f.prune()
 }
 
-// prune removes the oldest recordings; their names are in the order of time. Whatever else is in the folder stays.
+// prune removes the oldest recordings; their names are in the order of time. Whatever else is in
+// the folder stays.
 func (f *flight) prune() error {
 	names, err := filepath.Glob(filepath.Join(f.dir, "flight-*.trace"))
 	if err != nil {

@@ -23,14 +23,15 @@ type Config struct {
 	Listen string
 	// Protect wraps the handler at Listen and authorizes requests. By default everybody is allowed.
 	Protect func(http.Handler) http.Handler
-	// DumpDir is the folder for flight recordings; it is made where it is missing. Empty means that none are written.
+	// DumpDir is the folder for flight recordings; it is made where it is missing. Empty means that
+	// none are written.
 	DumpDir string
 	// DumpMax is how many recordings stay in the folder. Defaults to 10.
 	DumpMax int
 	// LagThreshold is the lag from which a recording is written. Defaults to 30 s.
 	LagThreshold time.Duration
-	// StallThreshold is how long a late partition may make no progress before a recording is written.
-	// Defaults to 30 s.
+	// StallThreshold is how long a late partition may make no progress before a recording is
+	// written. Defaults to 30 s.
 	StallThreshold time.Duration
 	// Partitions tells how the partitions do now; it must answer at once. Required with DumpDir.
 	Partitions func() []Partition
@@ -46,8 +47,8 @@ type Profiler struct {
 	flight   *flight      // nil when nothing is recorded
 }
 
-// New binds the address and makes the folder, so that whatever is wrong with them is found before anything runs; Run must follow, or
-// Close.
+// New binds the address and makes the folder, so that whatever is wrong with them is found before
+// anything runs; Run must follow, or Close.
 func New(ctx context.Context, cfg Config) (*Profiler, error) {
 	cfg.LagThreshold = cmp.Or(cfg.LagThreshold, 30*time.Second)
 	cfg.StallThreshold = cmp.Or(cfg.StallThreshold, 30*time.Second)

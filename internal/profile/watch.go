@@ -67,7 +67,8 @@ type trouble struct {
 	length    time.Duration
 }
 
-// look returns the worst trouble, and whether a recording of it is due: it has just begun, and the last recording is a while ago.
+// look returns the worst trouble, and whether a recording of it is due: it has just begun, and the
+// last recording is a while ago.
 func (w *watch) look(partitions []Partition, now time.Time) (worst trouble, due bool) {
 	stood := make(map[int]standing, len(partitions))
 	for _, p := range partitions {

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// A Backoff says how long to wait: First after the first failure, twice as long after each further one, at most Longest.
+// A Backoff says how long to wait: First after the first failure, twice as long after each further
+// one, at most Longest.
 type Backoff struct{ First, Longest time.Duration }
 
-// After returns the wait after so many failures in a row, at least 1: a random time in the upper half of what the Backoff says.
+// After returns the wait after so many failures in a row, at least 1: a random time in the upper
+// half of what the Backoff says.
 func (b Backoff) After(failures int) time.Duration {
 	longest := min(b.First<<min(max(failures-1, 0), 20), b.Longest)
 	return longest/2 + rand.N(longest/2+1)
@@ -20,7 +22,8 @@ func (b Backoff) Wait(ctx context.Context, failures int) error {
 	return Sleep(ctx, b.After(failures))
 }
 
-// Sleep waits. It returns the context's cause when that ends first, also where there is nothing to wait for.
+// Sleep waits. It returns the context's cause when that ends first, also where there is nothing to
+// wait for.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)
@@ -35,8 +38,9 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until repeats f until it succeeds or the context ends, whose cause it returns then; between attempts it waits a tenth of a second at
-// first, five seconds at most. complain, if there is one, hears of the first failure.
+// Until repeats f until it succeeds or the context ends, whose cause it returns then; between
+// attempts it waits a tenth of a second at first, five seconds at most. complain, if there is one,
+// hears of the first failure.
 func Until(ctx context.Context, f func() error, complain func(error)) error {
 	b := Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 	for failures := 1; ; failures++ {

@@ -378,7 +378,8 @@ func (a *adversary) planned() int {
 	return a.mu.plans
 }
 
-// lengths returns how many events there are of each partition, as clients get them and as the sink does.
+// lengths returns how many events there are of each partition, as clients get them and as the sink
+// does.
 func (a *adversary) lengths() (keyed, sunk []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -391,7 +392,8 @@ func (a *adversary) lengths() (keyed, sunk []int) {
 	return keyed, sunk
 }
 
-// behind says who does not have so many events of each partition, or has no checkpoint that says so, empty for nobody.
+// behind says who does not have so many events of each partition, or has no checkpoint that says
+// so, empty for nobody.
 func (a *adversary) behind(keyed, sunk []int) string {
 	for p, n := range keyed {
 		for _, c := range a.clients {

@@ -18,8 +18,8 @@ import (
 // sink is the name of the subscriber that all nodes serve together.
 const sink = "sink"
 
-// A shelf is where the cluster's checkpoints are kept. Those of the sink are fenced as the seed says: by the owner's key in the moment of the
-// write, or by the epoch that has claimed them.
+// A shelf is where the cluster's checkpoints are kept. Those of the sink are fenced as the seed
+// says: by the owner's key in the moment of the write, or by the epoch that has claimed them.
 type shelf struct {
 	*checkpointtest.Memory
 
@@ -291,7 +291,8 @@ func (c checkpoints) ClaimName(ctx context.Context, claim checkpoint.Claim, firs
 	return claimed, err
 }
 
-// AddGap implements [checkpoint.GapKeeper]: there is nothing to be told, because the log keeps everything.
+// AddGap implements [checkpoint.GapKeeper]: there is nothing to be told, because the log keeps
+// everything.
 func (c checkpoints) AddGap(ctx context.Context, g checkpoint.Gap) error {
 	c.world.wrong("a loss of %s to %s is recorded", g.From, g.To)
 	return c.Memory.AddGap(ctx, g)
@@ -302,7 +303,8 @@ func (c checkpoints) List(ctx context.Context) ([]checkpoint.Checkpoint, error) 
 	return c.Memory.List(ctx)
 }
 
-// wasRewound reports whether an operator has rewound the sink in all of these partitions, of which there are some.
+// wasRewound reports whether an operator has rewound the sink in all of these partitions, of which
+// there are some.
 func (w *world) wasRewound(partitions []change.Partition) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

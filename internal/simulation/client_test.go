@@ -18,8 +18,8 @@ import (
 // patience is how long a client hears nothing before it looks for another node.
 const patience = 6 * time.Second
 
-// A client is an exclusive subscriber, which keeps its own position: it has one session that has everything, or one at each owner, to which
-// partitions are attached.
+// A client is an exclusive subscriber, which keeps its own position: it has one session that has
+// everything, or one at each owner, to which partitions are attached.
 type client struct {
 	world *world
 	name  string
@@ -471,7 +471,8 @@ func (s *seat) take(b *delivery.Batch) {
 	s.unacked = append(s.unacked, sent{b.Seq, time.Now().Add(time.Duration(c.lag.Load())), c.generation, from, to})
 }
 
-// lost takes that the node does not deliver a partition any more: the client attaches it elsewhere, or here again.
+// lost takes that the node does not deliver a partition any more: the client attaches it elsewhere,
+// or here again.
 func (s *seat) lost(p change.Partition) {
 	delete(s.has, p)
 	if s.client.with[p] == s {
@@ -509,7 +510,8 @@ func (s *seat) lose(b *delivery.Batch) bool {
 	return true
 }
 
-// handle handles one event: what was had before may come again, without a hole, and nothing may be left out.
+// handle handles one event: what was had before may come again, without a hole, and nothing may be
+// left out.
 func (s *seat) handle(e *delivery.Event, from, to map[change.Partition]int) {
 	c, w := s.client, s.client.world
 	p := e.Partition
@@ -547,7 +549,8 @@ func (s *seat) handle(e *delivery.Event, from, to map[change.Partition]int) {
 	c.mu.done[p] = max(c.mu.done[p], at+1)
 }
 
-// reached notes that a session has come to a position: everything of its partitions up to there has come.
+// reached notes that a session has come to a position: everything of its partitions up to there has
+// come.
 func (s *seat) reached(to change.Position) {
 	c, w := s.client, s.client.world
 	w.mu.Lock()

@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/cluster/clustertest"
 )
 
-// A network is what lies between one process and the stores. What was sent is carried out, whatever becomes of who sent it.
+// A network is what lies between one process and the stores. What was sent is carried out, whatever
+// becomes of who sent it.
 type network struct {
 	running *sync.WaitGroup
 
@@ -67,7 +68,8 @@ func (n *network) die() {
 	n.thaw()
 }
 
-// still returns a channel that is closed when the process goes on, nil while it does not stand still.
+// still returns a channel that is closed when the process goes on, nil while it does not stand
+// still.
 func (n *network) still() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -153,7 +155,8 @@ type store struct {
 	world   *world
 }
 
-// View implements [cluster.Store]. A process that hoards, and does not lead, sees an old plan, in which everything that it has is its own.
+// View implements [cluster.Store]. A process that hoards, and does not lead, sees an old plan, in
+// which everything that it has is its own.
 func (s store) View(ctx context.Context) (v cluster.View, err error) {
 	v, err = asked(ctx, s.network, s.Store.View)
 	if err == nil && s.process.hoards.Load() && v.Leader != s.process.node.name {
@@ -181,7 +184,8 @@ func asked[T any](ctx context.Context, n *network, do func(context.Context) (T, 
 	return <-answers, nil
 }
 
-// Join implements [cluster.Store]. It takes several requests, of which the last does nothing where a later Join has come before it.
+// Join implements [cluster.Store]. It takes several requests, of which the last does nothing where
+// a later Join has come before it.
 func (s store) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	m, err := asked(ctx, s.network, func(context.Context) (cluster.Membership, error) { return s.Store.Join(ctx, first, ttl) })
 	if err != nil {

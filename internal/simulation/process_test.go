@@ -200,13 +200,15 @@ func (p *process) dead() bool {
 
 func (p *process) clock() time.Duration { return p.world.now() + time.Duration(p.ahead.Load()) }
 
-// leap has the clock of the process jump, as if it had been suspended for so long: its lease has run out.
+// leap has the clock of the process jump, as if it had been suspended for so long: its lease has
+// run out.
 func (p *process) leap(d time.Duration) {
 	p.ahead.Add(int64(d))
 	p.world.roster.Expire(p.id)
 }
 
-// promises notes what must be saved when terms are handed over: what the sink had acknowledged before.
+// promises notes what must be saved when terms are handed over: what the sink had acknowledged
+// before.
 func (p *process) promises(all []checkpoint.Checkpoint) {
 	if len(all) == 0 || all[0].Reason != checkpoint.ReasonHandoff {
 		return
@@ -226,7 +228,8 @@ func (p *process) promises(all []checkpoint.Checkpoint) {
 	}
 }
 
-// handing looks whether terms that are about to be handed over have left their checkpoints where they should.
+// handing looks whether terms that are about to be handed over have left their checkpoints where
+// they should.
 func (p *process) handing(partitions []change.Partition, epochs []change.Epoch) {
 	for i, q := range partitions {
 		p.mu.Lock()
@@ -270,7 +273,8 @@ func (p *process) offered(all []checkpoint.Checkpoint) {
 	}
 }
 
-// offer returns up to which event of a partition a subscriber has everything, as the store has told the process last.
+// offer returns up to which event of a partition a subscriber has everything, as the store has told
+// the process last.
 func (p *process) offer(subscriber string, q change.Partition) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -88,7 +88,8 @@ func kept(t *testing.T) (kept []uint64) {
 	return kept
 }
 
-// Whatever befalls a cluster: nobody misses anything, nobody hands out what is not its own, and it comes to rest.
+// Whatever befalls a cluster: nobody misses anything, nobody hands out what is not its own, and it
+// comes to rest.
 func TestCluster(t *testing.T) {
 	if *one != 0 {
 		simulate(t, []uint64{*one})
@@ -113,7 +114,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A check that cannot fail is none: each of these breaks something, and is noticed within seeds that CI has time for.
+// A check that cannot fail is none: each of these breaks something, and is noticed within seeds
+// that CI has time for.
 func TestWhatIsBrokenIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct {
 		breaks breakage

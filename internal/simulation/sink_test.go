@@ -17,7 +17,8 @@ type draught struct {
 	begun bool // something has come
 }
 
-// drink is the target of the shared subscriber at a process: together those of all processes get everything, which only checkpoints see to.
+// drink is the target of the shared subscriber at a process: together those of all processes get
+// everything, which only checkpoints see to.
 func (p *process) drink(ctx context.Context) {
 	r := rand.New(rand.NewPCG(p.world.seed, p.tag))
 	draughts := map[change.Partition]*draught{}
@@ -47,7 +48,8 @@ func (p *process) drink(ctx context.Context) {
 	}
 }
 
-// swallow hands a batch out, and looks at what is handed out. It returns from which event to which of each partition.
+// swallow hands a batch out, and looks at what is handed out. It returns from which event to which
+// of each partition.
 func (p *process) swallow(b *delivery.Batch, draughts map[change.Partition]*draught) (from, to map[tenure]int) {
 	w := p.world
 	from, to = map[tenure]int{}, map[tenure]int{}
@@ -122,7 +124,8 @@ func (p *process) swallow(b *delivery.Batch, draughts map[change.Partition]*drau
 	return from, to
 }
 
-// mayHandOut returns the term under which a process may hand a partition out now, nil where it has none that is trusted. Under the mutex.
+// mayHandOut returns the term under which a process may hand a partition out now, nil where it has
+// none that is trusted. Under the mutex.
 func (w *world) mayHandOut(p *process, q change.Partition) *tenancy {
 	for key, t := range w.mu.terms {
 		if key.partition == q && t.process == p && t.term.Err() == nil {

@@ -164,7 +164,8 @@ func (w *world) count(f func(*figures)) {
 	f(&w.mu.figures)
 }
 
-// write appends events to the log: mostly changes of a few documents, now and then several at one cluster time, and one of no document.
+// write appends events to the log: mostly changes of a few documents, now and then several at one
+// cluster time, and one of no document.
 func (w *world) write(n int) {
 	partitioner := change.NewPartitioner(w.partitions)
 	for n > 0 {
@@ -253,10 +254,12 @@ func (w *world) published(p cluster.Plan) {
 	w.say("plan %d by %s, %s: %v", p.Version, p.By, p.Cause, p.Owners)
 }
 
-// lingers is how long a term may be trusted whose key was taken away: until its node looks, or its lease has run out.
+// lingers is how long a term may be trusted whose key was taken away: until its node looks, or its
+// lease has run out.
 const lingers = ttl + 2*time.Second
 
-// relied reports whether the process serves under the term. One that it hands over it serves no longer, whatever it knows of the store.
+// relied reports whether the process serves under the term. One that it hands over it serves no
+// longer, whatever it knows of the store.
 func (t *tenancy) relied() bool {
 	return t.term.Err() == nil && t.process.run.Epoch(t.term.Partition) == t.term.Epoch
 }

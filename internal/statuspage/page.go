@@ -38,7 +38,8 @@ func types() map[string]string {
 	}
 }
 
-// Handle puts the page on a mux: / and the files below /assets/, among them codes.json with the remedies of all codes.
+// Handle puts the page on a mux: / and the files below /assets/, among them codes.json with the
+// remedies of all codes.
 func Handle(mux *http.ServeMux) error {
 	codes := make(map[fault.Code]Remedy)
 	for _, e := range fault.Catalogue() {

@@ -1,8 +1,9 @@
-// Package wiring assembles a node from its configuration, in the order in which an event flows: log, node, gateway, health. The
-// planes of the system meet only here.
+// Package wiring assembles a node from its configuration, in the order in which an event flows:
+// log, node, gateway, health. The planes of the system meet only here.
 //
 //	config ─► MongoDB ─► marks, origin ─► log ─► node ─► gateway, health ─► HTTP
 //	                         └► registry ─► Solo ─► terms ─► node
 //
-// Everything that can be wrong from outside is found before anything is claimed: the address to listen on, MongoDB, the marks.
+// Everything that can be wrong from outside is found before anything is claimed: the address to
+// listen on, MongoDB, the marks.
 package wiring

@@ -30,8 +30,8 @@ func (s donorServer) Announce(to string, moved []change.Partition) {
 	})
 }
 
-// drain waits until the other nodes have taken all partitions of this one, for the drain timeout at most. It returns at once if no other node
-// can take any.
+// drain waits until the other nodes have taken all partitions of this one, for the drain timeout at
+// most. It returns at once if no other node can take any.
 func (m *Membership) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.DrainTimeout)
 	defer cancel()

@@ -11,12 +11,12 @@ import (
 	"github.com/mongostream/streamer/gateway"
 )
 
-// maxGateway is how many bytes of a heartbeat a gateway takes at most, so that all of them take 256 KiB of the 1.5 MiB that etcd accepts in a
-// request: the partitions of a node take some 400 KiB.
+// maxGateway is how many bytes of a heartbeat a gateway takes at most, so that all of them take 256
+// KiB of the 1.5 MiB that etcd accepts in a request: the partitions of a node take some 400 KiB.
 const maxGateway = 1 << 10
 
-// gatewaysOf returns what a heartbeat tells of the node's gateways. Of checks that fail as many are named as there is room for; a gateway whose name
-// alone has none is no member.
+// gatewaysOf returns what a heartbeat tells of the node's gateways. Of checks that fail as many are
+// named as there is room for; a gateway whose name alone has none is no member.
 func gatewaysOf(peers []gateway.Peer, now time.Time) []cluster.Gateway {
 	gateways := make([]cluster.Gateway, 0, len(peers))
 	for _, p := range peers {
@@ -35,7 +35,8 @@ func gatewaysOf(peers []gateway.Peer, now time.Time) []cluster.Gateway {
 	return gateways
 }
 
-// size returns how many bytes a gateway takes in a heartbeat. One that cannot be written takes too many.
+// size returns how many bytes a gateway takes in a heartbeat. One that cannot be written takes too
+// many.
 func size(g cluster.Gateway) int {
 	text, err := json.Marshal(g)
 	if err != nil { // a year that RFC 3339 cannot write
@@ -44,7 +45,8 @@ func size(g cluster.Gateway) int {
 	return len(text)
 }
 
-// A solitary is what the leader is elsewhere: in a cluster of one the node itself looks after its gateways.
+// A solitary is what the leader is elsewhere: in a cluster of one the node itself looks after its
+// gateways.
 type solitary struct {
 	planner *plan.Planner
 	beat    int64

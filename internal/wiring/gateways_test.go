@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/gateway"
 )
 
-// Whatever gateways call themselves and their checks, and whenever they say to have started, the heartbeat is written and small.
+// Whatever gateways call themselves and their checks, and whenever they say to have started, the
+// heartbeat is written and small.
 func TestGatewaysOfAHeartbeatAreBounded(t *testing.T) {
 	now, worst := time.Unix(5000, 0), strings.Repeat("\x01", 256)
 	var many []string

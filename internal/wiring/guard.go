@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 )
 
-// guardOpening makes the guard of openings of change streams. What MongoDB refuses for a reason is no failure of MongoDB.
+// guardOpening makes the guard of openings of change streams. What MongoDB refuses for a reason is
+// no failure of MongoDB.
 func (s *Service) guardOpening() func(func() error) error {
 	b := s.breakers.Breaker("mongodb_open", away)
 	return func(open func() error) error {
@@ -44,8 +45,9 @@ func (s *Service) guardStore() guardedStore {
 	return guardedStore{Store: s.store, breaker: b}
 }
 
-// Save implements checkpoint.Store. A round counts as one failure when the store failed for some of its checkpoints and answered for none: of one that
-// cannot be encoded it has not heard. The last checkpoints of sessions and terms are always tried: there is no later.
+// Save implements checkpoint.Store. A round counts as one failure when the store failed for some of
+// its checkpoints and answered for none: of one that cannot be encoded it has not heard. The last
+// checkpoints of sessions and terms are always tried: there is no later.
 func (g guardedStore) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) (results []error) {
 	if slices.ContainsFunc(checkpoints, func(c checkpoint.Checkpoint) bool {
 		return c.Reason == checkpoint.ReasonFinal || c.Reason == checkpoint.ReasonHandoff

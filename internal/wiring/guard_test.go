@@ -64,7 +64,8 @@ func TestStoreThatFailsIsLeftAloneForAWhile(t *testing.T) {
 	})
 }
 
-// Only failures of the store open its breaker: neither what is wrong with one checkpoint, nor what a caller has done, in a round or by itself.
+// Only failures of the store open its breaker: neither what is wrong with one checkpoint, nor what
+// a caller has done, in a round or by itself.
 func TestOnlyTheStoresFailuresOpenItsBreaker(t *testing.T) {
 	corrupt := fault.New(fault.CheckpointCorrupt, errors.New("checkpoints/x"))
 	for name, c := range map[string]struct {
@@ -90,7 +91,8 @@ func TestOnlyTheStoresFailuresOpenItsBreaker(t *testing.T) {
 	}
 }
 
-// A node that stops while its store is left alone saves its last checkpoints all the same, where the store has come back.
+// A node that stops while its store is left alone saves its last checkpoints all the same, where
+// the store has come back.
 func TestLastCheckpointsAreSavedThoughTheStoreIsLeftAlone(t *testing.T) {
 	for _, reason := range []checkpoint.Reason{checkpoint.ReasonFinal, checkpoint.ReasonHandoff} {
 		down := &failing{results: []error{errors.New("away")}}

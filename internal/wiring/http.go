@@ -42,7 +42,8 @@ func (s *Service) listen(ctx context.Context) (err error) {
 	return err
 }
 
-// buildServers makes the HTTP servers: events for subscribers, health and metrics for those who look after the node.
+// buildServers makes the HTTP servers: events for subscribers, health and metrics for those who
+// look after the node.
 func (s *Service) buildServers() error {
 	cfg, accounts := s.opts.Config, s.listeners.Accounts
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
@@ -90,7 +91,8 @@ func (s *Service) buildServers() error {
 	clients, endClients := context.WithCancelCause(context.Background())
 	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
 	s.server = s.listeners.Server(clients, mux, s.logger)
-	// Probes and metrics answer whatever the parameters are: a probe that is refused restarts a node.
+	// Probes and metrics answer whatever the parameters are: a probe that is refused restarts a
+	// node.
 	probes := http.NewServeMux()
 	probes.Handle("GET /metrics", s.registry.handler(s.tracer != nil)) // traces have exemplars
 	checks.Handle(probes, self)

@@ -41,32 +41,35 @@ type MembershipConfig struct {
 	TakeOver bool
 	// Expected is how many nodes the cluster is to have. One is a cluster of one.
 	Expected int
-	// Settle is how long nodes that join are waited for, Rebalance how often it is looked at who has how much to do.
+	// Settle is how long nodes that join are waited for, Rebalance how often it is looked at who
+	// has how much to do.
 	Settle, Rebalance time.Duration
-	// RebalanceFloor is how many events a second a node must have more or less than its share for partitions to move because of it,
-	// RebalanceCooldown how long one that has moved stays.
+	// RebalanceFloor is how many events a second a node must have more or less than its share for
+	// partitions to move because of it, RebalanceCooldown how long one that has moved stays.
 	RebalanceFloor    float64
 	RebalanceCooldown time.Duration
 
 	// HeartbeatInterval is how often the node sends heartbeats. Defaults to 2 s.
 	HeartbeatInterval time.Duration
-	// Leader has the other settings with which the node leads the cluster. What is above, and identities, are filled in.
+	// Leader has the other settings with which the node leads the cluster. What is above, and
+	// identities, are filled in.
 	Leader leader.Config
 
-	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are for the others to know. Gateway is empty
-	// where there is none.
+	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are
+	// for the others to know. Gateway is empty where there is none.
 	Version     string
 	Capacity    int
 	Fingerprint string
 	Gateway     string
-	// Coverage is what the node reads of MongoDB. Sinks are those that it serves, each with a hash of its subscriptions.
+	// Coverage is what the node reads of MongoDB. Sinks are those that it serves, each with a hash
+	// of its subscriptions.
 	Coverage change.Coverage
 	Sinks    []string
 	// Address is that of the node's HTTP server, for people to find.
 	Address string
 
-	// HTTP is the base URL at which the node's components are asked how they do, Host the name of its machine, and Components are their slugs, in its
-	// heartbeats. Components may be nil.
+	// HTTP is the base URL at which the node's components are asked how they do, Host the name of
+	// its machine, and Components are their slugs, in its heartbeats. Components may be nil.
 	HTTP, Host string
 	Components func() []string
 	// Beside runs while the node serves, until its context ends. It may be nil.
@@ -83,10 +86,12 @@ type MembershipConfig struct {
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
 	Announce func(delivery.Notice)
 
-	// Gateways returns the named subscribers with sessions at the node, and how many more there are. It must not block. Defaults to none.
+	// Gateways returns the named subscribers with sessions at the node, and how many more there
+	// are. It must not block. Defaults to none.
 	Gateways func() (listed []gateway.Peer, unlisted int)
 
-	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened, before the node says that it cannot reach it.
+	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened,
+	// before the node says that it cannot reach it.
 	Silence time.Duration
 
 	Node  *streamer.Node
@@ -94,7 +99,8 @@ type MembershipConfig struct {
 	Board *notice.Board
 	// Stopping reports whether the node has been told to stop.
 	Stopping func() bool
-	// Clock goes on while the machine is suspended; only differences of its readings count. Defaults to cluster.SinceBoot.
+	// Clock goes on while the machine is suspended; only differences of its readings count.
+	// Defaults to cluster.SinceBoot.
 	Clock func() time.Duration
 
 	Logger     *slog.Logger
@@ -103,8 +109,8 @@ type MembershipConfig struct {
 	Tracer trace.Tracer
 }
 
-// A Membership is a node's place in its cluster: alone, or with others. It joins what decides which partitions are the node's with the node that
-// serves them.
+// A Membership is a node's place in its cluster: alone, or with others. It joins what decides which
+// partitions are the node's with the node that serves them.
 type Membership struct {
 	cfg      MembershipConfig
 	member   *member.Member
@@ -164,7 +170,8 @@ func (m *Membership) planConfig() plan.Config {
 	return c
 }
 
-// Run takes the partitions that are the node's and serves them until the context ends: all of them, or a share.
+// Run takes the partitions that are the node's and serves them until the context ends: all of them,
+// or a share.
 func (m *Membership) Run(ctx context.Context) error {
 	if !m.Alone() {
 		return m.returning(ctx, func() error { return m.member.Run(ctx, m.serveShare) })
@@ -201,7 +208,8 @@ func (m *Membership) serve(ctx context.Context) error {
 	return m.cfg.Node.Run(ctx)
 }
 
-// serveShare runs the node while terms come and go, and the leader until the node has come to its end: it may have to plan its own leave.
+// serveShare runs the node while terms come and go, and the leader until the node has come to its
+// end: it may have to plan its own leave.
 func (m *Membership) serveShare(ctx context.Context) error {
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -228,7 +236,8 @@ func (m *Membership) viewed(v cluster.View) {
 	m.told.viewed(v)
 }
 
-// Topology tells gateways who owns what. In a cluster of one there is nothing to tell until the context ends.
+// Topology tells gateways who owns what. In a cluster of one there is nothing to tell until the
+// context ends.
 func (m *Membership) Topology() gateway.Topologist {
 	if m.told == nil {
 		return newTopologist()
@@ -239,7 +248,8 @@ func (m *Membership) Topology() gateway.Topologist {
 // leads reports whether the node may lead: it is a member, and can read what the cluster shares.
 func (m *Membership) leads() bool { return m.member.Trusted() && m.member.Sees() == nil }
 
-// Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster of one.
+// Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster
+// of one.
 func (m *Membership) Sees() error { return m.member.Sees() }
 
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
@@ -262,7 +272,8 @@ func (m *Membership) View() (cluster.View, bool) {
 	return cluster.View{}, false
 }
 
-// Supervised returns the members whose components are to be looked after, and how long ago they were read: in a cluster of one the node itself.
+// Supervised returns the members whose components are to be looked after, and how long ago they
+// were read: in a cluster of one the node itself.
 func (m *Membership) Supervised() (cluster.View, time.Duration) {
 	if m.Alone() {
 		h := m.report()
@@ -273,7 +284,8 @@ func (m *Membership) Supervised() (cluster.View, time.Duration) {
 	return view, m.member.ViewAge()
 }
 
-// LeaseAge returns for how long the loop that keeps the lease has had something to do and has not got on, LeaderAge the same of the leader's.
+// LeaseAge returns for how long the loop that keeps the lease has had something to do and has not
+// got on, LeaderAge the same of the leader's.
 func (m *Membership) LeaseAge() time.Duration { return m.member.Age() }
 
 // LeaderAge is documented with LeaseAge.
@@ -313,14 +325,16 @@ func (m *Membership) Served() error {
 	return nil
 }
 
-// reads reports whether MongoDB lets the node read its log. A log that waits for those who read it asks nothing, which is no silence.
+// reads reports whether MongoDB lets the node read its log. A log that waits for those who read it
+// asks nothing, which is no silence.
 func (m *Membership) reads() bool {
 	log := m.cfg.Log.Stats()
 	return log.Open && (log.Paused || log.Full || time.Since(log.LastReply) < m.cfg.Silence)
 }
 
-// Alike returns which other nodes read something else or serve other sinks, nil where there are none: a gateway that goes from one to the other may
-// get less than it asked for, and only nodes that cover all others own partitions.
+// Alike returns which other nodes read something else or serve other sinks, nil where there are
+// none: a gateway that goes from one to the other may get less than it asked for, and only nodes
+// that cover all others own partitions.
 func (m *Membership) Alike() error {
 	view, _ := m.View()
 	var reads, serves []string
@@ -389,7 +403,8 @@ func (m *Membership) report() cluster.Heartbeat {
 	return h
 }
 
-// Advertised returns an address as other machines may use it: with this machine's name where it says all addresses of the machine.
+// Advertised returns an address as other machines may use it: with this machine's name where it
+// says all addresses of the machine.
 func Advertised(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {

@@ -14,7 +14,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// newMetricsRegistry returns a registry with what every process exports, and what it was built from.
+// newMetricsRegistry returns a registry with what every process exports, and what it was built
+// from.
 func newMetricsRegistry(version string, logger *slog.Logger) *metricsRegistry {
 	r := &metricsRegistry{Registry: prometheus.NewRegistry(), logger: logger, failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_metrics_failures_total", Help: "Collections in which a part of the metrics could not be collected: its series are missing.",

@@ -31,8 +31,8 @@ func (s *Service) keepHistory(client *etcd.Client) {
 	s.channels.history = etcd.NewNoticeStore(client, etcd.NoticeConfig{Process: s.opts.Process, Keep: cfg.Keep, TTL: cfg.TTL})
 }
 
-// openChannels puts the cluster's history on the board, before anybody looks at it, and makes what carries notices on. A history that
-// cannot be read is read later.
+// openChannels puts the cluster's history on the board, before anybody looks at it, and makes what
+// carries notices on. A history that cannot be read is read later.
 func (s *Service) openChannels(ctx context.Context) error {
 	cfg := s.opts.Config
 	c := &s.channels
@@ -72,7 +72,8 @@ func (c *channels) recorded(ctx context.Context) error {
 	return c.recorder.Flush(ctx)
 }
 
-// announced is how gateways are told of a notice; ok is false for those of the past, which are for people, and those about other gateways.
+// announced is how gateways are told of a notice; ok is false for those of the past, which are for
+// people, and those about other gateways.
 func announced(n notice.Notice) (told delivery.Notice, ok bool) {
 	told = delivery.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}
 	if n.Relayed {
@@ -91,12 +92,14 @@ func shown(ctx context.Context, n notice.Notice) (told notice.Notice, ok bool) {
 	return n.Narrowed(names), some && n.Public()
 }
 
-// aboutGateway reports whether a notice is about a gateway: that is for operators, because it names a subscriber that others need not know of.
+// aboutGateway reports whether a notice is about a gateway: that is for operators, because it names
+// a subscriber that others need not know of.
 func aboutGateway(n notice.Notice) bool {
 	return n.Fields["member_kind"] == string(cluster.KindGateway) || n.Kind == notice.KindSubscriberReplaced
 }
 
-// rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or the operator's command, has told of it.
+// rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or
+// the operator's command, has told of it.
 func (s *Service) rewoundElsewhere(n notice.Notice) {
 	if subscriber, ok := n.Fields["subscriber"].(string); ok {
 		s.node.Rewound(subscriber)
@@ -104,7 +107,8 @@ func (s *Service) rewoundElsewhere(n notice.Notice) {
 }
 
 const (
-	// recentlyPosted is how long ago a notice may have been posted for a gateway that begins to be told of it, recentlyMost how many are.
+	// recentlyPosted is how long ago a notice may have been posted for a gateway that begins to be
+	// told of it, recentlyMost how many are.
 	recentlyPosted = 30 * time.Minute
 	recentlyMost   = 10
 )

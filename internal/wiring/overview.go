@@ -6,8 +6,9 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// Overview returns what there is to show of the cluster: the last view of it, which has no members before the first. In a cluster of one the
-// node itself is the only member, the leader, and planned to own everything.
+// Overview returns what there is to show of the cluster: the last view of it, which has no members
+// before the first. In a cluster of one the node itself is the only member, the leader, and planned
+// to own everything.
 func (m *Membership) Overview() cluster.View {
 	if !m.Alone() {
 		view, _ := m.View()

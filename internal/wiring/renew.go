@@ -13,8 +13,9 @@ import (
 // renewEvery is how often the files of the connection string are looked at.
 const renewEvery = 10 * time.Second
 
-// runRenewal connects to MongoDB anew when the connection string's own file has changed, or a file that it names: a rotated password, a renewed
-// certificate. Until the new ones are accepted, the connections that are open stay.
+// runRenewal connects to MongoDB anew when the connection string's own file has changed, or a file
+// that it names: a rotated password, a renewed certificate. Until the new ones are accepted, the
+// connections that are open stay.
 func (s *Service) runRenewal(ctx context.Context) {
 	current, failure := s.opts.Config.MongoDB.URI, ""
 	stands := stampOf(current)

@@ -46,21 +46,25 @@ import (
 // Options are what a Service is assembled from.
 type Options struct {
 	Config config.Config
-	// URIFile is where the connection string of Config is from, and is looked for when it changes; empty where it has no file of its own.
+	// URIFile is where the connection string of Config is from, and is looked for when it changes;
+	// empty where it has no file of its own.
 	URIFile string
 	Version string
 	// Process is a random id of this process. Required.
 	Process string
 	// TakeOver ends another process's ownership at once.
 	TakeOver bool
-	// StallHub is called before each turn of the hub, which waits for it. For demonstrations; nil otherwise.
+	// StallHub is called before each turn of the hub, which waits for it. For demonstrations; nil
+	// otherwise.
 	StallHub func(ctx context.Context)
-	// StallSink is called before each batch that a sink publishes, which waits for it. For demonstrations; nil otherwise.
+	// StallSink is called before each batch that a sink publishes, which waits for it. For
+	// demonstrations; nil otherwise.
 	StallSink func(ctx context.Context)
 	// Stdout takes the lines of a sink of type stdout, which needs it. A write may block.
 	Stdout io.Writer
 	Logger *slog.Logger
-	// LogState returns how many lines of the log have been dropped, and for how long one has waited for somebody to read it. Optional.
+	// LogState returns how many lines of the log have been dropped, and for how long one has waited
+	// for somebody to read it. Optional.
 	LogState func() (dropped uint64, stuck time.Duration)
 }
 
@@ -104,8 +108,8 @@ type Service struct {
 	closers    []func()              // in the order of opening
 }
 
-// Assemble connects everything and starts nothing. Its errors are faults where a person can do something about them; whatever was
-// opened is closed then.
+// Assemble connects everything and starts nothing. Its errors are faults where a person can do
+// something about them; whatever was opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
 	s.registry = newMetricsRegistry(opts.Version, s.logger)
@@ -145,8 +149,8 @@ func (s *Service) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// openSource prepares the reading of the log, and opens a stream once: a right that is missing must be found before anything is
-// written.
+// openSource prepares the reading of the log, and opens a stream once: a right that is missing must
+// be found before anything is written.
 func (s *Service) openSource(ctx context.Context) (err error) {
 	cfg := s.opts.Config.MongoDB
 	s.source, err = stream.NewSource(stream.SourceConfig{
@@ -224,7 +228,8 @@ func recovered(collections []string) (all []change.Namespace) {
 	return all
 }
 
-// silence is how much longer MongoDB may take to answer than it was told to wait for something to answer with.
+// silence is how much longer MongoDB may take to answer than it was told to wait for something to
+// answer with.
 const silence = 10 * time.Second
 
 // buildMember makes the node's place in its cluster.
@@ -294,7 +299,8 @@ func (s *Service) Supervision() supervisor.Store { return s.supervised }
 // Health returns what /health shows.
 func (s *Service) Health() health.Report { return s.health().Report(s.self()) }
 
-// Peers returns the gateways that have sessions on this node or had them, and how many were left out.
+// Peers returns the gateways that have sessions on this node or had them, and how many were left
+// out.
 func (s *Service) Peers() ([]gateway.Peer, int) { return s.gateway.Peers() }
 
 // Checkpoints returns the checkpoints as they are stored; those that can be read.
@@ -321,8 +327,9 @@ func (s *Service) Probes() string {
 // Addr returns the address of the HTTP server.
 func (s *Service) Addr() string { return s.listener.Addr().String() }
 
-// Run claims the partitions and serves until the context ends, which is a planned stop: no new subscribers, nothing more read, what
-// was delivered acknowledged, the last checkpoints saved, the partitions released. Then it closes everything.
+// Run claims the partitions and serves until the context ends, which is a planned stop: no new
+// subscribers, nothing more read, what was delivered acknowledged, the last checkpoints saved, the
+// partitions released. Then it closes everything.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.Close()
 	defer s.tell(context.WithoutCancel(ctx))() // after everything that has something to tell
@@ -380,7 +387,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.awaitEnd(cancel, g.Wait)
 }
 
-// tell writes the audit log and carries notices until stop is called, and then what was posted before that.
+// tell writes the audit log and carries notices until stop is called, and then what was posted
+// before that.
 func (s *Service) tell(ctx context.Context) (stop func()) {
 	carrying, stopCarrying := context.WithCancel(ctx)
 	auditing, stopAuditing := context.WithCancel(ctx)
@@ -396,7 +404,8 @@ func (s *Service) tell(ctx context.Context) (stop func()) {
 	}
 }
 
-// beginStop tells subscribers and probes, before anything else, that the node stops; subscribers find another one meanwhile.
+// beginStop tells subscribers and probes, before anything else, that the node stops; subscribers
+// find another one meanwhile.
 func (s *Service) beginStop() {
 	s.stopping.Store(true)
 	s.notifySystemd(daemon.SdNotifyStopping)

@@ -76,7 +76,8 @@ func (s *Service) checkSink(subscriptions []delivery.Subscription) func(context.
 	}
 }
 
-// isAway reports whether an error of a target says that it is away: one that refuses a change, or has a later owner's, answers.
+// isAway reports whether an error of a target says that it is away: one that refuses a change, or
+// has a later owner's, answers.
 func isAway(err error) bool {
 	_, refused := errors.AsType[*sink.RefusedError](err)
 	return err != nil && !refused && !errors.Is(err, sink.ErrReplaced) && !errors.Is(err, context.Canceled)
@@ -85,7 +86,8 @@ func isAway(err error) bool {
 // Sinks returns the sinks.
 func (s *Service) Sinks() []*sink.Sink { return s.sinks }
 
-// runSink runs a sink until its session ends. One whose session has ended because an operator must act ends alone: the node serves others.
+// runSink runs a sink until its session ends. One whose session has ended because an operator must
+// act ends alone: the node serves others.
 func (s *Service) runSink(ctx context.Context, k *sink.Sink) error {
 	if err := k.Run(ctx); err != nil {
 		s.logger.Error("sink ended", "sink", k.Status().Name, "error", err)
@@ -93,7 +95,8 @@ func (s *Service) runSink(ctx context.Context, k *sink.Sink) error {
 	return nil
 }
 
-// followSinks pauses and resumes sinks as operators have said at some node, also before this one started, until the context ends.
+// followSinks pauses and resumes sinks as operators have said at some node, also before this one
+// started, until the context ends.
 func (s *Service) followSinks(ctx context.Context) {
 	var last uint64
 	for len(s.sinks) > 0 {

@@ -48,8 +48,8 @@ func (s *Service) openStore(ctx context.Context) error {
 	})
 }
 
-// accept refuses what a node cannot work with, before anything is written: a start that is refused must leave no origin, or the corrected
-// configuration would find where the cluster begins decided.
+// accept refuses what a node cannot work with, before anything is written: a start that is refused
+// must leave no origin, or the corrected configuration would find where the cluster begins decided.
 func (s *Service) accept(ctx context.Context) error {
 	cfg := s.opts.Config
 	if _, err := s.vitalsTransport(); err != nil {
@@ -90,7 +90,8 @@ func (s *Service) accept(ctx context.Context) error {
 	return nil
 }
 
-// refuseFuture returns the fault of a start that MongoDB has not reached, nil for the zero time: nothing would come, and nobody would know why.
+// refuseFuture returns the fault of a start that MongoDB has not reached, nil for the zero time:
+// nothing would come, and nobody would know why.
 func refuseFuture(key string, at time.Time, now change.Timestamp) error {
 	if ahead := at.Sub(now.Time()); !at.IsZero() && ahead > config.FutureSlack {
 		return fault.Newf(fault.ConfigBadValue, "%s: %s is %s ahead of MongoDB: give a time of the past, in UTC or with its offset",

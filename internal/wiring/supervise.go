@@ -74,7 +74,8 @@ func (s *Service) supervise(ctx context.Context) {
 	s.supervisor.Run(ctx)
 }
 
-// ofMongo is the age of a component that waits for MongoDB: up to when MongoDB last answered others.
+// ofMongo is the age of a component that waits for MongoDB: up to when MongoDB last answered
+// others.
 func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {
 	return func() time.Duration {
 		return max(age()-time.Since(s.extent.Answered()), 0)
@@ -84,8 +85,9 @@ func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {
 // tailSlack is how much longer than MongoDB was told to wait a reply may take.
 const tailSlack = time.Second
 
-// tailAge returns a function that says for how long nothing has come of the log although MongoDB answers others, the tail is not held back by those
-// who read it, and it does not wait after a failure. It is for one goroutine.
+// tailAge returns a function that says for how long nothing has come of the log although MongoDB
+// answers others, the tail is not held back by those who read it, and it does not wait after a
+// failure. It is for one goroutine.
 func (s *Service) tailAge() func() time.Duration {
 	var p health.Progress
 	return func() time.Duration {
@@ -114,7 +116,8 @@ func (s *Service) vitalsURL() string {
 	return u.String()
 }
 
-// vitalsTransport asks nodes: their certificates must come from the authorities of the configuration. It shows the node's own to those that want one.
+// vitalsTransport asks nodes: their certificates must come from the authorities of the
+// configuration. It shows the node's own to those that want one.
 func (s *Service) vitalsTransport() (*http.Transport, error) {
 	cfg := s.opts.Config
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -137,11 +140,13 @@ func (s *Service) vitalsTransport() (*http.Transport, error) {
 	return &http.Transport{TLSClientConfig: t, DialContext: (&net.Dialer{Timeout: cfg.Supervisor.HeartbeatInterval / 3}).DialContext}, nil
 }
 
-// leaveTimeout is how much longer than its own timeouts a node may take to stop when it was ordered to.
+// leaveTimeout is how much longer than its own timeouts a node may take to stop when it was ordered
+// to.
 const leaveTimeout = 10 * time.Second
 
-// awaitEnd waits until everything has ended. Where the supervisor orders the process to restart, it stops as planned and ends with an error; and
-// it ends in time even if what does not get on does not end.
+// awaitEnd waits until everything has ended. Where the supervisor orders the process to restart, it
+// stops as planned and ends with an error; and it ends in time even if what does not get on does
+// not end.
 func (s *Service) awaitEnd(stop func(), wait func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- wait() }()

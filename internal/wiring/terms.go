@@ -21,7 +21,8 @@ type terms struct {
 	}
 }
 
-// resume hands terms to the node: all of them at first, later those of partitions that were claimed again.
+// resume hands terms to the node: all of them at first, later those of partitions that were claimed
+// again.
 func (m *Membership) resume(ctx context.Context, terms []change.Term) error {
 	if err := m.cfg.Node.Serve(ctx, terms); err != nil {
 		return err
@@ -53,8 +54,8 @@ func (t *terms) over() (over []change.Term) {
 	return over
 }
 
-// ended removes and returns the terms that the node serves no longer. The node is asked while no term is added: one that begins meanwhile has
-// not ended.
+// ended removes and returns the terms that the node serves no longer. The node is asked while no
+// term is added: one that begins meanwhile has not ended.
 func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +83,8 @@ func (m *Membership) returning(ctx context.Context, run func() error) error {
 	return run()
 }
 
-// returnEnded tells the owner which terms the node has ended, because the store refused a mark, the term's context has ended, or the
-// partition goes to another node, until the context ends.
+// returnEnded tells the owner which terms the node has ended, because the store refused a mark, the
+// term's context has ended, or the partition goes to another node, until the context ends.
 func (t *terms) returnEnded(ctx context.Context, node *streamer.Node, o owner) {
 	tick := time.NewTicker(returnEvery)
 	defer tick.Stop()

@@ -16,8 +16,8 @@ type told chan change.Term
 
 func (t told) Return(term change.Term) { t <- term }
 
-// A term whose context has ended, because the claim has run out while the store was away, is given back: its partition would have no owner for
-// ever.
+// A term whose context has ended, because the claim has run out while the store was away, is given
+// back: its partition would have no owner for ever.
 func TestTermThatIsOverIsGivenBack(t *testing.T) {
 	node, _ := newNode(t, 4, checkpointtest.NewMemory(4))
 	m := &Membership{cfg: MembershipConfig{Node: node}}
@@ -52,7 +52,8 @@ func TestTermThatIsOverIsGivenBack(t *testing.T) {
 	}
 }
 
-// A term that begins while it is looked for terms that have ended is none of them: given back, it would end just begun.
+// A term that begins while it is looked for terms that have ended is none of them: given back, it
+// would end just begun.
 func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 	const partitions, rounds = 64, 200
 	node, _ := newNode(t, partitions, checkpointtest.NewMemory(partitions))
@@ -94,7 +95,8 @@ func TestTermThatBeginsIsNotGivenBack(t *testing.T) {
 	}
 }
 
-// A term whose context has ended is the node's no longer, whether or not anything is saved under it, and is given back.
+// A term whose context has ended is the node's no longer, whether or not anything is saved under
+// it, and is given back.
 func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, _ := newNode(t, 2, checkpointtest.NewMemory(2))

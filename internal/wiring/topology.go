@@ -31,7 +31,8 @@ func newTopologist() *topologist {
 // revisions is more than a store has in one incarnation.
 const revisions = 1 << 48
 
-// viewed takes a view. A topology is of the revision at which it was first seen; revisions begin anew with an incarnation.
+// viewed takes a view. A topology is of the revision at which it was first seen; revisions begin
+// anew with an incarnation.
 func (t *topologist) viewed(v cluster.View) {
 	next := topologyOf(v)
 	t.mu.Lock()
@@ -52,7 +53,8 @@ func (t *topologist) viewed(v cluster.View) {
 	t.mu.changed = make(chan struct{})
 }
 
-// topologyOf says who owns what. A node that cannot be reached by gateways has no address, and one whose seat is gone owns nothing.
+// topologyOf says who owns what. A node that cannot be reached by gateways has no address, and one
+// whose seat is gone owns nothing.
 func topologyOf(v cluster.View) gateway.Topology {
 	t := gateway.Topology{Version: uint64(v.Revision), Owners: make([]int, len(v.Owners))}
 	places := make(map[string]int)

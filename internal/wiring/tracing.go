@@ -78,7 +78,8 @@ type exports struct {
 	fails  atomic.Bool
 }
 
-// ExportSpans implements [trace.SpanExporter]. Its errors are logged here: the SDK would write each to standard error.
+// ExportSpans implements [trace.SpanExporter]. Its errors are logged here: the SDK would write each
+// to standard error.
 func (e *exports) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
 	switch err := e.SpanExporter.ExportSpans(ctx, spans); {
 	case err == nil:

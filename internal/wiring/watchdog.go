@@ -14,7 +14,8 @@ func (s *Service) notifySystemd(state string) {
 	}
 }
 
-// runWatchdog tells systemd that the process is alive, as long as its components make progress, until the context ends. A process that hangs cannot.
+// runWatchdog tells systemd that the process is alive, as long as its components make progress,
+// until the context ends. A process that hangs cannot.
 func (s *Service) runWatchdog(ctx context.Context) {
 	within, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

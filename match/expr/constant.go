@@ -14,7 +14,8 @@ type Constant struct {
 	Key []byte
 }
 
-// ConstantOf returns the constant for a scalar. ok is false for null, NaN, documents, arrays, and dates that BSON cannot represent.
+// ConstantOf returns the constant for a scalar. ok is false for null, NaN, documents, arrays, and
+// dates that BSON cannot represent.
 func ConstantOf(s Scalar) (c Constant, ok bool) {
 	v, ok := s.encode()
 	if !ok || s.IsNaN() {
@@ -23,7 +24,8 @@ func ConstantOf(s Scalar) (c Constant, ok bool) {
 	return Constant{Scalar: s, Key: AppendKey(nil, v)}, true
 }
 
-// AppendKey appends a key that is the same for equal scalars only. NaN, which equals nothing, has a key too.
+// AppendKey appends a key that is the same for equal scalars only. NaN, which equals nothing, has a
+// key too.
 func AppendKey(b []byte, v change.Value) []byte {
 	if v.Type == change.TypeBool && v.Data[0] > 1 {
 		// Whatever is not zero is true; a server only sends 1.
@@ -51,7 +53,8 @@ func (s Scalar) encode() (v change.Value, ok bool) {
 	case Bool:
 		return change.Value{Type: change.TypeBool, Data: []byte{byte(s.num.i)}}, true
 	case Date:
-		// BSON's dates are whole milliseconds: an instant between two equals no field, and the evaluation says so.
+		// BSON's dates are whole milliseconds: an instant between two equals no field, and the
+		// evaluation says so.
 		return change.Value{Type: change.TypeDateTime, Data: binary.LittleEndian.AppendUint64(nil, uint64(s.num.i))}, s.num.near == 0
 	case ObjectID:
 		return change.Value{Type: change.TypeObjectID, Data: s.text}, true

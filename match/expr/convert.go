@@ -32,8 +32,8 @@ func DateScalar(t time.Time) Scalar {
 	return Scalar{Class: Date, num: number{i: t.UnixMilli(), near: float64(t.Nanosecond() % int(time.Millisecond))}}
 }
 
-// The subtypes of UUIDs. In a filter those of the old one are UUIDs by their bytes; some drivers wrote
-// these in an order of their own.
+// The subtypes of UUIDs. In a filter those of the old one are UUIDs by their bytes; some drivers
+// wrote these in an order of their own.
 const (
 	oldUUIDSubtype = 3
 	uuidSubtype    = 4

@@ -74,8 +74,8 @@ func (d decimal128) isNegative() bool { return d.hi>>63 == 1 }
 func (d decimal128) isNaN() bool      { return d.hi>>58&0x1F == 0x1F }
 func (d decimal128) isInfinite() bool { return d.hi>>58&0x1F == 0x1E }
 
-// parts returns the exponent and the significand of a finite decimal, without its sign. As the standard requires, a significand out of
-// range counts as zero.
+// parts returns the exponent and the significand of a finite decimal, without its sign. As the
+// standard requires, a significand out of range counts as zero.
 func (d decimal128) parts() (exponent int, significand *big.Int) {
 	if d.hi>>61&3 == 3 {
 		return int(d.hi>>47&0x3FFF) - decimalBias, new(big.Int)
@@ -131,7 +131,8 @@ func (d decimal128) compare(e decimal128) int {
 	}
 	dExp, dSig := d.parts()
 	eExp, eSig := e.parts()
-	// The place of the first digit decides, where it differs; where not, the exponents are at most 33 apart.
+	// The place of the first digit decides, where it differs; where not, the exponents are at most
+	// 33 apart.
 	if order := cmp.Compare(dExp+len(dSig.Text(10)), eExp+len(eSig.Text(10))); order != 0 {
 		return s * order
 	}

@@ -22,7 +22,8 @@ const (
 // funcHas is the function for the macro has().
 const funcHas = "@has"
 
-// celOptions declare the extensions of CEL's standard library: ObjectId, uuid and decimal, changed(), and has() on missing fields.
+// celOptions declare the extensions of CEL's standard library: ObjectId, uuid and decimal,
+// changed(), and has() on missing fields.
 func celOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.ClearMacros(),
@@ -52,7 +53,8 @@ func convertText(function, text string) (val ref.Val, known bool, err error) {
 	return scalar(s), true, err
 }
 
-// maker declares a function from a string to a value; its result is dyn, so that it can be compared with any field.
+// maker declares a function from a string to a value; its result is dyn, so that it can be compared
+// with any field.
 func maker(name string) cel.EnvOption {
 	return cel.Function(name, cel.Overload(strings.ToLower(name)+"_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(func(arg ref.Val) ref.Val {
 		text, ok := arg.(types.String)

@@ -26,18 +26,21 @@ const stepUnits = 25
 // evaluationUnits is what an evaluation costs in any case.
 const evaluationUnits = 10
 
-// MaxCost is the most that an evaluation can cost. A unit is an element walked, 64 bytes copied, 8 steps of a regular expression, or a 25th of one of
-// CEL's steps: about 10 ns, as BenchmarkCost of package match measures it.
+// MaxCost is the most that an evaluation can cost. A unit is an element walked, 64 bytes copied, 8
+// steps of a regular expression, or a 25th of one of CEL's steps: about 10 ns, as BenchmarkCost of
+// package match measures it.
 const MaxCost = maxWalk + maxSteps*stepUnits
 
 // An Expression is a compiled expression. It is safe for concurrent use.
 type Expression struct {
-	// Conjuncts are the conditions joined with &&. If Simple is set, they are the whole expression, and CEL is not needed.
+	// Conjuncts are the conditions joined with &&. If Simple is set, they are the whole expression,
+	// and CEL is not needed.
 	Conjuncts []Conjunct
 	Simple    bool
 	// Bytes is an estimate of its memory.
 	Bytes int
-	// program returns the CEL program. That of a simple expression is built on demand, to save memory with many subscriptions.
+	// program returns the CEL program. That of a simple expression is built on demand, to save
+	// memory with many subscriptions.
 	program func() (cel.Program, error)
 }
 
@@ -72,7 +75,8 @@ func planLater(source string) func() (cel.Program, error) {
 	})
 }
 
-// plan builds the program. Planning evaluates constants without the interpreter's recovery from panics, so it recovers itself.
+// plan builds the program. Planning evaluates constants without the interpreter's recovery from
+// panics, so it recovers itself.
 func (c *Checked) plan() (program cel.Program, err error) {
 	e, err := env()
 	if err != nil {
@@ -83,14 +87,16 @@ func (c *Checked) plan() (program cel.Program, err error) {
 			program, err = nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
 		}
 	}()
-	// Steps are counted by a tracker that each evaluation brings: one in each program would take more memory than most programs.
+	// Steps are counted by a tracker that each evaluation brings: one in each program would take
+	// more memory than most programs.
 	if program, err = e.Program(c.ast, operatorOptions(), cel.EvalOptions(cel.OptOptimize)); err != nil {
 		return nil, c.invalidAt(c.tree.Expr(), err.Error())
 	}
 	return program, nil
 }
 
-// Eval evaluates the expression in the cheapest way. Its errors are faults: STRM-FILTER-EVALUATION, STRM-FILTER-COST.
+// Eval evaluates the expression in the cheapest way. Its errors are faults: STRM-FILTER-EVALUATION,
+// STRM-FILTER-COST.
 func (x *Expression) Eval(f *Facts) (Verdict, error) {
 	if !x.Simple {
 		return x.EvalInCEL(f)
@@ -109,7 +115,8 @@ func (x *Expression) Eval(f *Facts) (Verdict, error) {
 // errCost says that a simple expression walks too much.
 var errCost = errors.New("the filter walks more of this event than one evaluation may")
 
-// evalSimple combines the conjuncts as CEL does: No wins over Unknown, Unknown over an error, an error over Yes.
+// evalSimple combines the conjuncts as CEL does: No wins over Unknown, Unknown over an error, an
+// error over Yes.
 func (x *Expression) evalSimple(f *Facts) (Verdict, error) {
 	result, failed := Yes, error(nil)
 	for i := range x.Conjuncts {

@@ -8,7 +8,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// A Conjunct is a condition joined with &&: predicates of which one must hold. It is empty if predicates cannot express the condition.
+// A Conjunct is a condition joined with &&: predicates of which one must hold. It is empty if
+// predicates cannot express the condition.
 type Conjunct []Predicate
 
 // conjunctsOf returns the conjuncts; simple says that predicates express all of them.
@@ -48,7 +49,8 @@ func (c *Checked) conjunct(x ast.Expr) Conjunct {
 	return one
 }
 
-// predicate returns the predicate for a comparison of a field with a constant, nil for anything else.
+// predicate returns the predicate for a comparison of a field with a constant, nil for anything
+// else.
 func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
 	if len(args) != 2 {
 		return nil

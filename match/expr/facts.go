@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Root is a variable of filters. doc._id is separate because it is known when the rest of doc is not; ns has no value, only its names
-// have.
+// A Root is a variable of filters. doc._id is separate because it is known when the rest of doc is
+// not; ns has no value, only its names have.
 type Root uint8
 
 // The variables.
@@ -66,7 +66,8 @@ var _ interpreter.Activation = (*Facts)(nil)
 // Of sets the event.
 func (f *Facts) Of(e *change.Event) { *f = Facts{event: e, db: e.DB(), coll: e.Coll(), grant: MaxCost} }
 
-// Grant begins an evaluation that may cost so many units, at most MaxCost. An evaluation that would cost more ends with STRM-FILTER-COST.
+// Grant begins an evaluation that may cost so many units, at most MaxCost. An evaluation that would
+// cost more ends with STRM-FILTER-COST.
 func (f *Facts) Grant(units int) { f.grant, f.spent = min(units, MaxCost), 0 }
 
 // Spent returns what has been evaluated since Grant has cost, in units.
@@ -111,8 +112,8 @@ func first(kept *change.Value, v change.Value) {
 	}
 }
 
-// Value returns the value of a variable; known is false if the event does not carry it, and absent means that it does not exist. For op and
-// ns see name.
+// Value returns the value of a variable; known is false if the event does not carry it, and absent
+// means that it does not exist. For op and ns see name.
 func (f *Facts) Value(r Root) (v change.Value, known bool, err error) {
 	op := f.event.Op()
 	switch r {
@@ -138,7 +139,8 @@ func (f *Facts) Value(r Root) (v change.Value, known bool, err error) {
 	return change.Value{}, false, nil
 }
 
-// orNothing returns v if it is a document; else absent if the operation never has one, and unknown otherwise.
+// orNothing returns v if it is a document; else absent if the operation never has one, and unknown
+// otherwise.
 func orNothing(v change.Value, never bool) (change.Value, bool, error) {
 	if v.Document() != nil {
 		return v, true, nil
@@ -164,8 +166,8 @@ func (f *Facts) documentID() (change.Value, bool, error) {
 	return change.Value{}, false, nil
 }
 
-// name returns op or a name of ns. A name that the event omits is unknown, because the event concerns all. So is the operation of a skipped
-// event or of a snapshot's document.
+// name returns op or a name of ns. A name that the event omits is unknown, because the event
+// concerns all. So is the operation of a skipped event or of a snapshot's document.
 func (f *Facts) name(r Root) (text []byte, known bool) {
 	switch r {
 	case Op:

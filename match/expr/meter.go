@@ -7,17 +7,20 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// A costMeter bounds what one evaluation walks and copies. CEL counts only the steps of an expression, but one step may walk a 16 MiB
-// document. The zero costMeter is exhausted; a nil costMeter counts nothing.
+// A costMeter bounds what one evaluation walks and copies. CEL counts only the steps of an
+// expression, but one step may walk a 16 MiB document. The zero costMeter is exhausted; a nil
+// costMeter counts nothing.
 type costMeter struct{ left int }
 
 // bytesPerUnit is the number of bytes that cost as much as walking one element.
 const bytesPerUnit = 64
 
-// Reset sets the budget in units: an element walked, 64 bytes copied, or 8 steps of a regular expression.
+// Reset sets the budget in units: an element walked, 64 bytes copied, or 8 steps of a regular
+// expression.
 func (m *costMeter) Reset(units int) { m.left = units }
 
-// Charge consumes units. If the budget is exhausted, it panics with a value from which the interpreter recovers with an error.
+// Charge consumes units. If the budget is exhausted, it panics with a value from which the
+// interpreter recovers with an error.
 func (m *costMeter) Charge(units int) {
 	if m == nil {
 		return

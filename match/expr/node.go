@@ -22,8 +22,8 @@ const regexSteps = 8
 // errPattern says that a pattern is computed. Check rejects such filters.
 var errPattern = errors.New("the pattern of matches() must be a literal")
 
-// operatorOptions replace CEL's operators, which know neither Decimal128 nor missing fields and compare large integers with doubles
-// inexactly.
+// operatorOptions replace CEL's operators, which know neither Decimal128 nor missing fields and
+// compare large integers with doubles inexactly.
 func operatorOptions() cel.ProgramOption { return cel.CustomDecoratorV2(decorate) }
 
 func decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
@@ -74,7 +74,8 @@ func ordering(function string, holds func(order int) bool) func(m *costMeter, a,
 	return func(m *costMeter, a, b ref.Val) ref.Val { return compare(m, a, b, function, holds) }
 }
 
-// A chargedNode is a CEL step whose result is charged, because repeated doubling would fill the memory in few steps.
+// A chargedNode is a CEL step whose result is charged, because repeated doubling would fill the
+// memory in few steps.
 type chargedNode struct{ interpreter.InterpretableCall }
 
 // Exec implements interpreter.InterpretableV2.
@@ -157,7 +158,8 @@ func (n *binaryNode) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, n.Exec)
 }
 
-// Exec implements interpreter.InterpretableV2. Unknown wins over an error, because the event may match.
+// Exec implements interpreter.InterpretableV2. Unknown wins over an error, because the event may
+// match.
 func (n *binaryNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	a, b := n.lhs.Exec(frame), n.rhs.Exec(frame)
 	result, plain := strict(a, b)
@@ -174,7 +176,8 @@ func (n *binaryNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return result
 }
 
-// strict returns the result of an operator if an operand is unknown or an error; plain says that none is.
+// strict returns the result of an operator if an operand is unknown or an error; plain says that
+// none is.
 func strict(a, b ref.Val) (result ref.Val, plain bool) {
 	x, xUnknown := a.(*types.Unknown)
 	y, yUnknown := b.(*types.Unknown)

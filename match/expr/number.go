@@ -13,7 +13,8 @@ const (
 	decimal
 )
 
-// A number is an int64, a double or a Decimal128, with its nearest double. Rounding is monotonic, so different doubles decide a comparison.
+// A number is an int64, a double or a Decimal128, with its nearest double. Rounding is monotonic,
+// so different doubles decide a comparison.
 type number struct {
 	kind uint8
 	i    int64
@@ -61,7 +62,8 @@ func compareIntDouble(i int64, f float64) int {
 	return cmp.Compare(i, int64(f))
 }
 
-// compareExactly compares two numbers with the same nearest double, at least one of which is a decimal.
+// compareExactly compares two numbers with the same nearest double, at least one of which is a
+// decimal.
 func compareExactly(n, m number) int {
 	switch {
 	case n.isInfinite() || m.isInfinite():

@@ -14,7 +14,8 @@ const maxDepth = 200
 // equals is == for filters.
 func equals(a, b ref.Val) ref.Val { return equal(nil, a, b, 0) }
 
-// equal compares and charges the meter, also for CEL's own lists and maps, which may be much larger than the expression.
+// equal compares and charges the meter, also for CEL's own lists and maps, which may be much larger
+// than the expression.
 func equal(meter *costMeter, a, b ref.Val, depth int) ref.Val {
 	if depth > maxDepth {
 		return types.NewErr("values nested too deep to compare")
@@ -75,7 +76,8 @@ func equalLists(meter *costMeter, a, b traits.Lister, depth int) ref.Val {
 	return types.True
 }
 
-// contains is the operator in: an element of an array, or a field of a document. An absent container contains nothing.
+// contains is the operator in: an element of an array, or a field of a document. An absent
+// container contains nothing.
 func contains(elem, container ref.Val) ref.Val { return in(nil, elem, container) }
 
 func in(meter *costMeter, elem, container ref.Val) ref.Val {

@@ -29,7 +29,8 @@ const (
 
 var relationSymbols = [...]string{"==", "<", "<=", ">", ">="} //nolint:gochecknoglobals // a constant table
 
-// A Predicate compares a field with constants: the part of filters that the index uses. Its result is that of CEL.
+// A Predicate compares a field with constants: the part of filters that the index uses. Its result
+// is that of CEL.
 type Predicate struct {
 	Root      Root
 	Path      []string

@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Class is a kind of values that may be equal and, for some classes, are ordered. Values of different classes are never equal.
+// A Class is a kind of values that may be equal and, for some classes, are ordered. Values of
+// different classes are never equal.
 type Class uint8
 
 // The classes; ordered ones first.
@@ -130,7 +131,8 @@ func (s Scalar) Compare(t Scalar) int {
 	}
 }
 
-// Prefix returns a 64-bit approximation of the order of Compare: if prefixes differ, the smaller one belongs to the smaller scalar.
+// Prefix returns a 64-bit approximation of the order of Compare: if prefixes differ, the smaller
+// one belongs to the smaller scalar.
 func (s Scalar) Prefix() uint64 {
 	const sign = 1 << 63
 	switch s.Class {
@@ -151,7 +153,8 @@ func (s Scalar) Prefix() uint64 {
 	}
 }
 
-// Equal reports whether two scalars are equal. Documents and arrays are never equal here; the caller compares their contents.
+// Equal reports whether two scalars are equal. Documents and arrays are never equal here; the
+// caller compares their contents.
 func (s Scalar) Equal(t Scalar) bool {
 	switch {
 	case s.Class != t.Class || s.IsNaN() || t.IsNaN() || s.Class >= Document:
@@ -164,7 +167,8 @@ func (s Scalar) Equal(t Scalar) bool {
 	return s.tag == t.tag && bytes.Equal(s.text, t.text)
 }
 
-// Order compares two scalars for <, <=, > and >=. If ordered is false, all of these are false; if ok is false, they are errors.
+// Order compares two scalars for <, <=, > and >=. If ordered is false, all of these are false; if
+// ok is false, they are errors.
 func Order(s, t Scalar) (order int, ordered, ok bool) {
 	switch {
 	case s.Class == Absent || t.Class == Absent:

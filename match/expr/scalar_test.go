@@ -56,7 +56,8 @@ func exact(v any) *big.Rat {
 	panic("no number")
 }
 
-// drawNumber draws numbers of every type that lie close to each other, around the places where types round.
+// drawNumber draws numbers of every type that lie close to each other, around the places where
+// types round.
 func drawNumber(r *rapid.T) any {
 	near := rapid.SampledFrom([]float64{0, 1, -1, 1 << 53, -(1 << 53), 1 << 62, 1 << 63, -(1 << 63), 0.1, 1e300, -1e300, 5e-324, math.MaxFloat64}).Draw(r, "near")
 	step := rapid.Int64Range(-2, 2).Draw(r, "step")

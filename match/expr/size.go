@@ -19,7 +19,8 @@ const (
 	maxBytes   = 1 << 20 // what a compiled expression may take, as estimated
 )
 
-// The estimate of the memory of a compiled expression, in bytes. TestSizeIsWhatAProgramTakes compares it with the heap.
+// The estimate of the memory of a compiled expression, in bytes. TestSizeIsWhatAProgramTakes
+// compares it with the heap.
 const (
 	bytesOfSimple      = 300  // a comparison that the index decides
 	bytesOfProgram     = 300  // any other
@@ -32,8 +33,8 @@ const (
 	bytesOfClass       = 4 // of each of its runes, once
 )
 
-// measure estimates the memory of the parsed expression and rejects what takes too much. It costs little whatever the expression is, so that
-// it comes before anything that costs more.
+// measure estimates the memory of the parsed expression and rejects what takes too much. It costs
+// little whatever the expression is, so that it comes before anything that costs more.
 func (c *Checked) measure() error {
 	var wrong error
 	c.bytes = bytesOfProgram
@@ -67,8 +68,8 @@ func (c *Checked) measure() error {
 	return nil
 }
 
-// measurePattern adds the pattern of a call of matches(), and rejects one that is too large. Other calls, and computed patterns, are left to
-// inspect.
+// measurePattern adds the pattern of a call of matches(), and rejects one that is too large. Other
+// calls, and computed patterns, are left to inspect.
 func (c *Checked) measurePattern(x ast.Expr) error {
 	text, isText := lastText(x.AsCall())
 	if !isText || x.AsCall().FunctionName() != overloads.Matches {
@@ -102,7 +103,8 @@ func (c *Checked) measurePattern(x ast.Expr) error {
 	return nil
 }
 
-// wideRanges counts what may be ranges beyond ASCII in classes of a pattern that may ignore case. It may count too many.
+// wideRanges counts what may be ranges beyond ASCII in classes of a pattern that may ignore case.
+// It may count too many.
 func wideRanges(pattern string) (n int) {
 	flags := false
 	for rest := pattern; ; {
@@ -133,8 +135,8 @@ type patternSize struct {
 	classes      int // runes of the classes, each class once
 }
 
-// isAnchored reports whether a regular expression begins with ^ or \A. Package regexp may compile it once more then, with tables of the runes of each
-// instruction.
+// isAnchored reports whether a regular expression begins with ^ or \A. Package regexp may compile
+// it once more then, with tables of the runes of each instruction.
 func isAnchored(re *syntax.Regexp) bool {
 	for re.Op == syntax.OpConcat {
 		re = re.Sub[0]
@@ -142,8 +144,9 @@ func isAnchored(re *syntax.Regexp) bool {
 	return re.Op == syntax.OpBeginText
 }
 
-// patternOf returns the size that a parsed regular expression will have when it is compiled. Repetitions multiply what they repeat; the parser
-// bounds their product by 1000 and the instructions by some millions, so that nothing overflows.
+// patternOf returns the size that a parsed regular expression will have when it is compiled.
+// Repetitions multiply what they repeat; the parser bounds their product by 1000 and the
+// instructions by some millions, so that nothing overflows.
 func patternOf(re *syntax.Regexp) patternSize {
 	s := bodyOf(re)
 	s.instructions += 2 // fail and match

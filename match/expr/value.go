@@ -25,7 +25,8 @@ var (
 	opaqueType   = types.NewOpaqueType("bson")
 )
 
-// toCEL converts a BSON value to a CEL value. Documents and arrays become views; their cost and that of strings is charged to the meter.
+// toCEL converts a BSON value to a CEL value. Documents and arrays become views; their cost and
+// that of strings is charged to the meter.
 func toCEL(v change.Value, meter *costMeter) ref.Val {
 	switch v.Type {
 	case change.TypeDocument:
@@ -65,7 +66,8 @@ func scalar(s Scalar) ref.Val {
 	return scalarVal{s}
 }
 
-// fromCEL converts a CEL value to a scalar; ok is false if there is none. Of maps and lists it returns the class only.
+// fromCEL converts a CEL value to a scalar; ok is false if there is none. Of maps and lists it
+// returns the class only.
 func fromCEL(val ref.Val) (s Scalar, ok bool) {
 	switch v := val.(type) {
 	case absent, types.Null:
@@ -94,7 +96,8 @@ func fromCEL(val ref.Val) (s Scalar, ok bool) {
 	return Scalar{}, false
 }
 
-// A scalarVal is a value without a CEL type: an ObjectId, a Decimal128, binary data, or an opaque value.
+// A scalarVal is a value without a CEL type: an ObjectId, a Decimal128, binary data, or an opaque
+// value.
 type scalarVal struct{ Scalar }
 
 // Type implements ref.Val.
@@ -125,7 +128,8 @@ func (s scalarVal) Value() any {
 // ConvertToNative implements ref.Val.
 func (s scalarVal) ConvertToNative(reflect.Type) (any, error) { return nil, errConversion }
 
-// ConvertToType implements ref.Val: string(ObjectId) is its hex form; decimals convert to the nearest number.
+// ConvertToType implements ref.Val: string(ObjectId) is its hex form; decimals convert to the
+// nearest number.
 func (s scalarVal) ConvertToType(t ref.Type) ref.Val {
 	switch {
 	case t == types.StringType && s.Class == ObjectID:

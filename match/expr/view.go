@@ -23,7 +23,8 @@ var (
 	_ traits.Mapper   = absent{}
 )
 
-// A docView is a lazy view of a document as a CEL map. A missing field reads as absent, like null. It aliases the event.
+// A docView is a lazy view of a document as a CEL map. A missing field reads as absent, like null.
+// It aliases the event.
 type docView struct {
 	raw   []byte
 	meter *costMeter
@@ -172,7 +173,8 @@ func (l *listView) values() []ref.Val {
 	return values
 }
 
-// fold passes the elements of a document or array to yield until that returns false. Malformed bytes end the evaluation with an error.
+// fold passes the elements of a document or array to yield until that returns false. Malformed
+// bytes end the evaluation with an error.
 func fold(raw []byte, meter *costMeter, yield func(at int, name []byte, v change.Value) bool) {
 	at := First
 	for i := 0; ; i++ {

@@ -16,7 +16,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// FuzzBSONAccess reads any bytes as a document, field by field, and compares with the driver's own decoder where that accepts them.
+// FuzzBSONAccess reads any bytes as a document, field by field, and compares with the driver's own
+// decoder where that accepts them.
 func FuzzBSONAccess(f *testing.F) {
 	for _, doc := range []bson.D{
 		{},
@@ -47,7 +48,8 @@ func FuzzBSONAccess(f *testing.F) {
 	})
 }
 
-// compareView walks a view in every way. Where the driver finds the bytes valid, it must hold what the driver holds.
+// compareView walks a view in every way. Where the driver finds the bytes valid, it must hold what
+// the driver holds.
 func compareView(t *testing.T, view traits.Mapper, raw bson.Raw, valid bool) {
 	defer func() {
 		// The interpreter recovers from this: malformed bytes.
@@ -73,7 +75,8 @@ func compareView(t *testing.T, view traits.Mapper, raw bson.Raw, valid bool) {
 			t.Fatalf("%x: %q: %v", []byte(raw), key, err)
 		}
 		if err != nil {
-			// The driver's lookup reads binary data of the old subtype 2 otherwise than its decoder.
+			// The driver's lookup reads binary data of the old subtype 2 otherwise than its
+			// decoder.
 			return
 		}
 		compareValue(t, got, want)
@@ -133,7 +136,8 @@ func plain(v bson.RawValue) ref.Val {
 	case bson.TypeInt64:
 		return types.Int(v.Int64())
 	case bson.TypeDecimal128:
-		// A significand of more than 34 digits is zero by the standard, and the driver prints it as it is.
+		// A significand of more than 34 digits is zero by the standard, and the driver prints it as
+		// it is.
 		significand, _, err := v.Decimal128().BigInt()
 		if err != nil || len(new(big.Int).Abs(significand).Text(10)) > 34 {
 			return nil

@@ -18,7 +18,8 @@ type Log struct {
 	ReplyEvents int
 	// Strict rejects streams at the time of the oldest event, as MongoDB below 5.0 does.
 	Strict bool
-	// Wraps is how many of the oldest events are truncated just before a stream is opened at a position; the last event stays.
+	// Wraps is how many of the oldest events are truncated just before a stream is opened at a
+	// position; the last event stays.
 	Wraps int
 	// Delay is the delay of each reply with events.
 	Delay time.Duration
@@ -47,7 +48,8 @@ type entry struct {
 
 var _ oplog.Source = (*Log)(nil)
 
-// Append adds events at the end of the log. An event without a time gets the next increment of the log's clock.
+// Append adds events at the end of the log. An event without a time gets the next increment of the
+// log's clock.
 func (l *Log) Append(events ...changetest.Event) []changetest.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +91,8 @@ func (l *Log) Streams() (open, most, opened int) {
 	return l.open, l.most, l.opened
 }
 
-// FailNext makes the next call of Next on any stream return the error, and returns the number of pending failures.
+// FailNext makes the next call of Next on any stream return the error, and returns the number of
+// pending failures.
 func (l *Log) FailNext(err error) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

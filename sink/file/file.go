@@ -123,7 +123,8 @@ func lastLine(f *os.File) (int64, error) {
 	return 0, nil
 }
 
-// stamp is the layout of the time at the end of a full file's name. Its names are of one length and sort by time.
+// stamp is the layout of the time at the end of a full file's name. Its names are of one length and
+// sort by time.
 const stamp = "20060102T150405.000000000"
 
 // rotate renames the full file, and deletes the oldest ones.
@@ -154,7 +155,8 @@ func (t *Target) rotate() error {
 	return nil
 }
 
-// full returns the full files in the order in which they were written, and the time in the name of the last.
+// full returns the full files in the order in which they were written, and the time in the name of
+// the last.
 func (t *Target) full() (names []string, last time.Time, err error) {
 	dir, base := filepath.Split(t.cfg.Path)
 	entries, err := os.ReadDir(cmp.Or(dir, "."))

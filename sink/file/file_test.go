@@ -14,8 +14,9 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// Sorted by name, the full files have the lines in the order in which they were written: also those of one moment, of earlier processes, and
-// after the clock has gone back. The oldest are deleted. Other files are left alone.
+// Sorted by name, the full files have the lines in the order in which they were written: also those
+// of one moment, of earlier processes, and after the clock has gone back. The oldest are deleted.
+// Other files are left alone.
 func TestNamesOfFullFilesSortInTheirOrder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "out[1].jsonl") // not a pattern

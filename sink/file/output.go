@@ -9,8 +9,9 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// An Output takes lines and cannot be cut, as standard output: a line that is written in part is completed before anything else is written. A
-// write cannot be ended. One that waits for a reader outlives the target that began it, and the next target waits for it.
+// An Output takes lines and cannot be cut, as standard output: a line that is written in part is
+// completed before anything else is written. A write cannot be ended. One that waits for a reader
+// outlives the target that began it, and the next target waits for it.
 type Output struct {
 	w    io.Writer
 	busy chan struct{} // holds one while a write is under way; whoever has put it there owns what follows
@@ -35,10 +36,12 @@ func (o *Output) Target() *OutputTarget {
 // Check implements sink.Target.
 func (t *OutputTarget) Check(context.Context) (string, error) { return "nothing to reach", nil }
 
-// outputBytes bounds what is written in one call, up to a line: what waits for a reader is not checked again for its owner.
+// outputBytes bounds what is written in one call, up to a line: what waits for a reader is not
+// checked again for its owner.
 const outputBytes = 64 << 10
 
-// write writes messages as lines, and returns how many of them are written. Where the context ends before, they may be written nevertheless.
+// write writes messages as lines, and returns how many of them are written. Where the context ends
+// before, they may be written nevertheless.
 func (o *Output) write(ctx context.Context, messages []*sink.Message) (int, error) {
 	select {
 	case o.busy <- struct{}{}:
@@ -78,7 +81,8 @@ func (o *Output) write(ctx context.Context, messages []*sink.Message) (int, erro
 	}
 }
 
-// settle returns how many lines are among the first n bytes of the text, and keeps the rest of one that is not whole.
+// settle returns how many lines are among the first n bytes of the text, and keeps the rest of one
+// that is not whole.
 func (o *Output) settle(n int) (lines int) {
 	begun := len(o.rest) // of the line that is not whole
 	for lines < len(o.ends) && o.ends[lines] <= n {

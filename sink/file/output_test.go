@@ -36,7 +36,8 @@ func messages(from, to int) (all []*sink.Message) {
 	return all
 }
 
-// Wherever a write ends, lines are whole and in order, and what was not acknowledged follows. Only the line that was cut may come twice.
+// Wherever a write ends, lines are whole and in order, and what was not acknowledged follows. Only
+// the line that was cut may come twice.
 func TestLinesAreWholeWhereverAWriteEnds(t *testing.T) {
 	t.Parallel()
 	const lines = 3

@@ -71,15 +71,16 @@ func New(cfg Config) *Target {
 // errInternal says that an address is not public.
 var errInternal = errors.New("the address is internal: http.allow lists networks that may be reached")
 
-// special are networks that look public and lead elsewhere (IANA's special-purpose registries): behind a provider, for tests, reserved, and IPv6 that
-// carries an IPv4 address.
+// special are networks that look public and lead elsewhere (IANA's special-purpose registries):
+// behind a provider, for tests, reserved, and IPv6 that carries an IPv4 address.
 func special() []string {
 	return []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16",
 	}
 }
 
-// permit refuses addresses that are not public and not allowed. It is asked for the address that is dialled.
+// permit refuses addresses that are not public and not allowed. It is asked for the address that is
+// dialled.
 func permit(address string, allow []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -96,8 +97,8 @@ func permit(address string, allow []netip.Prefix) error {
 	return nil
 }
 
-// send posts the messages of a partition before the first whose term has ended. It asks before each request: terms may end during the wait, and during
-// the requests before.
+// send posts the messages of a partition before the first whose term has ended. It asks before each
+// request: terms may end during the wait, and during the requests before.
 func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	if until := time.Until(time.Unix(0, t.rest.Load())); until > 0 {
 		if err := retry.Sleep(ctx, min(until, t.cfg.Timeout)); err != nil {
@@ -164,7 +165,8 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 	if err != nil {
 		return withoutURL(err)
 	}
-	// The client may dial first, or repeat the request over another connection. It reads the body when it writes.
+	// The client may dial first, or repeat the request over another connection. It reads the body
+	// when it writes.
 	open := func() (io.ReadCloser, error) { return io.NopCloser(&ownedReader{bytes.NewReader(body), messages}), nil }
 	req.Body, _ = open()
 	req.GetBody, req.ContentLength = open, int64(len(body))

@@ -51,7 +51,8 @@ func TestRequestIsNotMadeAfterItsTerm(t *testing.T) {
 	}
 }
 
-// A refusal names the endpoint, what was refused, and the remedy, and nothing of the path, which often is a secret.
+// A refusal names the endpoint, what was refused, and the remedy, and nothing of the path, which
+// often is a secret.
 func TestRefusalNamesTheEndpointAndTheRemedy(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{

@@ -73,7 +73,8 @@ func opened(t *testing.T, cfg kafka.Config) sink.Target {
 	return k
 }
 
-// With each mechanism a user who shows the password over TLS publishes, with a wrong one nobody does, and nobody does at a server of another authority.
+// With each mechanism a user who shows the password over TLS publishes, with a wrong one nobody
+// does, and nobody does at a server of another authority.
 func TestLoginOverTLS(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
@@ -99,7 +100,8 @@ func TestLoginOverTLS(t *testing.T) {
 	}
 }
 
-// With the rights that the documentation names, a sink publishes in transactions. Without one of them, the check fails where publishing does.
+// With the rights that the documentation names, a sink publishes in transactions. Without one of
+// them, the check fails where publishing does.
 func TestTransactionsNeedTheRightsThatAreNamed(t *testing.T) {
 	t.Parallel()
 	try := func(t *testing.T, rights []kfake.ACL) (checked, published error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/mongostream/streamer/sink/kafka"
 )
 
-// A record that waits in the client for another attempt is not sent any more when its term has ended, with transactions or without, and what is published
-// next does not wait for it.
+// A record that waits in the client for another attempt is not sent any more when its term has
+// ended, with transactions or without, and what is published next does not wait for it.
 func TestRecordsOfEndedTermsAreWithdrawn(t *testing.T) {
 	t.Parallel()
 	for _, transactional := range []bool{false, true} {

@@ -27,8 +27,9 @@ type Config struct {
 	Brokers []string
 	// Topic is a template. Losses is the topic of losses. Required.
 	Topic, Losses string
-	// Transactional publishes in transactions that hold the position. ID begins the ids of its producers and groups, which a partition follows: it has
-	// everything that gives a partition its meaning, as the cluster, the sink and the number of partitions. It is required then.
+	// Transactional publishes in transactions that hold the position. ID begins the ids of its
+	// producers and groups, which a partition follows: it has everything that gives a partition its
+	// meaning, as the cluster, the sink and the number of partitions. It is required then.
 	Transactional bool
 	ID            string
 	// Reserved are topics that have another use, as that of dead letters.
@@ -39,7 +40,8 @@ type Config struct {
 	Compression string
 	// Tombstones adds a message without a value after each delete, for compacted topics.
 	Tombstones bool
-	// Mechanism is plain, scram-sha-256 or scram-sha-512 with User and Password; empty means no login.
+	// Mechanism is plain, scram-sha-256 or scram-sha-512 with User and Password; empty means no
+	// login.
 	Mechanism, User, Password string
 	// TLS is that of the connections, nil for none.
 	TLS *tls.Config
@@ -70,7 +72,8 @@ type Target struct {
 
 var _ sink.Target = (*Target)(nil)
 
-// New returns a Target, which connects when it is used: one with transactions if the Config says so.
+// New returns a Target, which connects when it is used: one with transactions if the Config says
+// so.
 func New(cfg Config) (sink.Target, error) {
 	cfg.Compression, cfg.Timeout = cmp.Or(cfg.Compression, "lz4"), cmp.Or(cfg.Timeout, 30*time.Second)
 	topic, err := sink.ParseTemplate(cfg.Topic, sink.Limits{Legal: Legal, Longest: longestTopic, Reserved: append([]string{cfg.Losses}, cfg.Reserved...)})
@@ -192,8 +195,9 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 // Destination implements sink.Router.
 func (t *Target) Destination(m *sink.Message) string { return "topic " + t.names.Of(m) }
 
-// connect makes a client, which connects when it is used. When a term ends with records under way, the gate writes none of them any more, and the client
-// is given up with its buffers: nothing of them is sent later.
+// connect makes a client, which connects when it is used. When a term ends with records under way,
+// the gate writes none of them any more, and the client is given up with its buffers: nothing of
+// them is sent later.
 func (t *Target) connect() error {
 	gate := &sink.Gate{}
 	client, err := kgo.NewClient(append(t.cfg.options(gate), kgo.ProducerBatchMaxBytesFn(t.topics.max))...)

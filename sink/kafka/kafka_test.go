@@ -80,8 +80,8 @@ func committed(t *testing.T, brokers []string, topic string, want int) (values [
 	return values
 }
 
-// The next owner publishes what the one before has not, although it gets more; the one before is fenced. So it is if that one has published
-// more than it could acknowledge.
+// The next owner publishes what the one before has not, although it gets more; the one before is
+// fenced. So it is if that one has published more than it could acknowledge.
 func TestNextOwnerPublishesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	at, topic := brokers(t), "left"
@@ -110,8 +110,9 @@ func TestNextOwnerPublishesWhatIsLeft(t *testing.T) {
 	}
 }
 
-// What is repeated on purpose is published again, whole and in order, and once: after a rewind, and where checkpoints began anew, as after a repartition
-// or a deletion. It does not matter which owner learns of that, nor whether it publishes anything.
+// What is repeated on purpose is published again, whole and in order, and once: after a rewind, and
+// where checkpoints began anew, as after a repartition or a deletion. It does not matter which
+// owner learns of that, nor whether it publishes anything.
 func TestAnotherIncarnationIsPublished(t *testing.T) {
 	t.Parallel()
 	at, topic := brokers(t), "again"
@@ -134,7 +135,8 @@ func TestAnotherIncarnationIsPublished(t *testing.T) {
 	}
 }
 
-// Documents that were published in a transaction whose outcome got lost are not published again after changes that came with them.
+// Documents that were published in a transaction whose outcome got lost are not published again
+// after changes that came with them.
 func TestDocumentsOfATransactionAreKnown(t *testing.T) {
 	t.Parallel()
 	at, topic := brokers(t), "documents"

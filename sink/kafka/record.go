@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// A recordMaker makes the records of messages. It allocates what they consist of for many at a time, and keeps what recurs. It is used by one
-// goroutine.
+// A recordMaker makes the records of messages. It allocates what they consist of for many at a
+// time, and keeps what recurs. It is used by one goroutine.
 type recordMaker struct {
 	target     *Target
 	media      []byte
@@ -28,7 +28,8 @@ type recordMaker struct {
 const (
 	// chunk is the number of records whose parts are allocated together.
 	chunk = 256
-	// headersOf is the number of headers of a record, textOf the length of those that differ, in bytes.
+	// headersOf is the number of headers of a record, textOf the length of those that differ, in
+	// bytes.
 	headersOf, textOf = 5, 96
 )
 

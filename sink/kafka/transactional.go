@@ -107,7 +107,8 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 	return len(messages), nil
 }
 
-// topicsOf returns the topics of messages of a transaction as text: Kafka does not say which of them it has refused.
+// topicsOf returns the topics of messages of a transaction as text: Kafka does not say which of
+// them it has refused.
 func (t *Transactional) topicsOf(messages []*sink.Message) string {
 	var names []string
 	for _, m := range messages {
@@ -235,7 +236,8 @@ func (p *producer) load(ctx context.Context) error {
 	return nil
 }
 
-// publish publishes messages and the position of the last one in a transaction, both at once where it is known that a topic exists.
+// publish publishes messages and the position of the last one in a transaction, both at once where
+// it is known that a topic exists.
 func (p *producer) publish(ctx context.Context, messages []*sink.Message) error {
 	if err := p.client.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
@@ -288,8 +290,8 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	return err
 }
 
-// commit makes the position part of the transaction. The topic only has to exist; a group may have positions at several, of which the one of
-// the highest number counts.
+// commit makes the position part of the transaction. The topic only has to exist; a group may have
+// positions at several, of which the one of the highest number counts.
 func (p *producer) commit(ctx context.Context, topic string, at sink.Position) error {
 	id, epoch, err := p.client.ProducerID(ctx)
 	if err != nil {

@@ -23,7 +23,8 @@ type sequence struct {
 	at    sink.Position
 }
 
-// sequenceOf returns what is known of the partition of a message. One goroutine at a time sends messages of a partition.
+// sequenceOf returns what is known of the partition of a message. One goroutine at a time sends
+// messages of a partition.
 func (t *Target) sequenceOf(m *sink.Message) *sequence {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,9 +36,10 @@ func (t *Target) sequenceOf(m *sink.Message) *sequence {
 	return of
 }
 
-// sendFenced publishes messages one after the other, each under the condition that the message before it is the last one of the partition in the
-// stream: nothing of a process that was replaced, and has not noticed, is taken. What is in the stream is known from its last message, and a repetition is
-// skipped up to there.
+// sendFenced publishes messages one after the other, each under the condition that the message
+// before it is the last one of the partition in the stream: nothing of a process that was replaced,
+// and has not noticed, is taken. What is in the stream is known from its last message, and a
+// repetition is skipped up to there.
 func (t *Target) sendFenced(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	c, err := t.connected(ctx)
 	if err != nil {
@@ -99,10 +101,12 @@ func (t *Target) look(ctx context.Context, c *connection, m *sink.Message, of *s
 	return nil
 }
 
-// fenceMajor and fenceMinor are the version of the server since which a condition may name other subjects than the message's.
+// fenceMajor and fenceMinor are the version of the server since which a condition may name other
+// subjects than the message's.
 const fenceMajor, fenceMinor = 2, 12
 
-// canFence returns an error if messages are to be fenced and a server of a version does not do that.
+// canFence returns an error if messages are to be fenced and a server of a version does not do
+// that.
 func (t *Target) canFence(version string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); !t.cfg.Fence || err != nil {
@@ -114,7 +118,8 @@ func (t *Target) canFence(version string) error {
 	return fmt.Errorf("nats.fence needs NATS %d.%d, the server has version %s: upgrade it or leave nats.fence out", fenceMajor, fenceMinor, version)
 }
 
-// lastOf returns the sequence and the headers of the last message of a filter, zero if there is none.
+// lastOf returns the sequence and the headers of the last message of a filter, zero if there is
+// none.
 func (c *connection) lastOf(ctx context.Context, cfg Config, filter, subject string) (seq uint64, header nats.Header, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.AckTimeout)
 	defer cancel()
@@ -174,7 +179,8 @@ func (t *Target) Check(ctx context.Context) (string, error) {
 	return fmt.Sprintf("stream %s has the subjects", strings.Join(streams, ", ")), nil
 }
 
-// checkStream returns an error if a stream does not keep what fencing needs: the last message of each partition.
+// checkStream returns an error if a stream does not keep what fencing needs: the last message of
+// each partition.
 func (t *Target) checkStream(ctx context.Context, js jetstream.JetStream, name string) error {
 	if !t.cfg.Fence {
 		return nil

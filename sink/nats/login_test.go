@@ -20,7 +20,8 @@ import (
 	"github.com/mongostream/streamer/sink/nats"
 )
 
-// A user and a token are let in over TLS, others are not, and nobody takes a server of another authority for this one.
+// A user and a token are let in over TLS, others are not, and nobody takes a server of another
+// authority for this one.
 func TestLoginOverTLS(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -154,8 +155,9 @@ func (s signer) user(account nkeys.KeyPair, adjust func(*jwt.UserClaims)) []byte
 	return text
 }
 
-// Users of a server with operators and accounts are let in by a file of credentials, unless these are a stranger's, have expired, or are not there. The
-// file is read for each connection, so that it can be replaced.
+// Users of a server with operators and accounts are let in by a file of credentials, unless these
+// are a stranger's, have expired, or are not there. The file is read for each connection, so that
+// it can be replaced.
 func TestLoginWithCredentials(t *testing.T) {
 	t.Parallel()
 	s := signer{t}

@@ -35,7 +35,8 @@ type Config struct {
 	Stream string
 	// Fence says that the last sequence is checked; the subject then has a token {partition}.
 	Fence bool
-	// CredentialsFile has a user's credentials. Token, or User and Password, are other ways to log in.
+	// CredentialsFile has a user's credentials. Token, or User and Password, are other ways to log
+	// in.
 	CredentialsFile       string
 	Token, User, Password string
 	// TLS is that of the connection, nil for none unless the server requires it.
@@ -46,7 +47,8 @@ type Config struct {
 	MaxPending int
 	// Format is that of the values.
 	Format sink.Format
-	// Name is how the connection is called at the server. Source names the cluster and the sink in the messages.
+	// Name is how the connection is called at the server. Source names the cluster and the sink in
+	// the messages.
 	Name, Source string
 }
 
@@ -171,7 +173,8 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 const (
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
-	// writeBuffer is how much the client collects at most for a write, in bytes: each write asks for the terms of all that is under way.
+	// writeBuffer is how much the client collects at most for a write, in bytes: each write asks
+	// for the terms of all that is under way.
 	writeBuffer = 256 << 10
 )
 
@@ -187,7 +190,8 @@ var (
 	errTooLarge = errors.New("the stream takes no message of this size")
 )
 
-// explain ends a message that was refused, with the subject, the limit, and what to do. It asks the server.
+// explain ends a message that was refused, with the subject, the limit, and what to do. It asks the
+// server.
 func (c *connection) explain(n uint64, refused error) {
 	c.mu.Lock()
 	p, there := c.pending[n]
@@ -265,8 +269,9 @@ func (t *Target) connected(ctx context.Context) (*connection, error) {
 	return t.mu.conn, nil
 }
 
-// Publish implements sink.Target. Without a fence messages do not wait for each other: an outcome is known of all that is under way before anything is
-// published again, and later ones are over with it.
+// Publish implements sink.Target. Without a fence messages do not wait for each other: an outcome
+// is known of all that is under way before anything is published again, and later ones are over
+// with it.
 func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	if t.cfg.Fence && m.Op != sink.OpLoss {
 		t.Serial.Publish(ctx, m)
@@ -280,7 +285,8 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	t.publish(ctx, c, m, nil, func(_ uint64, err error) { m.Done(err) })
 }
 
-// publish sends a message with further headers; ended is told its outcome and its sequence in the stream.
+// publish sends a message with further headers; ended is told its outcome and its sequence in the
+// stream.
 func (t *Target) publish(ctx context.Context, c *connection, m *sink.Message, more [][2]string, ended func(seq uint64, err error)) {
 	if !c.enter(ctx, m, ended) {
 		return
@@ -305,8 +311,8 @@ func (t *Target) Destination(m *sink.Message) string {
 	return "subject " + t.names.Of(m)
 }
 
-// headers are those of the message that is being published: the client writes them before it returns, so that the next message can have the same
-// memory.
+// headers are those of the message that is being published: the client writes them before it
+// returns, so that the next message can have the same memory.
 type headers struct {
 	header nats.Header
 	values []string // each is the only one of its header
@@ -436,7 +442,8 @@ func (c *connection) failed() error {
 	return c.broken
 }
 
-// expire breaks the connection when an acknowledgement takes too long: what comes after it would pass it.
+// expire breaks the connection when an acknowledgement takes too long: what comes after it would
+// pass it.
 func (c *connection) expire(timeout time.Duration) {
 	tick := time.NewTicker(timeout / 4)
 	defer tick.Stop()
@@ -497,7 +504,8 @@ func (c *connection) acknowledged(reply *nats.Msg) {
 	c.end(n, a.Seq, err)
 }
 
-// plainAnswer reads an acknowledgement of the form {"stream":"…","seq":…}, which is what nearly all are. It reports whether it is one.
+// plainAnswer reads an acknowledgement of the form {"stream":"…","seq":…}, which is what nearly all
+// are. It reports whether it is one.
 func plainAnswer(b []byte) (a answer, plain bool) {
 	b, plain = bytes.CutPrefix(b, []byte(`{"stream":"`))
 	if !plain {

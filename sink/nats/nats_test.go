@@ -86,7 +86,8 @@ func publish(t *testing.T, n *nats.Target, messages ...*sink.Message) {
 	}
 }
 
-// What is published again is skipped up to what the stream has; an owner that was replaced is refused, and one that owns the partition again is not.
+// What is published again is skipped up to what the stream has; an owner that was replaced is
+// refused, and one that owns the partition again is not.
 func TestReplacedOwnerIsRefused(t *testing.T) {
 	t.Parallel()
 	s, stream := start(t)
@@ -139,8 +140,9 @@ func TestNothingOfABurstOfAReplacedOwnerIsTaken(t *testing.T) {
 	}
 }
 
-// A repetition is judged as a whole, whatever the duplicate window of the stream: nothing older follows something newer. With a fence what the stream has
-// is skipped, without one all of it comes again.
+// A repetition is judged as a whole, whatever the duplicate window of the stream: nothing older
+// follows something newer. With a fence what the stream has is skipped, without one all of it comes
+// again.
 func TestRepetitionIsJudgedAsAWhole(t *testing.T) {
 	t.Parallel()
 	for fence, want := range map[bool][]string{true: {"1", "2", "3"}, false: {"1", "2", "1", "2", "3"}} {
@@ -165,8 +167,8 @@ func TestRepetitionIsJudgedAsAWhole(t *testing.T) {
 	}
 }
 
-// What is repeated on purpose arrives, whole and in order: under another incarnation nothing is skipped, and under the same one what was published
-// again is.
+// What is repeated on purpose arrives, whole and in order: under another incarnation nothing is
+// skipped, and under the same one what was published again is.
 func TestAnotherIncarnationArrives(t *testing.T) {
 	t.Parallel()
 	s, stream := start(t)

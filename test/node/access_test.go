@@ -24,7 +24,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// enlist writes a file of identities of lines: a token, a blank, and what its bearer is called and may do.
+// enlist writes a file of identities of lines: a token, a blank, and what its bearer is called and
+// may do.
 func enlist(t *testing.T, path string, lines ...string) {
 	t.Helper()
 	var text strings.Builder
@@ -123,8 +124,9 @@ func connected(n client.Notice) bool {
 	return ok
 }
 
-// Nobody but programs with a certificate of the authority and a good token is served, of what it may have; a token that is revoked ends its
-// session, and a certificate that is replaced is the next one's.
+// Nobody but programs with a certificate of the authority and a good token is served, of what it
+// may have; a token that is revoked ends its session, and a certificate that is replaced is the
+// next one's.
 func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 	t.Parallel()
 	ca, strangers := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
@@ -224,7 +226,8 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 	})
 }
 
-// withCertificateOf is what a client dials with that trusts one authority and shows a certificate of another.
+// withCertificateOf is what a client dials with that trusts one authority and shows a certificate
+// of another.
 func withCertificateOf(t *testing.T, trusted, shown *accesstest.Authority) *tls.Config {
 	t.Helper()
 	c := trusted.Client(t, "")
@@ -244,7 +247,8 @@ func serial(t *testing.T, address string, cfg *tls.Config) string {
 	return secured.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// Event streams want a token too, and pages of other origins must be listed; probes and metrics ask nobody.
+// Event streams want a token too, and pages of other origins must be listed; probes and metrics ask
+// nobody.
 func TestEventStreamsWithTokensAndOrigins(t *testing.T) {
 	t.Parallel()
 	const page = "https://app.example.com"

@@ -9,7 +9,8 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// A gateway that acknowledges nothing is named on /health, and disconnected in the end; others are served on, and their checkpoints move on.
+// A gateway that acknowledges nothing is named on /health, and disconnected in the end; others are
+// served on, and their checkpoints move on.
 func TestGatewayThatAcknowledgesNothingIsNamed(t *testing.T) {
 	t.Parallel()
 	n := newRig(t, devmongo.Config{}).begin("STREAMER_GATEWAY_ACK_TIMEOUT=6s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=1s")

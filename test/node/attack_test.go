@@ -112,8 +112,8 @@ func (n *live) answer(client *http.Client, url string, header ...string) (*http.
 	return resp, string(text)
 }
 
-// Sessions over gRPC, event streams and streams of notices count together for an identity; others are not affected, and nothing is left of
-// attempts that fail.
+// Sessions over gRPC, event streams and streams of notices count together for an identity; others
+// are not affected, and nothing is left of attempts that fail.
 func TestIdentityKeepsWithinItsQuotas(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")
@@ -221,7 +221,8 @@ func TestIdentityKeepsWithinItsQuotas(t *testing.T) {
 	}
 }
 
-// A gateway that takes nothing of what it is sent loses its session although it sends heartbeats, and then its connection.
+// A gateway that takes nothing of what it is sent loses its session although it sends heartbeats,
+// and then its connection.
 func TestStalledGatewayLosesItsConnection(t *testing.T) {
 	t.Parallel()
 	n := newRig(t, devmongo.Config{}, "STREAMER_GRPC_STALL_TIMEOUT=1s").begin()
@@ -291,7 +292,8 @@ type siege struct {
 	conns []net.Conn // the attacker's
 }
 
-// served is how long an honest client waits under attack, which is less than it takes until attackers' connections are found to be idle.
+// served is how long an honest client waits under attack, which is less than it takes until
+// attackers' connections are found to be idle.
 const served = 30 * time.Second
 
 // besiege starts a node with room for few clients.
@@ -350,7 +352,8 @@ func (s *siege) connect(address string) net.Conn {
 	return conn
 }
 
-// secure opens a connection of TLS of the attacker and says something. It returns nil if the node has closed it.
+// secure opens a connection of TLS of the attacker and says something. It returns nil if the node
+// has closed it.
 func (s *siege) secure(address, said string, protocols ...string) *tls.Conn {
 	raw := s.connect(address)
 	if raw == nil {
@@ -367,7 +370,8 @@ func (s *siege) secure(address, said string, protocols ...string) *tls.Conn {
 	return conn
 }
 
-// http2 opens a connection of HTTP/2 of the attacker, as soon as there is room after another attack.
+// http2 opens a connection of HTTP/2 of the attacker, as soon as there is room after another
+// attack.
 func (s *siege) http2(address string) *http2.Framer {
 	s.Helper()
 	var conn *tls.Conn
@@ -390,7 +394,8 @@ func (s *siege) drain(conn net.Conn) {
 	s.Cleanup(func() { _ = conn.Close(); reading.Wait() })
 }
 
-// holds fails the test unless honest clients of both transports are served, and probes and metrics answered.
+// holds fails the test unless honest clients of both transports are served, and probes and metrics
+// answered.
 func (s *siege) holds() {
 	s.Helper()
 	for _, path := range []string{"/livez", "/readyz", "/health", "/metrics"} {
@@ -422,8 +427,8 @@ func (s *siege) holds() {
 	_ = conn.Close()
 }
 
-// Whoever has not shown who it is can hold up nobody: neither with connections and handshakes, nor with headers and streams. A node has room for
-// 240 connections here.
+// Whoever has not shown who it is can hold up nobody: neither with connections and handshakes, nor
+// with headers and streams. A node has room for 240 connections here.
 func TestNodeIsServingUnderAttack(t *testing.T) {
 	t.Parallel()
 	s := besiege(t)

@@ -33,8 +33,9 @@ func (n *live) recorded(token string) []notice.Notice {
 	return log.Records
 }
 
-// The audit log says who was let in and who was not, from where, and how sessions ended; it outlives the node, and is for those who may read
-// everything. However many are refused, what operators have done stays.
+// The audit log says who was let in and who was not, from where, and how sessions ended; it
+// outlives the node, and is for those who may read everything. However many are refused, what
+// operators have done stays.
 func TestAuditLogSaysWhoCameAndOutlivesTheNode(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")

@@ -19,7 +19,8 @@ func several(node string) []string {
 	}
 }
 
-// A subscriber has its session with one node, and an operator moves it back: another node tells of that, or the next save.
+// A subscriber has its session with one node, and an operator moves it back: another node tells of
+// that, or the next save.
 func TestSubscribersOfEveryNodeAreToldOfARewind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})

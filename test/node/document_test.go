@@ -19,7 +19,8 @@ var rewrite = flag.Bool("rewrite", false, "write docs/reference/metrics.md anew"
 
 const reference = "../../docs/reference/metrics.md"
 
-// TestMetricsAreDocumented compares docs/reference/metrics.md with what a node with all its parts registers.
+// TestMetricsAreDocumented compares docs/reference/metrics.md with what a node with all its parts
+// registers.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	r := sinkRigOn(t, devmongo.Config{Release: "7.0", Preset: "sharded"}, "now", toHTTP(t, &endpoint{})) // a router's nodes have metrics of its shards, too

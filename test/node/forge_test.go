@@ -9,7 +9,8 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// What writers put into documents cannot pass for other events, to clients of events and of gateways: not even where the driver writes it as it is.
+// What writers put into documents cannot pass for other events, to clients of events and of
+// gateways: not even where the driver writes it as it is.
 func TestDocumentsCannotForgeEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})

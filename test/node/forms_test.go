@@ -197,8 +197,8 @@ func TestTokensOfTwoVersionsMeet(t *testing.T) {
 							t.Errorf("told of %v, want %v", got, want)
 						}
 					}
-					// Replies of a catch-up count towards the changeover, too, so that the tail may have had
-					// fewer changes by then.
+					// Replies of a catch-up count towards the changeover, too, so that the tail may
+					// have had fewer changes by then.
 					if got := w.node.duplicates(); got > c.drops || got == 0 && c.drops > 0 {
 						t.Errorf("%d duplicates are counted, want 1 to %d", got, c.drops)
 					}

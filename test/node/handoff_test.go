@@ -19,7 +19,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A follower is a session that follows the owners, over gRPC and by hand: it attaches partitions, and does nothing else about them.
+// A follower is a session that follows the owners, over gRPC and by hand: it attaches partitions,
+// and does nothing else about them.
 type follower struct {
 	*live
 
@@ -123,7 +124,8 @@ func (n *live) owns() (owned []uint32) {
 	return owned
 }
 
-// handsOver begins a node that owns everything, and a session that follows it; then a second node takes half of the partitions.
+// handsOver begins a node that owns everything, and a session that follows it; then a second node
+// takes half of the partitions.
 func (r *rig) handsOver(settings ...string) (donor, target *live, f *follower) {
 	r.Helper()
 	donor = r.beginWith(nil, append(several("n1"), settings...)...)
@@ -134,8 +136,8 @@ func (r *rig) handsOver(settings ...string) (donor, target *live, f *follower) {
 	return donor, target, f
 }
 
-// For the broadcast window the former owner delivers a partition beside the new one, to sessions that do not leave it. Without a window that ends
-// with the transfer, and the session hears so.
+// For the broadcast window the former owner delivers a partition beside the new one, to sessions
+// that do not leave it. Without a window that ends with the transfer, and the session hears so.
 func TestFormerOwnerDeliversForTheBroadcastWindow(t *testing.T) {
 	t.Parallel()
 	for _, overlap := range []string{"0s", "1m"} {
@@ -173,8 +175,8 @@ func TestFormerOwnerDeliversForTheBroadcastWindow(t *testing.T) {
 	}
 }
 
-// A node whose lease ends within the broadcast window delivers nothing more of what was its own, and goes on with everything else: exclusive
-// subscribers need no owner.
+// A node whose lease ends within the broadcast window delivers nothing more of what was its own,
+// and goes on with everything else: exclusive subscribers need no owner.
 func TestWindowEndsWithTheLeaseOfTheDonor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -203,7 +205,8 @@ func TestWindowEndsWithTheLeaseOfTheDonor(t *testing.T) {
 	}
 }
 
-// A client that follows the owners leaves the window as soon as it has the session with the target, and gets everything once.
+// A client that follows the owners leaves the window as soon as it has the session with the target,
+// and gets everything once.
 func TestClientLeavesTheWindowEarly(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -262,8 +265,8 @@ func (l *publications) take(node string, lines []string) error {
 	return nil
 }
 
-// While partitions move to and fro under load, with a broadcast window longer than the test, each change is published once, by one node: sinks have
-// no window.
+// While partitions move to and fro under load, with a broadcast window longer than the test, each
+// change is published once, by one node: sinks have no window.
 func TestNoChangeIsPublishedByTwoOwners(t *testing.T) {
 	t.Parallel()
 	l, e := &publications{of: make(map[string][]publication)}, &endpoint{}

@@ -46,7 +46,8 @@ func (n *live) refused(path string, header ...string) (status int, code fault.Co
 	return resp.StatusCode, said.Code
 }
 
-// Whatever a node is asked for changes or documents with, it gives nothing of what it does not watch.
+// Whatever a node is asked for changes or documents with, it gives nothing of what it does not
+// watch.
 func TestNothingIsReadThatIsNotWatched(t *testing.T) {
 	t.Parallel()
 	for name, watch := range map[string]string{"everything": "", "one collection": "shop.orders"} {
@@ -89,7 +90,8 @@ func TestNothingIsReadThatIsNotWatched(t *testing.T) {
 	}
 }
 
-// endpoints returns what a node serves over HTTP, with parts of paths filled in, by the source that puts it together.
+// endpoints returns what a node serves over HTTP, with parts of paths filled in, by the source that
+// puts it together.
 func endpoints(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, file := range []string{"../../internal/wiring/http.go", "../../health/handler.go"} {
@@ -107,8 +109,8 @@ func endpoints(t *testing.T) (paths []string) {
 	return paths
 }
 
-// Every endpoint refuses parameters that it does not know: a misspelt one would be no filter, or no limit. Probes and metrics answer whatever is
-// asked: a probe that is refused restarts a node.
+// Every endpoint refuses parameters that it does not know: a misspelt one would be no filter, or no
+// limit. Probes and metrics answer whatever is asked: a probe that is refused restarts a node.
 func TestEveryEndpointRefusesUnknownParameters(t *testing.T) {
 	t.Parallel()
 	for _, probes := range []string{"", "127.0.0.1:0"} {
@@ -163,7 +165,8 @@ func (n *live) send(method, url string, header ...string) (*http.Response, strin
 	return resp, string(text)
 }
 
-// A name that cannot be shown, or that is a sink's, is refused by every transport before it reaches the store, a metric or a log line.
+// A name that cannot be shown, or that is a sink's, is refused by every transport before it reaches
+// the store, a metric or a log line.
 func TestNamesAreRefusedWhereTheyComeIn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})

@@ -183,7 +183,8 @@ func (l *ledger) losses() (losses []*loss) {
 	return losses
 }
 
-// ids returns the _ids of the documents that were told of; of a change of no document its operation.
+// ids returns the _ids of the documents that were told of; of a change of no document its
+// operation.
 func (l *ledger) ids() (ids []string) {
 	for _, e := range l.changes() {
 		ids = append(ids, e.id)
@@ -241,9 +242,10 @@ func (l *ledger) times(t *testing.T, n int, ids ...string) {
 	}
 }
 
-// inOrder fails the test where something came out of its place: the changes of a partition come in the order of the log, those of all partitions
-// and losses between what is before and what is after them. After a rewind, and where what follows may have been received before, it begins
-// anew, but not before the floor.
+// inOrder fails the test where something came out of its place: the changes of a partition come in
+// the order of the log, those of all partitions and losses between what is before and what is after
+// them. After a rewind, and where what follows may have been received before, it begins anew, but
+// not before the floor.
 func (l *ledger) inOrder(t *testing.T) {
 	t.Helper()
 	last := map[int]change.Timestamp{}

@@ -25,13 +25,15 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// Live queries follow everything that can be done to documents: after each pause a query that says that it is whole has what find returns, and each
-// query becomes whole. The model is MongoDB itself.
+// Live queries follow everything that can be done to documents: after each pause a query that says
+// that it is whole has what find returns, and each query becomes whole. The model is MongoDB
+// itself.
 func TestLiveQueriesFollowEverything(t *testing.T) {
 	followEverything(t, 20*time.Second, 0)
 }
 
-// followEverything plays random steps against each kind of server for a share of the time, or until so many steps have been made.
+// followEverything plays random steps against each kind of server for a share of the time, or until
+// so many steps have been made.
 func followEverything(t *testing.T, most time.Duration, steps int64) {
 	if err := flag.Set("rapid.checks", "100000"); err != nil { // the time ends it
 		t.Fatal(err)
@@ -177,7 +179,8 @@ func (p *livePlay) subscribe(t *rapid.T) {
 // oddFilter selects documents by a field that changes.
 const oddFilter = "has(doc.a) && doc.a == 1"
 
-// disturb begins a process anew, breaks the node's stream, or restarts the node; sometimes the log loses what is written meanwhile.
+// disturb begins a process anew, breaks the node's stream, or restarts the node; sometimes the log
+// loses what is written meanwhile.
 func (p *livePlay) disturb(t *rapid.T) {
 	switch rapid.IntRange(0, 19).Draw(t, "disturbance") {
 	case 0, 1:

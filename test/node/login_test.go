@@ -25,7 +25,8 @@ type lock struct {
 	node devmongo.User
 }
 
-// newLock makes a rig whose nodes authenticate with a password, in a connection string that has a file of its own.
+// newLock makes a rig whose nodes authenticate with a password, in a connection string that has a
+// file of its own.
 func newLock(t *testing.T, cfg devmongo.Config, privileges []devmongo.Privilege, settings ...string) *lock {
 	t.Helper()
 	l := &lock{node: devmongo.User{Name: "node", Password: "first", Privileges: privileges}}
@@ -113,8 +114,9 @@ func TestUsersThatCannotStartANode(t *testing.T) {
 	}
 }
 
-// A password that is changed under a running node stops nothing: connections that are open stay, new ones wait for the new password, which comes with the
-// file of the connection string, and meanwhile the node says what it waits for.
+// A password that is changed under a running node stops nothing: connections that are open stay,
+// new ones wait for the new password, which comes with the file of the connection string, and
+// meanwhile the node says what it waits for.
 func TestPasswordIsRotatedUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	l := newLock(t, devmongo.Config{}, least())
@@ -171,7 +173,8 @@ func TestConnectionStringOfAnotherDeploymentIsNotFollowed(t *testing.T) {
 	}
 }
 
-// A right that is taken away ends the node, with what is missing; the next one continues where it was.
+// A right that is taken away ends the node, with what is missing; the next one continues where it
+// was.
 func TestRightsThatAreRevokedUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	for name, revoke := range map[string]func(*lock){
@@ -201,7 +204,8 @@ func TestRightsThatAreRevokedUnderARunningNode(t *testing.T) {
 	}
 }
 
-// Without the right to read local, which is taken away, a position is proven by opening a stream at its time: what the log loses then is told as before.
+// Without the right to read local, which is taken away, a position is proven by opening a stream at
+// its time: what the log loses then is told as before.
 func TestRightToReadTheOplogIsRevokedUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	l := newLock(t, devmongo.Config{NoopEvery: 100 * time.Millisecond}, least())
@@ -220,7 +224,8 @@ func TestRightToReadTheOplogIsRevokedUnderARunningNode(t *testing.T) {
 	next.until("the loss is told", func() bool { return len(next.losses()) > 0 })
 }
 
-// Certificates that expire or whose authority is replaced break new connections, which the node says; new files are taken without a restart.
+// Certificates that expire or whose authority is replaced break new connections, which the node
+// says; new files are taken without a restart.
 func TestCertificatesChangeUnderARunningNode(t *testing.T) {
 	t.Parallel()
 	authority, successor := accesstest.NewAuthority(t), accesstest.NewAuthority(t)
@@ -270,7 +275,8 @@ func TestCertificatesChangeUnderARunningNode(t *testing.T) {
 	}
 }
 
-// What MongoDB answers for a while and gets over by itself is waited for, at the start, whatever step meets it, and while a node runs.
+// What MongoDB answers for a while and gets over by itself is waited for, at the start, whatever
+// step meets it, and while a node runs.
 func TestErrorsThatPassAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{50, 94, 134, 149, 202, 216, 249, 317, 56846} {

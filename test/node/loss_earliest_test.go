@@ -21,8 +21,9 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// wrapped are servers whose log has wrapped, and how many entries go before each opening of a stream. Below 5.0 the oldest entry cannot be
-// opened; beside writers any entry may be gone that was there a moment before.
+// wrapped are servers whose log has wrapped, and how many entries go before each opening of a
+// stream. Below 5.0 the oldest entry cannot be opened; beside writers any entry may be gone that
+// was there a moment before.
 func wrapped() map[string]devmongo.Config {
 	besides := func(n int) func(*devmongo.Profile) {
 		return func(p *devmongo.Profile) { p.TruncateBeforeOpening = n }
@@ -43,8 +44,8 @@ func blind() map[string]devmongo.Config {
 	return servers
 }
 
-// wrap writes 400 documents in four portions, ten seconds of the log apart, into a log that then begins with the second portion, and returns
-// the _ids of those that nobody may miss.
+// wrap writes 400 documents in four portions, ten seconds of the log apart, into a log that then
+// begins with the second portion, and returns the _ids of those that nobody may miss.
 func (r *rig) wrap() (kept []string) {
 	r.Helper()
 	var begin uint64
@@ -62,7 +63,8 @@ func (r *rig) wrap() (kept []string) {
 	return kept
 }
 
-// A first start at the beginning of a log that has wrapped begins with the oldest change that can be read, and tells of no loss.
+// A first start at the beginning of a log that has wrapped begins with the oldest change that can
+// be read, and tells of no loss.
 func TestNodeStartsAtTheBeginningOfALogThatHasWrapped(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range wrapped() {
@@ -81,7 +83,8 @@ func TestNodeStartsAtTheBeginningOfALogThatHasWrapped(t *testing.T) {
 	}
 }
 
-// wantBoundsBeforeWhatCame holds what is told of losses against what came: the document that came first stands right after the bound.
+// wantBoundsBeforeWhatCame holds what is told of losses against what came: the document that came
+// first stands right after the bound.
 func (n *live) wantBoundsBeforeWhatCame() {
 	n.Helper()
 	for _, l := range n.losses() {
@@ -95,8 +98,8 @@ func (n *live) wantBoundsBeforeWhatCame() {
 	n.inOrder(n.T)
 }
 
-// A node that was stopped for longer than the log reaches back goes on with the oldest change that can be read, and its subscriber is
-// told up to there, not up to now.
+// A node that was stopped for longer than the log reaches back goes on with the oldest change that
+// can be read, and its subscriber is told up to there, not up to now.
 func TestNodeGoesOnWithWhatTheLogStillHas(t *testing.T) {
 	t.Parallel()
 	servers := wrapped()
@@ -124,7 +127,8 @@ func TestNodeGoesOnWithWhatTheLogStillHas(t *testing.T) {
 	}
 }
 
-// A subscriber that asks for the earliest change gets what the log still has, and no word of a loss.
+// A subscriber that asks for the earliest change gets what the log still has, and no word of a
+// loss.
 func TestGatewayStartsWithTheEarliestChange(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range wrapped() {
@@ -175,7 +179,8 @@ func (r *rig) events(n *live, last string) *sse.Reader {
 	return sse.NewReader(resp.Body)
 }
 
-// A client of server-sent events that comes back to a log that has wrapped is told up to where reading goes on, and gets what is there.
+// A client of server-sent events that comes back to a log that has wrapped is told up to where
+// reading goes on, and gets what is there.
 func TestClientOfEventsGoesOnWithWhatTheLogStillHas(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range wrapped() {
@@ -224,8 +229,8 @@ func TestClientOfEventsGoesOnWithWhatTheLogStillHas(t *testing.T) {
 	}
 }
 
-// A first start at a time that the log does not reach back to is nobody's loss: the client gets what the log has, and nothing is recorded, told or
-// counted, however often it is asked for.
+// A first start at a time that the log does not reach back to is nobody's loss: the client gets
+// what the log has, and nothing is recorded, told or counted, however often it is asked for.
 func TestFreshStartBeforeTheLogIsNobodysLoss(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "7.0"} {

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// Every error that a change stream can meet, through the whole node: what it makes of it, and what it tells of it.
+// Every error that a change stream can meet, through the whole node: what it makes of it, and what
+// it tells of it.
 func TestErrorsOfChangeStreams(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,7 +87,8 @@ func TestErrorsOfChangeStreams(t *testing.T) {
 	}
 }
 
-// What a person must act upon ends the node at once, with the code that tells why, and saves nothing that was not delivered.
+// What a person must act upon ends the node at once, with the code that tells why, and saves
+// nothing that was not delivered.
 func TestErrorsThatEndTheNode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -132,7 +134,8 @@ func TestErrorsThatEndTheNode(t *testing.T) {
 	}
 }
 
-// Where a document is required that MongoDB does not have, the event comes without it, after one opening, and nothing is told as lost.
+// Where a document is required that MongoDB does not have, the event comes without it, after one
+// opening, and nothing is told as lost.
 func TestMissingImageThroughTheWholeNode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{Release: "7.0"}, "STREAMER_MONGODB_FULL_DOCUMENT=required")
@@ -158,8 +161,9 @@ func TestMissingImageThroughTheWholeNode(t *testing.T) {
 	n.saysNothing()
 }
 
-// A tail that begins anew leaves sessions to a catch-up, which comes up to the tail as soon as the log moves, by whatever entry: until
-// then two streams are open on a log in which nothing happens, and both would tell what does.
+// A tail that begins anew leaves sessions to a catch-up, which comes up to the tail as soon as the
+// log moves, by whatever entry: until then two streams are open on a log in which nothing happens,
+// and both would tell what does.
 func TestTailThatBeganAnewOnAQuietLog(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -186,7 +190,8 @@ func (n *live) saysNothing() {
 	}
 }
 
-// watchStates notes the states in which partitions are, as often as it can, and returns what ends that and tells them.
+// watchStates notes the states in which partitions are, as often as it can, and returns what ends
+// that and tells them.
 func (n *live) watchStates() func() map[health.Status]bool {
 	seen := make(map[health.Status]bool)
 	ended, done := make(chan struct{}), make(chan struct{})

@@ -32,8 +32,9 @@ func (n *live) resyncs() (namespaces []string) {
 	return namespaces
 }
 
-// Whatever becomes of a watched collection and its database is told of once, in its place, and nothing that follows is
-// missing, with a stream of the cluster and with one of the database, which ends when that is dropped.
+// Whatever becomes of a watched collection and its database is told of once, in its place, and
+// nothing that follows is missing, with a stream of the cluster and with one of the database, which
+// ends when that is dropped.
 func TestCollectionsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,7 +148,8 @@ func TestTransactionOf24MB(t *testing.T) {
 	}
 }
 
-// An event above 16 MiB comes whole where the server splits it, with less where it does not, and either way what stands around it comes.
+// An event above 16 MiB comes whole where the server splits it, with less where it does not, and
+// either way what stands around it comes.
 func TestEventAbove16MB(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A server that refuses every position although its log has them is asked once a second at most; nothing is told as lost, and nothing
-// is missing afterwards.
+// A server that refuses every position although its log has them is asked once a second at most;
+// nothing is told as lost, and nothing is missing afterwards.
 func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{286, 136, 464, 326, 280, 260} {
@@ -34,7 +34,8 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 			r.series(20, 40)
 			n.until("streams were opened again and again", func() bool { return r.server.Stats().ChangeStreamsOpened-opened >= free+3 })
 			stats, took := r.server.Stats(), time.Since(begun)
-			// A token that is refused is tried by operation time too, which is an opening of the same stream.
+			// A token that is refused is tried by operation time too, which is an opening of the
+			// same stream.
 			if most := 2*free + 2*(1+int64(took/time.Second)); stats.ChangeStreamsOpened-opened > most {
 				t.Errorf("opened %d times in %v", stats.ChangeStreamsOpened-opened, took)
 			}
@@ -64,8 +65,8 @@ func TestHistoryThatIsRefusedAgainAndAgainIsNoHotLoop(t *testing.T) {
 	}
 }
 
-// wantOneLoss holds what a node tells of one lost stretch against what was missed: one loss and one gap entry, whose bounds contain every
-// missed event, and nothing more afterwards.
+// wantOneLoss holds what a node tells of one lost stretch against what was missed: one loss and one
+// gap entry, whose bounds contain every missed event, and nothing more afterwards.
 func (n *live) wantOneLoss(missed []change.Position, onward change.Timestamp) {
 	n.Helper()
 	n.until("it is told", func() bool { return len(n.losses()) > 0 })
@@ -116,7 +117,8 @@ func (r *rig) positions(since change.Timestamp) (positions []change.Position) {
 	return positions
 }
 
-// A node that was stopped for longer than the log reaches back records and tells one loss, and is live at once.
+// A node that was stopped for longer than the log reaches back records and tells one loss, and is
+// live at once.
 func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "7.0"} {
@@ -150,7 +152,8 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 			n.until("no partition is stale", func() bool {
 				return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State == health.Stale })
 			})
-			// One stream to look what can be done, the tail, and the catch-ups: one that learns of the loss, one behind it.
+			// One stream to look what can be done, the tail, and the catch-ups: one that learns of
+			// the loss, one behind it.
 			if again := r.server.Stats().ChangeStreamsOpened - opened; again > 5 {
 				t.Errorf("%d streams were opened", again)
 			}
@@ -165,8 +168,8 @@ func TestNodeThatWasStoppedForLongerThanTheLog(t *testing.T) {
 	}
 }
 
-// The server takes a lost position without an error, answers with progress beyond the loss, and says what is wrong only with the
-// next event. No checkpoint may follow that progress.
+// The server takes a lost position without an error, answers with progress beyond the loss, and
+// says what is wrong only with the next event. No checkpoint may follow that progress.
 func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{NoopEvery: 20 * time.Millisecond})
@@ -194,8 +197,8 @@ func TestSilenceAfterALossIsNotBelieved(t *testing.T) {
 	n.saved(onward)
 }
 
-// A node that may not look at the oplog, as behind mongos, learns of a loss from the server's refusal alone, which comes with the first
-// reading: it tells it and goes on.
+// A node that may not look at the oplog, as behind mongos, learns of a loss from the server's
+// refusal alone, which comes with the first reading: it tells it and goes on.
 func TestLossIsToldWithoutTheRightToReadTheOplog(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "7.0"} {

@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// A clock that jumps by an hour, forward or back, is no gap, also where the stream breaks in it: the position is known to be in the log.
+// A clock that jumps by an hour, forward or back, is no gap, also where the stream breaks in it:
+// the position is known to be in the log.
 func TestClockThatJumpsAnHour(t *testing.T) {
 	t.Parallel()
 	for _, jump := range []time.Duration{time.Hour, -time.Hour} {
@@ -55,7 +56,8 @@ func TestClockThatJumpsAnHour(t *testing.T) {
 	}
 }
 
-// An _id of 1 MB makes tokens of 1 MB; a composite one makes tokens that need their type bits. Both are saved and resumed after.
+// An _id of 1 MB makes tokens of 1 MB; a composite one makes tokens that need their type bits. Both
+// are saved and resumed after.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	for name, id := range map[string]any{
@@ -144,7 +146,8 @@ func (n *live) follow(id string, take func(sent) (enough bool)) {
 	n.Fatal("the stream of events ended")
 }
 
-// A subscriber that asks for a position which the log has lost is told what it may have missed, and goes on with what is there.
+// A subscriber that asks for a position which the log has lost is told what it may have missed, and
+// goes on with what is there.
 func TestSubscriberThatAsksForADeadPosition(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})

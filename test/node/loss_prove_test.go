@@ -17,7 +17,8 @@ func TestProveStoreOfCheckpointsThatIsAwayForAMinuteUnderLoad(t *testing.T) {
 	storeAway(t, time.Minute, "STREAMER_CLUSTER_LEASE_TTL=10s")
 }
 
-// A server that lets nothing be read for more than half a minute: the partitions are stuck, and operators are told, until it is over.
+// A server that lets nothing be read for more than half a minute: the partitions are stuck, and
+// operators are told, until it is over.
 func TestProveServerThatRefusesEverythingIsStuck(t *testing.T) {
 	for _, code := range []int{286, 11600} {
 		r := newRig(t, devmongo.Config{NoopEvery: 100 * time.Millisecond})

@@ -17,15 +17,17 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// The store of checkpoints is cut off under load, for longer than a claim lives, and comes back: the node says that it is not well, nothing is
-// lost, and the same node claims its partitions anew, where the checkpoints go on.
+// The store of checkpoints is cut off under load, for longer than a claim lives, and comes back:
+// the node says that it is not well, nothing is lost, and the same node claims its partitions anew,
+// where the checkpoints go on.
 func TestStoreOfCheckpointsThatIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	storeAway(t, 13*time.Second, "STREAMER_CLUSTER_LEASE_TTL=10s")
 }
 
-// Whoever reaches the store while a node does not may have its partitions once the claim has run out. The node hands out what is true log
-// as long as nobody answers; then it ends, says why, and has moved no checkpoint.
+// Whoever reaches the store while a node does not may have its partitions once the claim has run
+// out. The node hands out what is true log as long as nobody answers; then it ends, says why, and
+// has moved no checkpoint.
 func TestStoreOfCheckpointsThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -84,7 +86,8 @@ func TestCheckpointsInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
 	}
 }
 
-// What passes while the store is away is bounded: the subscriber waits, and goes on when it is back.
+// What passes while the store is away is bounded: the subscriber waits, and goes on when it is
+// back.
 func TestStoreOfCheckpointsThatIsAwayForTooMuch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -98,7 +101,8 @@ func TestStoreOfCheckpointsThatIsAwayForTooMuch(t *testing.T) {
 	written = append(written, r.series(unsaved, 3*unsaved)...)
 	cut := time.Now()
 	n.until("the claim has run out", func() bool { return time.Since(cut) > 12*time.Second })
-	// It looks before it takes more, so that what was there when it last did may be more than the bound.
+	// It looks before it takes more, so that what was there when it last did may be more than the
+	// bound.
 	if got := len(n.ids()); got > 2*unsaved || got == len(written) {
 		t.Errorf("%d of %d events have passed", got, len(written))
 	}
@@ -130,7 +134,8 @@ func (n *live) unwell() bool {
 	return n.service.Health().Status != health.Healthy
 }
 
-// storeAway cuts the store off for a length of time, which is more than a claim lives, and at least until the node is not well.
+// storeAway cuts the store off for a length of time, which is more than a claim lives, and at least
+// until the node is not well.
 func storeAway(t *testing.T, length time.Duration, settings ...string) {
 	t.Helper()
 	r := newRig(t, devmongo.Config{})

@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A cable carries connections to a gateway's node until it is cut: then they end as those of a process that is killed, and no others begin.
+// A cable carries connections to a gateway's node until it is cut: then they end as those of a
+// process that is killed, and no others begin.
 type cable struct {
 	listener net.Listener
 	wg       sync.WaitGroup
@@ -100,8 +101,8 @@ func (n *live) postedOf(gateway string) (all []string) {
 	return all
 }
 
-// Operators hear how gateways are: one that fails a check and passes it again, one that is cut off, and one that comes as another process; not of one
-// that leaves.
+// Operators hear how gateways are: one that fails a check and passes it again, one that is cut off,
+// and one that comes as another process; not of one that leaves.
 func TestGatewaysAreMembers(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string][][]string{

@@ -70,7 +70,8 @@ func (n *live) firstEvent(path string) (kind, data string) {
 	return "", ""
 }
 
-// Names of which nothing will ever come are refused by every way to data, and what does not exist yet is told.
+// Names of which nothing will ever come are refused by every way to data, and what does not exist
+// yet is told.
 func TestNamesOfWhichNothingComesAreRefused(t *testing.T) {
 	t.Parallel()
 	n := withNames(t).beginWith(nil, "STREAMER_MONGODB_WATCH=")
@@ -124,8 +125,8 @@ func TestOperationsThatAreNotReadAreRefused(t *testing.T) {
 	}
 }
 
-// A sink of which nothing will ever come is refused at the start where the configuration tells, and halted where MongoDB does; of what does not
-// exist yet operators are told.
+// A sink of which nothing will ever come is refused at the start where the configuration tells, and
+// halted where MongoDB does; of what does not exist yet operators are told.
 func TestNamesOfSinks(t *testing.T) {
 	t.Parallel()
 	r := withNames(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Pages go on by a short next however long the _ids of the documents are, and say that a client must start over where the document at which a page
-// begins is gone.
+// Pages go on by a short next however long the _ids of the documents are, and say that a client
+// must start over where the document at which a page begins is gone.
 func TestPagesGoOnWhateverTheIDs(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "8.0"} {

@@ -19,8 +19,9 @@ import (
 	"github.com/mongostream/streamer/gateway/sse"
 )
 
-// What clients are told of one position is one step, however much it is: a change in several forms, and that its document leaves. Documents
-// that fill a batch by themselves, batches that are full of changes, and credits of one event change nothing.
+// What clients are told of one position is one step, however much it is: a change in several forms,
+// and that its document leaves. Documents that fill a batch by themselves, batches that are full of
+// changes, and credits of one event change nothing.
 func TestEveryClientIsToldAllOfAPosition(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -128,7 +129,8 @@ func (w *tellings) overGRPC(t *testing.T, n *live) {
 	})
 }
 
-// overEvents follows a node with an event stream, which breaks after each of its first messages and goes on after the last id that it has.
+// overEvents follows a node with an event stream, which breaks after each of its first messages and
+// goes on after the last id that it has.
 func (w *tellings) overEvents(r *rig, n *live) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -149,7 +149,8 @@ func (w *stage) name() string {
 	return subscriberName
 }
 
-// saved waits until a checkpoint of the subscriber is later than the time in some partition. It begins right after what there was before.
+// saved waits until a checkpoint of the subscriber is later than the time in some partition. It
+// begins right after what there was before.
 func (w *stage) saved(at change.Timestamp) {
 	w.Helper()
 	w.until("a checkpoint is saved", func() bool {
@@ -162,7 +163,8 @@ func (w *stage) saved(at change.Timestamp) {
 	})
 }
 
-// comesAgain writes down that what follows may have been received before, but for what the checkpoint has, or the program knows.
+// comesAgain writes down that what follows may have been received before, but for what the
+// checkpoint has, or the program knows.
 func (w *stage) comesAgain() {
 	w.Helper()
 	floor := make(map[change.Partition]change.Timestamp)
@@ -241,7 +243,8 @@ func (w *stage) beginClient(partitions client.Partitions) (crash func()) {
 	}
 }
 
-// beginEvents begins a client of events, which keeps the id up to which it has dealt with everything as an EventSource does.
+// beginEvents begins a client of events, which keeps the id up to which it has dealt with
+// everything as an EventSource does.
 func (w *stage) beginEvents() (crash func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -424,8 +427,9 @@ type promise struct {
 	hold     func(t *testing.T, w *stage)
 }
 
-// TestPromises holds every transport to every promise: whatever happens, each change comes, in the order of its partition, or a loss in its place
-// that bounds what is missing; and nothing comes again that a checkpoint has, or the program says that it has.
+// TestPromises holds every transport to every promise: whatever happens, each change comes, in the
+// order of its partition, or a loss in its place that bounds what is missing; and nothing comes
+// again that a checkpoint has, or the program says that it has.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	blind := devmongo.Config{Adjust: func(p *devmongo.Profile) { p.DenyLocal = true }}
@@ -514,7 +518,8 @@ func holdCrashOfSubscriber(t *testing.T, w *stage) {
 	}
 }
 
-// wrapMeanwhile has the node go while the log wraps, and returns what nobody can tell of any more, and when that was, and what the log still has.
+// wrapMeanwhile has the node go while the log wraps, and returns what nobody can tell of any more,
+// and when that was, and what the log still has.
 func (w *stage) wrapMeanwhile() (lost []string, times []change.Timestamp, kept []string) {
 	w.Helper()
 	at := w.now()
@@ -558,8 +563,9 @@ func holdWrappedLog(t *testing.T, w *stage) {
 	w.until("it is in the gap log", func() bool { return len(w.gaps()) == 1 })
 }
 
-// After a loss every subscriber gets the documents of the collections that are read again, each in its place among the changes: those that
-// nobody can tell of any more among them, none that is gone, and none that is older than what came before.
+// After a loss every subscriber gets the documents of the collections that are read again, each in
+// its place among the changes: those that nobody can tell of any more among them, none that is
+// gone, and none that is older than what came before.
 func holdRescan(t *testing.T, w *stage) {
 	t.Helper()
 	for _, id := range []any{"text", 1.5, bson.NewObjectID()} { // of all types

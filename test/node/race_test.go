@@ -2,5 +2,6 @@
 
 package node
 
-// parallel is how many tests run at a time: the race detector makes all that compute several times slower.
+// parallel is how many tests run at a time: the race detector makes all that compute several times
+// slower.
 const parallel = "3"

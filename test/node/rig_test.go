@@ -34,13 +34,15 @@ import (
 const (
 	// partitions is the number that the nodes of these tests have.
 	partitions = 4
-	// application is the name under which a rig's nodes are known to MongoDB: fail points are for them alone.
+	// application is the name under which a rig's nodes are known to MongoDB: fail points are for
+	// them alone.
 	application = "streamer c/n"
 	// patience bounds every wait for something that must come.
 	patience = time.Minute
 )
 
-// A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told of them.
+// A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told
+// of them.
 type rig struct {
 	*testing.T
 
@@ -75,7 +77,8 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 		"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_CLUSTER_ID=c", "STREAMER_NODE_ID=n",
 		fmt.Sprint("STREAMER_CLUSTER_PARTITIONS=", partitions), "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms",
 		"STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=100ms", "STREAMER_ETCD_DIAL_TIMEOUT=30s",
-		// A machine that is short of breath must not lose claims: losing them is for the tests that mean it.
+		// A machine that is short of breath must not lose claims: losing them is for the tests that
+		// mean it.
 		"STREAMER_CLUSTER_LEASE_TTL=1m",
 	}, settings...)}
 }
@@ -84,7 +87,8 @@ func mongoClient(uri string) (*mongo.Client, error) {
 	return mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
 }
 
-// dial returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
+// dial returns a client that lives as long as the test. What it has written nobody can lose any
+// more, and everybody sees.
 func dial(t *testing.T, uri string) *mongo.Client {
 	t.Helper()
 	client, err := mongoClient(uri)
@@ -191,7 +195,8 @@ func (r *rig) begin(settings ...string) *live {
 	return r.beginWith(&ledger{}, settings...)
 }
 
-// beginWith starts a node whose shared subscriber writes what it receives into a ledger. Without a ledger it has none.
+// beginWith starts a node whose shared subscriber writes what it receives into a ledger. Without a
+// ledger it has none.
 func (r *rig) beginWith(l *ledger, settings ...string) *live {
 	r.Helper()
 	service, err := r.assemble(settings...)
@@ -451,7 +456,8 @@ func (r *rig) first() change.Timestamp {
 	return r.entry(bson.D{}, 1)
 }
 
-// written returns the time of the newest entry of the log about the collection that these tests write to.
+// written returns the time of the newest entry of the log about the collection that these tests
+// write to.
 func (r *rig) written() change.Timestamp {
 	r.Helper()
 	return r.entry(bson.D{{Key: "ns", Value: "shop.orders"}}, -1)
@@ -470,8 +476,8 @@ func (r *rig) entry(filter bson.D, order int) change.Timestamp {
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}
 }
 
-// earliest returns the time at which the log can be read from: that of its first entry, or behind it on a server of release 4.4, which wants
-// an entry before.
+// earliest returns the time at which the log can be read from: that of its first entry, or behind
+// it on a server of release 4.4, which wants an entry before.
 func (r *rig) earliest(release string) change.Timestamp {
 	r.Helper()
 	if release == "4.4" {
@@ -499,7 +505,8 @@ func (n *live) goesOn() {
 	n.sees(id)
 }
 
-// saved waits until the checkpoint of the shared subscriber has reached the time in every partition.
+// saved waits until the checkpoint of the shared subscriber has reached the time in every
+// partition.
 func (n *live) saved(at change.Timestamp) {
 	n.Helper()
 	n.until("checkpoints reach "+at.String(), func() bool { return n.reached(sharedName, at) })

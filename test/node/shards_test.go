@@ -7,12 +7,14 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// silent is a cluster of two shards that write nothing by themselves, nor do its config servers: even _ids are on the first one.
+// silent is a cluster of two shards that write nothing by themselves, nor do its config servers:
+// even _ids are on the first one.
 func silent() devmongo.Config {
 	return devmongo.Config{Release: "7.0", Preset: "sharded", Adjust: func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = 0, 0 }}
 }
 
-// Behind mongos a change waits for shards that have nothing to tell. One node of a cluster asks them to advance, for all.
+// Behind mongos a change waits for shards that have nothing to tell. One node of a cluster asks
+// them to advance, for all.
 func TestOneNodeAsksShardsToAdvance(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, silent(), "STREAMER_MONGODB_TICK=20ms")

@@ -31,9 +31,10 @@ import (
 	"github.com/mongostream/streamer/sink/nats"
 )
 
-// Whatever becomes of a partition's owners, by crashes, frozen processes, handoffs, rewinds and repartitions, the last message of each document is its newest
-// state at every target, and what comes again is a contiguous replay, for which there is a reason: a target with a fence has each change once in an
-// incarnation of the checkpoint. What is random is new each time.
+// Whatever becomes of a partition's owners, by crashes, frozen processes, handoffs, rewinds and
+// repartitions, the last message of each document is its newest state at every target, and what
+// comes again is a contiguous replay, for which there is a reason: a target with a fence has each
+// change once in an incarnation of the checkpoint. What is random is new each time.
 func TestTargetsKeepTheNewestState(t *testing.T) {
 	t.Parallel()
 	judgeTargets(t, 3*time.Second)
@@ -65,8 +66,9 @@ func targets() map[string]func(*testing.T) broker {
 	}
 }
 
-// A change that a filter had hidden when the owner before read it, and does not hide when it is read again, does not come after newer ones where the target
-// knows its position; elsewhere it comes in its place in the replay.
+// A change that a filter had hidden when the owner before read it, and does not hide when it is
+// read again, does not come after newer ones where the target knows its position; elsewhere it
+// comes in its place in the replay.
 func TestHiddenChangeDoesNotFollowNewerOnes(t *testing.T) {
 	t.Parallel()
 	for name, begin := range targets() {
@@ -161,7 +163,8 @@ func (h *ownership) message(o *ownerOf, i int) *sink.Message {
 	return m
 }
 
-// publish publishes what follows, at most so many changes at once, and goes on after those that were acknowledged, as a sink does.
+// publish publishes what follows, at most so many changes at once, and goes on after those that
+// were acknowledged, as a sink does.
 func (h *ownership) publish(o *ownerOf, most int) {
 	outcomes := make([]error, min(most, len(h.log)-o.next))
 	var wg sync.WaitGroup
@@ -186,8 +189,8 @@ func (h *ownership) publish(o *ownerOf, most int) {
 	}
 }
 
-// succeed gives the partition to another owner, at the checkpoint. The term of the one before may still count as valid where that one was frozen after it
-// had looked.
+// succeed gives the partition to another owner, at the checkpoint. The term of the one before may
+// still count as valid where that one was frozen after it had looked.
 func (h *ownership) succeed(frozen bool) {
 	if h.now != nil {
 		h.now.valid.Store(frozen)
@@ -406,7 +409,8 @@ func kafkaBroker(transactional bool) func(t *testing.T) broker {
 	}
 }
 
-// httpBroker begins an endpoint that fails now and then, before it has taken a request or after that.
+// httpBroker begins an endpoint that fails now and then, before it has taken a request or after
+// that.
 func httpBroker(t *testing.T) broker {
 	t.Helper()
 	var mu sync.Mutex

@@ -21,8 +21,9 @@ type destinations struct {
 	mend     func()
 }
 
-// Only what goes to a destination that is refused waits; others get their changes, and nothing is acknowledged to the oplog before what waits. It comes, in
-// order, when the destination is there and the sink is resumed, or another node begins.
+// Only what goes to a destination that is refused waits; others get their changes, and nothing is
+// acknowledged to the oplog before what waits. It comes, in order, when the destination is there
+// and the sink is resumed, or another node begins.
 func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject} {

@@ -16,8 +16,9 @@ import (
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
-// What an operator has moved back comes again at every target, whole and in order, also within JetStream's duplicate window; and so does what follows deleted
-// checkpoints, whose start is the earliest change. What comes after it comes once.
+// What an operator has moved back comes again at every target, whole and in order, also within
+// JetStream's duplicate window; and so does what follows deleted checkpoints, whose start is the
+// earliest change. What comes after it comes once.
 func TestRepeatedOnPurposeArrives(t *testing.T) {
 	t.Parallel()
 	to := toEach()
@@ -83,7 +84,8 @@ func TestRepeatedOnPurposeArrives(t *testing.T) {
 	}
 }
 
-// A first start that is refused leaves nothing behind: neither by a sink that cannot work, nor by a start in the future.
+// A first start that is refused leaves nothing behind: neither by a sink that cannot work, nor by a
+// start in the future.
 func TestRefusedStartLeavesNoOrigin(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})

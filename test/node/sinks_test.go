@@ -42,7 +42,8 @@ func (l *landing) add(values ...string) {
 	l.values = append(l.values, values...)
 }
 
-// seqs returns the numbers of a document's changes in the order in which they have arrived, by document.
+// seqs returns the numbers of a document's changes in the order in which they have arrived, by
+// document.
 func (l *landing) seqs(t *testing.T) map[string][]int {
 	t.Helper()
 	l.mu.Lock()
@@ -83,7 +84,8 @@ func (r *rig) writes(from, to int) {
 	}
 }
 
-// landed waits until every change of the documents has arrived, and fails where one has come twice or out of order.
+// landed waits until every change of the documents has arrived, and fails where one has come twice
+// or out of order.
 func (n *live) landed(l *landing, to int) {
 	n.Helper()
 	n.arrived(l, to)
@@ -94,7 +96,8 @@ func (n *live) landed(l *landing, to int) {
 	}
 }
 
-// arrived waits until every change of the documents has arrived, and fails where one has come before an earlier one.
+// arrived waits until every change of the documents has arrived, and fails where one has come
+// before an earlier one.
 func (n *live) arrived(l *landing, to int) {
 	n.Helper()
 	n.until(fmt.Sprintf("%d documents arrive at the target", to), func() bool {
@@ -285,7 +288,8 @@ func TestSinksPublishEveryChangeOnce(t *testing.T) {
 	}
 }
 
-// What an operator has moved back comes again, although the sink is restarted after it has told of the rewind and before it publishes anything more.
+// What an operator has moved back comes again, although the sink is restarted after it has told of
+// the rewind and before it publishes anything more.
 func TestRewoundSinkThatIsRestartedPublishesAgain(t *testing.T) {
 	t.Parallel()
 	l := &landing{}
@@ -375,8 +379,9 @@ func TestFileSinkBeginsNewFiles(t *testing.T) {
 	n.landed(&l, 20)
 }
 
-// A target that fails, stalls and comes back gets everything in order; one that refuses a change gets the others, and the change is a
-// dead letter; one that wants no more halts the sink until an operator resumes it.
+// A target that fails, stalls and comes back gets everything in order; one that refuses a change
+// gets the others, and the change is a dead letter; one that wants no more halts the sink until an
+// operator resumes it.
 func TestHTTPSinkOutlivesFailures(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{}
@@ -457,8 +462,8 @@ func (n *live) post(do string) {
 	n.asks("/v1/sinks/out/" + do)
 }
 
-// A sink that starts with a snapshot publishes the documents in their place among the changes. Who gets partitions of it before all are read reads on,
-// and who gets them later reads nothing.
+// A sink that starts with a snapshot publishes the documents in their place among the changes. Who
+// gets partitions of it before all are read reads on, and who gets them later reads nothing.
 func TestSinkBeginsWithTheDocuments(t *testing.T) {
 	t.Parallel()
 	e, copied := &endpoint{}, newReplica()
@@ -506,7 +511,8 @@ func TestSinkBeginsWithTheDocuments(t *testing.T) {
 	}
 }
 
-// A sink that an operator has paused publishes nothing, also after a restart of the node, and goes on where it was; that is in the audit log.
+// A sink that an operator has paused publishes nothing, also after a restart of the node, and goes
+// on where it was; that is in the audit log.
 func TestPausedSinkRestsUntilItIsResumed(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{}
@@ -531,7 +537,8 @@ func TestPausedSinkRestsUntilItIsResumed(t *testing.T) {
 	}
 }
 
-// What an operator has said of a sink is in the history when it is answered: a node that starts after another one was killed does it, too.
+// What an operator has said of a sink is in the history when it is answered: a node that starts
+// after another one was killed does it, too.
 func TestOrdersForSinksAreKeptWhenTheyAreAnswered(t *testing.T) {
 	t.Parallel()
 	r := sinkRig(t, toHTTP(t, &endpoint{}))
@@ -565,8 +572,9 @@ func (n *live) terms() (all []change.Term) {
 	return all
 }
 
-// Nothing that the target has acknowledged of a partition before it leaves is published twice, and what comes after is published by its next owner.
-// That it leaves not before is streamer's TestPartitionsLeaveWhenTheyAreAcknowledged.
+// Nothing that the target has acknowledged of a partition before it leaves is published twice, and
+// what comes after is published by its next owner. That it leaves not before is streamer's
+// TestPartitionsLeaveWhenTheyAreAcknowledged.
 func TestPartitionLeavesWhenItsChangesAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{}
@@ -612,8 +620,9 @@ func (p *pipe) Write(lines []byte) (int, error) {
 	return len(lines), nil
 }
 
-// What waits for the reader of standard output when a term ends is not written any more, but by the next owner. That includes what a sink that was
-// restarted meanwhile wants to write after the write that its target before has left behind.
+// What waits for the reader of standard output when a term ends is not written any more, but by the
+// next owner. That includes what a sink that was restarted meanwhile wants to write after the write
+// that its target before has left behind.
 func TestReaderGetsNothingOfTermsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	for name, restarts := range map[string]bool{"as it began": false, "restarted": true} {
@@ -651,8 +660,9 @@ func TestReaderGetsNothingOfTermsThatHaveEnded(t *testing.T) {
 	}
 }
 
-// What waits for Retry-After, or for its turn in a request that is divided, is not posted any more when its term has ended meanwhile. The node claims
-// the partitions again and posts it under its next terms.
+// What waits for Retry-After, or for its turn in a request that is divided, is not posted any more
+// when its term has ended meanwhile. The node claims the partitions again and posts it under its
+// next terms.
 func TestNothingIsPostedAfterItsTermHasEnded(t *testing.T) {
 	t.Parallel()
 	t.Run("a wait", func(t *testing.T) {

@@ -55,8 +55,8 @@ func (r *replica) applyWhole(event []byte) error {
 	return nil
 }
 
-// Whatever becomes of a collection while it is read, a subscriber that applies what it is sent has what is there in the end, without older states
-// after newer ones, and its snapshot ends.
+// Whatever becomes of a collection while it is read, a subscriber that applies what it is sent has
+// what is there in the end, without older states after newer ones, and its snapshot ends.
 func TestCollectionsThatChangeWhileTheyAreRead(t *testing.T) {
 	t.Parallel()
 	type collections struct{ orders, other *mongo.Collection }
@@ -123,7 +123,8 @@ func TestCollectionsThatChangeWhileTheyAreRead(t *testing.T) {
 					fill(w, c.other, ids[20:], 2000)
 					node := w.beginWith(nil)
 					r := newReplica()
-					// What is renamed away ends the snapshot: what is renamed onto it then is a loss, after which the subscriber reads again.
+					// What is renamed away ends the snapshot: what is renamed onto it then is a
+					// loss, after which the subscriber reads again.
 					onLoss, parameter := client.LossNotify, "notify"
 					if strings.HasPrefix(name, "renamed away and") {
 						onLoss, parameter = client.LossSnapshot, "snapshot"
@@ -174,8 +175,8 @@ func collated() bson.E {
 	return bson.E{Key: "collation", Value: bson.D{{Key: "locale", Value: "en"}, {Key: "strength", Value: 2}}}
 }
 
-// The index on _id of a collection has its collation: pages follow one another by it, also for who joins in the middle, and documents whose _ids differ
-// in case only are different ones.
+// The index on _id of a collection has its collation: pages follow one another by it, also for who
+// joins in the middle, and documents whose _ids differ in case only are different ones.
 func TestSnapshotsFollowTheCollation(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "8.0"} {
@@ -236,7 +237,8 @@ func TestSnapshotsFollowTheCollation(t *testing.T) {
 	}
 }
 
-// A snapshot of everything reads capped collections as others, and no views and time series, which have no changes. Who names one is told.
+// A snapshot of everything reads capped collections as others, and no views and time series, which
+// have no changes. Who names one is told.
 func TestSnapshotsOfCappedCollectionsViewsAndTimeSeries(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "8.0"} {

@@ -25,7 +25,8 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A replica keeps collections as snapshots and changes tell them: by namespace and _id what the documents have as v.
+// A replica keeps collections as snapshots and changes tell them: by namespace and _id what the
+// documents have as v.
 type replica struct {
 	mu        sync.Mutex
 	docs      map[string]int
@@ -318,7 +319,8 @@ func (r *replica) equals(n *live, colls ...*mongo.Collection) {
 	}
 }
 
-// A subscriber that begins with a snapshot has what the collection has, whatever is changed while it is read, and whichever node reads it.
+// A subscriber that begins with a snapshot has what the collection has, whatever is changed while
+// it is read, and whichever node reads it.
 func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 	t.Parallel()
 	for _, over := range []string{"gRPC", "events"} {
@@ -377,8 +379,9 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 	}
 }
 
-// Where something is known of a subscriber it resumes; what it subscribes to later it gets from the beginning, and a loss has the documents come
-// again that it concerns. Everything means what is watched.
+// Where something is known of a subscriber it resumes; what it subscribes to later it gets from the
+// beginning, and a loss has the documents come again that it concerns. Everything means what is
+// watched.
 func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 	t.Parallel()
 	w := newRig(t, devmongo.Config{}, "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
@@ -472,8 +475,8 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 	later.mu.Unlock()
 }
 
-// Subscribers that want a collection while it is being read join in at the next page and get the pages before it afterwards: 100 of them cost
-// MongoDB little more than one.
+// Subscribers that want a collection while it is being read join in at the next page and get the
+// pages before it afterwards: 100 of them cost MongoDB little more than one.
 func TestOneScanServesManySubscribers(t *testing.T) {
 	t.Parallel()
 	const documents, subscribers = 1000, 100
@@ -517,7 +520,8 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 	}
 }
 
-// An operator has a subscriber get documents again, pauses and cancels that, and is in the audit log.
+// An operator has a subscriber get documents again, pauses and cancels that, and is in the audit
+// log.
 func TestOperatorsSnapshots(t *testing.T) {
 	t.Parallel()
 	w := newRig(t, devmongo.Config{}, "STREAMER_RESCAN_PAGE_SIZE=5")
@@ -569,7 +573,8 @@ func TestOperatorsSnapshots(t *testing.T) {
 	}
 }
 
-// A live query has the documents that match, kept up to date, whatever is changed; what it is not told of a loss it learns from a snapshot.
+// A live query has the documents that match, kept up to date, whatever is changed; what it is not
+// told of a loss it learns from a snapshot.
 func TestLiveQueryEqualsTheCollection(t *testing.T) {
 	t.Parallel()
 	w := newRig(t, devmongo.Config{}, "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=100000", "STREAMER_MONGODB_FULL_DOCUMENT=updateLookup")
@@ -660,8 +665,8 @@ func TestLiveQueryEqualsTheCollection(t *testing.T) {
 	})
 }
 
-// A client that keeps its own progress gets a collection page by page, and goes on with the changes without a gap. When the log has wrapped it is
-// told to start over.
+// A client that keeps its own progress gets a collection page by page, and goes on with the changes
+// without a gap. When the log has wrapped it is told to start over.
 func TestPagesAreFollowedByEvents(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"4.4", "8.0"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// fetch asks a node as a browser on its machine does, and returns the status code; the answer goes into the value unless that is nil.
+// fetch asks a node as a browser on its machine does, and returns the status code; the answer goes
+// into the value unless that is nil.
 func (n *live) fetch(address, path string, into any) int {
 	n.Helper()
 	r, err := http.NewRequestWithContext(n.Context(), http.MethodGet, "http://"+address+path, nil)
@@ -80,7 +81,8 @@ func TestStatusPageShowsEveryNode(t *testing.T) {
 	}
 }
 
-// operate asks a node to do something, as its page does for who has a token, and returns the status.
+// operate asks a node to do something, as its page does for who has a token, and returns the
+// status.
 func (n *live) operate(token, target string) int {
 	n.Helper()
 	r, err := http.NewRequestWithContext(n.Context(), http.MethodPost, "http://"+n.service.Addr()+target, nil)
@@ -97,8 +99,8 @@ func (n *live) operate(token, target string) int {
 	return resp.StatusCode
 }
 
-// What an operator does on the page of one node happens to another, is in the audit log under the operator's name, and is refused to who may read a
-// part only.
+// What an operator does on the page of one node happens to another, is in the audit log under the
+// operator's name, and is refused to who may read a part only.
 func TestOperatorsActOnTheStatusPage(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")

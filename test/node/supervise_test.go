@@ -17,8 +17,8 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// paced are settings of nodes that sweep when a test asks for it: what is asked in a sweep has a hundred seconds to answer, so nothing depends on
-// the speed of the machine.
+// paced are settings of nodes that sweep when a test asks for it: what is asked in a sweep has a
+// hundred seconds to answer, so nothing depends on the speed of the machine.
 func paced() []string {
 	return []string{"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=300s", "STREAMER_SUPERVISOR_STALL_AFTER=3s"}
 }
@@ -38,7 +38,8 @@ func (n *live) sweep() supervisor.Report {
 	return reports[0]
 }
 
-// sweepsWell has the node sweep until all components make progress, and returns the number of that sweep.
+// sweepsWell has the node sweep until all components make progress, and returns the number of that
+// sweep.
 func (n *live) sweepsWell() uint64 {
 	n.Helper()
 	var report supervisor.Report
@@ -70,7 +71,8 @@ func (n *live) stalled() (slugs []string) {
 	return slugs
 }
 
-// restarted fails the test unless the reports after a sweep and the notices say that the component was restarted once, and makes progress again.
+// restarted fails the test unless the reports after a sweep and the notices say that the component
+// was restarted once, and makes progress again.
 func (n *live) restarted(component string, after uint64) {
 	n.Helper()
 	reports, err := n.service.Supervision().Reports(n.Context(), 100)
@@ -103,7 +105,8 @@ func (n *live) restarted(component string, after uint64) {
 	}
 }
 
-// The hub stands still: it is found, restarted within its process, and makes progress again. Nothing is lost, and the reports say it.
+// The hub stands still: it is found, restarted within its process, and makes progress again.
+// Nothing is lost, and the reports say it.
 func TestWedgedHubIsFoundAndRestarted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{}, paced()...)
@@ -128,8 +131,8 @@ func TestWedgedHubIsFoundAndRestarted(t *testing.T) {
 	n.stopped()
 }
 
-// A sink stands still, with changes before its target and in it: it is found, restarted within its process, and publishes the rest, each change once
-// where the target tells repetitions.
+// A sink stands still, with changes before its target and in it: it is found, restarted within its
+// process, and publishes the rest, each change once where the target tells repetitions.
 func TestWedgedSinkIsFoundAndRestarted(t *testing.T) {
 	t.Parallel()
 	for name, start := range toEach() {
@@ -200,7 +203,8 @@ func (n *live) age(slug string) time.Duration {
 	return time.Duration(v.LastDecision) * time.Millisecond
 }
 
-// A node that was refused at its start looks after nobody: it writes no report, and deposes nobody who does.
+// A node that was refused at its start looks after nobody: it writes no report, and deposes nobody
+// who does.
 func TestNodeThatIsRefusedSweepsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{}, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=500ms", "STREAMER_CLUSTER_LEASE_TTL=2s")

@@ -56,7 +56,8 @@ func (p *tap) String() string {
 	return fmt.Sprintf("%s received\n%q", p.name, p.mu.all.String())
 }
 
-// requestAs sends a GET request with a token, and has the tap receive the answer as it comes. done is closed when it is complete.
+// requestAs sends a GET request with a token, and has the tap receive the answer as it comes. done
+// is closed when it is complete.
 func (n *live) requestAs(ctx context.Context, token, path string) (p *tap, done <-chan struct{}) {
 	n.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.service.Addr()+path, nil)
@@ -141,8 +142,9 @@ func (n *live) call(ctx context.Context, token, subscriber, db, coll string) (p 
 	return p, ended
 }
 
-// Two tenants of a node, each with a collection of its own: whatever happens, nothing that one of them receives names what is the other's, nor
-// where MongoDB and etcd are. Who may read everything is told.
+// Two tenants of a node, each with a collection of its own: whatever happens, nothing that one of
+// them receives names what is the other's, nor where MongoDB and etcd are. Who may read everything
+// is told.
 func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")

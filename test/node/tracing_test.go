@@ -259,7 +259,8 @@ func TestNothingIsTracedByDefault(t *testing.T) {
 	}
 }
 
-// While an export waits for an answer that does not come, the sink gets everything, and the node stops.
+// While an export waits for an answer that does not come, the sink gets everything, and the node
+// stops.
 func TestReceiverThatIsAwayHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -6,8 +6,8 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// Options of the connection string that are good for short requests, and would break a wait for changes or starve it, do neither: a quiet node keeps
-// its one stream, and changes arrive.
+// Options of the connection string that are good for short requests, and would break a wait for
+// changes or starve it, do neither: a quiet node keeps its one stream, and changes arrive.
 func TestOptionsThatWouldHarmTheTail(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})

@@ -27,8 +27,8 @@ func put(t *testing.T, name string, content []byte) (path string) {
 	return path
 }
 
-// Commands ask a node that speaks TLS with a private authority and asks who is there: with a token out of a file or the environment, or with a
-// certificate.
+// Commands ask a node that speaks TLS with a private authority and asks who is there: with a token
+// out of a file or the environment, or with a certificate.
 func TestCommandsShowWhoTheyAre(t *testing.T) {
 	t.Parallel()
 	ca := accesstest.NewAuthority(t)
@@ -99,7 +99,8 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	node.wait()
 }
 
-// What a node would refuse to start with, or not serve with for long, check says of the files before.
+// What a node would refuse to start with, or not serve with for long, check says of the files
+// before.
 func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
 	t.Parallel()
 	ca := accesstest.NewAuthority(t)
@@ -160,7 +161,8 @@ func TestCheckReadsTheFilesOfWhoMayConnect(t *testing.T) {
 	}
 }
 
-// What leaves a node open to strangers is a warning with its remedy, told without connecting to anything; what keeps it from starting is an error.
+// What leaves a node open to strangers is a warning with its remedy, told without connecting to
+// anything; what keeps it from starting is an error.
 func TestConfigCheckGradesWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	ca := accesstest.NewAuthority(t)

@@ -58,8 +58,8 @@ func (s *server) runMongo(snapshot, address string) {
 	}).Run)
 }
 
-// listen starts a server on an address that was in use until now: a process that is being started holds what was open for a moment
-// longer.
+// listen starts a server on an address that was in use until now: a process that is being started
+// holds what was open for a moment longer.
 func listen[S any](t *testing.T, start func() (S, error)) (server S) {
 	t.Helper()
 	var err error
@@ -85,8 +85,9 @@ func (l *lab) runs(lines int, args ...string) []string {
 	return p.output.all()
 }
 
-// etcd is restored from a copy of its folder while a node from before is still there. Before anything else the operator adopts the marks:
-// nothing that the node from before saves can touch them, and what the restored marks do not know of is delivered again.
+// etcd is restored from a copy of its folder while a node from before is still there. Before
+// anything else the operator adopts the marks: nothing that the node from before saves can touch
+// them, and what the restored marks do not know of is delivered again.
 func TestClusterIsAdoptedAfterEtcdWasRestored(t *testing.T) {
 	t.Parallel()
 	address, dir, backup := freeAddress(), t.TempDir(), t.TempDir()
@@ -147,8 +148,8 @@ type adoptResult struct {
 	Stands struct{ Incarnation int }
 }
 
-// MongoDB is restored from a snapshot, so that the marks in etcd are of a log that is no more. A node does not touch them; adopting moves
-// them back, says so in the gap log, and the node goes on.
+// MongoDB is restored from a snapshot, so that the marks in etcd are of a log that is no more. A
+// node does not touch them; adopting moves them back, says so in the gap log, and the node goes on.
 func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	t.Parallel()
 	address := freeAddress()

@@ -23,8 +23,9 @@ func (f *fleet) end() {
 	}
 }
 
-// A cluster changes from one backend to the other and back. Who only sets the key is refused, node or command; who carries the marks there goes
-// on with nothing missing, and then the old configuration is refused.
+// A cluster changes from one backend to the other and back. Who only sets the key is refused, node
+// or command; who carries the marks there goes on with nothing missing, and then the old
+// configuration is refused.
 func TestBackendIsChangedByCarryingTheMarks(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 2} {
@@ -83,7 +84,8 @@ func TestBackendIsChangedByCarryingTheMarks(t *testing.T) {
 	}
 }
 
-// Marks in MongoDB are of one cluster: nodes that would share them below another prefix of etcd are refused, and those that do notice nothing.
+// Marks in MongoDB are of one cluster: nodes that would share them below another prefix of etcd are
+// refused, and those that do notice nothing.
 func TestMarksAreSharedThroughOneEtcd(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "mongo", 2, "STREAMER_CLUSTER_REBALANCE=1h")
@@ -105,7 +107,8 @@ func TestMarksAreSharedThroughOneEtcd(t *testing.T) {
 	f.judge()
 }
 
-// An operator whose configuration says nothing of several nodes finds out from the store that there are some.
+// An operator whose configuration says nothing of several nodes finds out from the store that there
+// are some.
 func TestOperatorsFindOutHowTheClusterRuns(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
@@ -155,8 +158,8 @@ func TestOperatorsFindOutHowTheClusterRuns(t *testing.T) {
 	}
 }
 
-// A node that is to be alone takes over from nodes that run and share marks in MongoDB: they lose what they have, wait, and share it again when
-// it has gone. Nobody is fenced again and again.
+// A node that is to be alone takes over from nodes that run and share marks in MongoDB: they lose
+// what they have, wait, and share it again when it has gone. Nobody is fenced again and again.
 func TestTakeOverEndsNodesThatShare(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {

@@ -83,7 +83,8 @@ func (l *lab) create(images bool) {
 	}
 }
 
-// What is wrong is told with its code and its remedy; only what keeps a node from working is an error.
+// What is wrong is told with its code and its remedy; only what keeps a node from working is an
+// error.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	closed := freeAddress()
@@ -180,7 +181,8 @@ func TestCheckFindsAShortOplog(t *testing.T) {
 	l.with("STREAMER_CLUSTER_PARTITIONS=0").operate("check").refused(fault.ConfigBadValue, "STREAMER_CLUSTER_PARTITIONS")
 }
 
-// How late changes of a sharded cluster arrive is told, and whether ticks would work, without making one.
+// How late changes of a sharded cluster arrive is told, and whether ticks would work, without
+// making one.
 func TestCheckTellsHowLateShardsAre(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", Preset: "sharded", Adjust: func(p *devmongo.Profile) { p.NoopEvery, p.ConfigNoopEvery = 0, 0 }})

@@ -138,7 +138,8 @@ func TestCheckpointsAreShownWithoutTheirTokens(t *testing.T) {
 	}
 }
 
-// A rewind ends the term of its partition alone; the node that runs claims it again, tells, and delivers again.
+// A rewind ends the term of its partition alone; the node that runs claims it again, tells, and
+// delivers again.
 func TestRewindOfARunningNodeDeliversAgain(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
@@ -249,7 +250,8 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 			l := newLab(t, backend)
 			use(l)
 			at := l.stored()[3].Position.Time
-			// Tokens of that time: of an event whose collection has no name, and of a stream that has got as far as that.
+			// Tokens of that time: of an event whose collection has no name, and of a stream that
+			// has got as far as that.
 			event := fmt.Sprintf("82%08X%08X2B022C0100296E5A1004%032X463C5F6964003C61000004", at.T, at.I, 1)
 			progress := fmt.Sprintf("82%08X%08X2B0229296E04", at.T, at.I)
 			archive := filepath.Join(t.TempDir(), "checkpoints.json")

@@ -9,8 +9,9 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// With marks in MongoDB etcd is lost, or is another cluster's: no node starts, because epochs would not be above those of the marks. Once an
-// operator has adopted the marks, which raises the incarnation in both, the nodes go on where they were.
+// With marks in MongoDB etcd is lost, or is another cluster's: no node starts, because epochs would
+// not be above those of the marks. Once an operator has adopted the marks, which raises the
+// incarnation in both, the nodes go on where they were.
 func TestClusterIsAdoptedAfterEtcdWasReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "mongo", 2)

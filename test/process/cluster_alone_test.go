@@ -7,8 +7,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A node that is configured to be alone is refused beside nodes that share the partitions, which notice nothing of it; so is one of those
-// beside a node that is alone.
+// A node that is configured to be alone is refused beside nodes that share the partitions, which
+// notice nothing of it; so is one of those beside a node that is alone.
 func TestNodeThatWouldBeAloneIsRefusedBesideACluster(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {

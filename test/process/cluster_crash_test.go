@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// Owners are killed under load, and then the leader: every partition is delivered again in time, and nobody misses anything.
+// Owners are killed under load, and then the leader: every partition is delivered again in time,
+// and nobody misses anything.
 func TestPartitionsOfKilledOwnersAreDeliveredAgainInTime(t *testing.T) {
 	t.Parallel()
 	kills(t, "etcd", 5)

@@ -16,8 +16,9 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// An owner stands still for longer than its lease lives, with events waiting in its sockets and marks on their way. When it goes on it hands
-// nothing to anybody before it is a member again, moves no mark of what others own by now, and says why.
+// An owner stands still for longer than its lease lives, with events waiting in its sockets and
+// marks on their way. When it goes on it hands nothing to anybody before it is a member again,
+// moves no mark of what others own by now, and says why.
 func TestFrozenOwnerHandsOutNothingAndMovesNoCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
@@ -63,7 +64,8 @@ func freeze(t *testing.T, backend string) {
 	back := stamped(t, frozen.await("attached to the cluster again"))
 	t.Logf("%d marks arrived late; a member again %v after it went on", frozen.far.since(taken), back.Sub(thawed))
 	deadline := stopped.Add(fleetDeadline)
-	// What it had handed to the kernel or to gRPC when it froze arrives when it goes on. Of what was written later it had handed out nothing.
+	// What it had handed to the kernel or to gRPC when it froze arrives when it goes on. Of what
+	// was written later it had handed out nothing.
 	frozenBy := stopped.Add(500 * time.Millisecond)
 	if n := ship(frozenBy, deadline, back); n > 0 {
 		t.Errorf("it has printed %d events when it was no member", n)
@@ -87,7 +89,8 @@ func freeze(t *testing.T, backend string) {
 // wasDetached is in the line that a node logs when it has ended its terms.
 const wasDetached = "detached from the cluster: terms ended"
 
-// holdMarks makes the node's requests slow in time for its next marks, and returns when they have been sent and have not arrived.
+// holdMarks makes the node's requests slow in time for its next marks, and returns when they have
+// been sent and have not arrived.
 func (s *ship) holdMarks(t *testing.T) (heal func()) {
 	t.Helper()
 	for range 20 {
@@ -106,7 +109,8 @@ func (s *ship) holdMarks(t *testing.T) (heal func()) {
 	return nil
 }
 
-// watchMarks watches the marks that are taken from now on, and returns what counts those of the epochs that were taken after a moment.
+// watchMarks watches the marks that are taken from now on, and returns what counts those of the
+// epochs that were taken after a moment.
 func (f *fleet) watchMarks(epochs map[change.Partition]change.Epoch) (accepted func(after time.Time) int) {
 	f.t.Helper()
 	var mu sync.Mutex

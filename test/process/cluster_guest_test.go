@@ -83,7 +83,8 @@ func (g *guest) hear(n client.Notice) {
 	}
 }
 
-// between counts what was written after a moment, or whenever if that is zero, and has come after another and before a third.
+// between counts what was written after a moment, or whenever if that is zero, and has come after
+// another and before a third.
 func (g *guest) between(written, from, to time.Time) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

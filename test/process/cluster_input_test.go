@@ -15,8 +15,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// What does not belong to a cluster is refused, with a code and a remedy, or left alone. The cluster goes on: nothing moves, nothing is
-// missing.
+// What does not belong to a cluster is refused, with a code and a remedy, or left alone. The
+// cluster goes on: nothing moves, nothing is missing.
 func TestClusterRefusesWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "etcd", 2, "STREAMER_CLUSTER_REBALANCE=1h") // so that whatever moves has been moved by a stranger

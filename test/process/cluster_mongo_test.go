@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// MongoDB has no primary for anybody, for longer than a node may fail a check alone. No partition is moved for it, and everything goes on where
-// it stood.
+// MongoDB has no primary for anybody, for longer than a node may fail a check alone. No partition
+// is moved for it, and everything goes on where it stood.
 func TestNoPrimaryForEverybodyMovesNothing(t *testing.T) {
 	t.Parallel()
 	l, _ := newDevLab(t, "etcd")
@@ -62,7 +62,8 @@ func TestNoPrimaryForEverybodyMovesNothing(t *testing.T) {
 	f.judge()
 }
 
-// One node alone cannot reach MongoDB: it loses what it has to those who can, and gets its share again when it can.
+// One node alone cannot reach MongoDB: it loses what it has to those who can, and gets its share
+// again when it can.
 func TestNodeWithoutMongoDBLosesItsPartitions(t *testing.T) {
 	t.Parallel()
 	l, _ := newDevLab(t, "etcd")
@@ -90,8 +91,8 @@ func TestNodeWithoutMongoDBLosesItsPartitions(t *testing.T) {
 	f.judge()
 }
 
-// Two of four nodes are killed and start again at once: they are told what is their own at a bounded rate, the plan is not made again and
-// again, and in the end everybody has a share.
+// Two of four nodes are killed and start again at once: they are told what is their own at a
+// bounded rate, the plan is not made again and again, and in the end everybody has a share.
 func TestNodesThatRestartTogetherMakeNoStorm(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "etcd", 4)

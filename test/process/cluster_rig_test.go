@@ -21,17 +21,19 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// fleetTTL is the life of leases in tests of clusters, and fleetDeadline how long terms outlive the last renewal at most. Who is made slow
-// by the race detector renews late now and then.
+// fleetTTL is the life of leases in tests of clusters, and fleetDeadline how long terms outlive the
+// last renewal at most. Who is made slow by the race detector renews late now and then.
 const (
 	fleetTTL      = 3 * time.Second * pace
 	fleetDeadline = fleetTTL - fleetTTL/3
 )
 
-// fleets holds a place for each fleet that runs: what is to happen in time needs processors to happen on.
+// fleets holds a place for each fleet that runs: what is to happen in time needs processors to
+// happen on.
 var fleets = make(chan struct{}, 4) //nolint:gochecknoglobals // all tests of the process share them
 
-// A fleet is a cluster of nodes, each a process that prints what it owns, and each with a way of its own to etcd.
+// A fleet is a cluster of nodes, each a process that prints what it owns, and each with a way of
+// its own to etcd.
 type fleet struct {
 	t      *testing.T
 	lab    *lab
@@ -99,7 +101,8 @@ func newFleet(t *testing.T, backend string, n int, settings ...string) *fleet {
 	return fleetOn(t, newLab(t, backend), n, settings...)
 }
 
-// fleetOn makes a fleet in a lab. Where that keeps its marks elsewhere, the fleet has an etcd of its own.
+// fleetOn makes a fleet in a lab. Where that keeps its marks elsewhere, the fleet has an etcd of
+// its own.
 func fleetOn(t *testing.T, l *lab, n int, settings ...string) *fleet {
 	t.Helper()
 	f := plan(t, l, settings...)
@@ -193,7 +196,8 @@ func (f *fleet) add(name string, settings ...string) *ship {
 	return s
 }
 
-// tapMarks puts a link between two taps before where marks are kept, and returns where the node finds it now.
+// tapMarks puts a link between two taps before where marks are kept, and returns where the node
+// finds it now.
 func (s *ship) tapMarks(upstream, text string) (address string) {
 	s.fleet.t.Helper()
 	s.far = newTap(s.fleet.t, upstream, text)
@@ -267,7 +271,8 @@ func (f *fleet) view() cluster.View {
 	return view
 }
 
-// settled waits until every partition has an owner that reports to serve it, under another epoch than before, and returns the epochs.
+// settled waits until every partition has an owner that reports to serve it, under another epoch
+// than before, and returns the epochs.
 func (f *fleet) settled(before map[change.Partition]change.Epoch, within time.Duration) map[change.Partition]change.Epoch {
 	f.t.Helper()
 	var view cluster.View
@@ -293,7 +298,8 @@ func epochs(view cluster.View, node string) map[change.Partition]change.Epoch {
 	return all
 }
 
-// served reports whether every partition is served by its owner's account, and none under an epoch of before.
+// served reports whether every partition is served by its owner's account, and none under an epoch
+// of before.
 func served(view cluster.View, before map[change.Partition]change.Epoch) bool {
 	for i, owner := range view.Owners {
 		p := change.Partition(i)
@@ -310,7 +316,8 @@ func served(view cluster.View, before map[change.Partition]change.Epoch) bool {
 	return len(view.Owners) == partitions
 }
 
-// owning waits for a node that leads, or does not, and owns something, and returns the one with the most partitions.
+// owning waits for a node that leads, or does not, and owns something, and returns the one with the
+// most partitions.
 func (f *fleet) owning(leads bool) (best *ship, owned map[change.Partition]change.Epoch) {
 	f.t.Helper()
 	until(f.t, "somebody owns something", func() bool {
@@ -325,8 +332,8 @@ func (f *fleet) owning(leads bool) (best *ship, owned map[change.Partition]chang
 	return best, owned
 }
 
-// again waits until every partition of those is printed after a moment by another node than who had them, and returns how long after it
-// the last one was.
+// again waits until every partition of those is printed after a moment by another node than who had
+// them, and returns how long after it the last one was.
 func (f *fleet) again(those map[change.Partition]change.Epoch, had string, since time.Time) time.Duration {
 	f.t.Helper()
 	var last time.Duration
@@ -380,7 +387,8 @@ func (f *fleet) between(from, to time.Time) (some []printed) {
 	return some
 }
 
-// judge waits until everything that was written has been printed, ends the nodes and looks at what they have printed.
+// judge waits until everything that was written has been printed, ends the nodes and looks at what
+// they have printed.
 func (f *fleet) judge() {
 	f.t.Helper()
 	until(f.t, "everything is printed", func() bool { return f.printed.Missing() == 0 })

@@ -24,8 +24,9 @@ func toxics() map[string][]string {
 	}
 }
 
-// etcd is away for longer than leases live, in one way after the other. Nodes end their terms and hand nothing to anybody, until it is back;
-// then they soon own everything again, and nobody misses anything. Gateways are served all the while.
+// etcd is away for longer than leases live, in one way after the other. Nodes end their terms and
+// hand nothing to anybody, until it is back; then they soon own everything again, and nobody misses
+// anything. Gateways are served all the while.
 func TestNobodyHandsOutAnythingWhileEtcdIsAway(t *testing.T) {
 	t.Parallel()
 	away(t, fleetTTL+time.Second, toxics())
@@ -79,7 +80,8 @@ func away(t *testing.T, length time.Duration, ways map[string][]string) {
 	f.judge()
 }
 
-// etcd stops and starts again, with the marks in MongoDB all the while: nodes are detached although their marks could be saved.
+// etcd stops and starts again, with the marks in MongoDB all the while: nodes are detached although
+// their marks could be saved.
 func TestClusterOutlivesARestartOfEtcd(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "mongo", 2)

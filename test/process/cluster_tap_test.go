@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A tap passes on what a node and its etcd or MongoDB say to each other, and notes when requests pass that contain a text.
+// A tap passes on what a node and its etcd or MongoDB say to each other, and notes when requests
+// pass that contain a text.
 type tap struct {
 	address string
 	text    *regexp.Regexp
@@ -78,7 +79,8 @@ func (p *tap) keep(conns ...net.Conn) {
 	}
 }
 
-// pass copies one direction, of which look says how many bytes at the end it wants to see again, and closes both.
+// pass copies one direction, of which look says how many bytes at the end it wants to see again,
+// and closes both.
 func (p *tap) pass(to, from net.Conn, look func([]byte) int) {
 	defer func() {
 		p.mu.Lock()

@@ -26,7 +26,8 @@ func TestCrashesLoseNothingAndRepeatOnlyWhatNoMarkCovers(t *testing.T) {
 	}
 }
 
-// A series is a node that is killed and started again and again under load, and everything that was seen of it.
+// A series is a node that is killed and started again and again under load, and everything that was
+// seen of it.
 type series struct {
 	t        *testing.T
 	lab      *lab
@@ -53,7 +54,8 @@ type life struct {
 	err    error
 }
 
-// crashes kills a node under load at random moments and holds everything that arrives against what was written.
+// crashes kills a node under load at random moments and holds everything that arrives against what
+// was written.
 func crashes(t *testing.T, backend string, kills int) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -142,11 +144,12 @@ func (s *series) beginOn(l *lab, args ...string) (*life, *process) {
 	}, args...)
 }
 
-// round starts a process and kills it: as it starts, while it delivers again what no mark covers, or about when it saves marks, which
-// it first does after two seconds; then sometimes nobody has read its output for a while, so that it is full of what is not
-// acknowledged. A process that waits does not take over: it waits for its predecessor's claim to run out, which is soon where
-// brief says so. A brief one is killed before it needs to renew its claim, which a machine that is short of breath might keep it
-// from.
+// round starts a process and kills it: as it starts, while it delivers again what no mark covers,
+// or about when it saves marks, which it first does after two seconds; then sometimes nobody has
+// read its output for a while, so that it is full of what is not acknowledged. A process that waits
+// does not take over: it waits for its predecessor's claim to run out, which is soon where brief
+// says so. A brief one is killed before it needs to renew its claim, which a machine that is short
+// of breath might keep it from.
 func (s *series) round(waits, brief bool) {
 	l, args := s.lab, []string{"--take-over"}
 	if waits {
@@ -175,8 +178,9 @@ func (s *series) round(waits, brief bool) {
 	}
 }
 
-// calm lets a process come near the end of the log before it is killed. On a machine that is too slow for the load, a long series
-// would otherwise fall behind for ever: marks are first saved two seconds after a start, and few processes here live longer.
+// calm lets a process come near the end of the log before it is killed. On a machine that is too
+// slow for the load, a long series would otherwise fall behind for ever: marks are first saved two
+// seconds after a start, and few processes here live longer.
 func (s *series) calm(rate int) {
 	s.t.Helper()
 	one, p := s.begin("--take-over")
@@ -197,8 +201,8 @@ func (s *series) deal() (kind int) {
 	return kind
 }
 
-// end kills a process some time after it has begun to deliver, and reads nothing of its output from the moment full on, if that is
-// not 0.
+// end kills a process some time after it has begun to deliver, and reads nothing of its output from
+// the moment full on, if that is not 0.
 func (s *series) end(one *life, p *process, full, after time.Duration) {
 	p.await(nodeRuns)
 	s.marksBefore(one)
@@ -233,8 +237,8 @@ func (s *series) pass(p *process, length time.Duration) {
 	}
 }
 
-// marksBefore notes the marks that a process that runs began behind. Nobody else can save marks any more, and its own tell when
-// they were saved: then the predecessor's last ones are those.
+// marksBefore notes the marks that a process that runs began behind. Nobody else can save marks any
+// more, and its own tell when they were saved: then the predecessor's last ones are those.
 func (s *series) marksBefore(one *life) {
 	one.ran = true
 	one.from = map[change.Partition]place{}
@@ -319,8 +323,8 @@ func (s *series) log() map[change.Partition][]place {
 	return log
 }
 
-// judgeOrder holds one process's output against the log: of each partition it is a stretch without holes that begins right behind
-// the mark, and each document's changes are in order.
+// judgeOrder holds one process's output against the log: of each partition it is a stretch without
+// holes that begins right behind the mark, and each document's changes are in order.
 func (s *series) judgeOrder(number int, one *life, log map[change.Partition][]place) {
 	if !one.ran && len(one.events) > 0 {
 		s.t.Errorf("life %d: %d events before it ran", number, len(one.events))

@@ -28,7 +28,8 @@ func sample(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// The configuration in the sample for Kubernetes is closed and fits the rest of it, of which a test of internal/config looks at the rights.
+// The configuration in the sample for Kubernetes is closed and fits the rest of it, of which a test
+// of internal/config looks at the rights.
 func TestSampleForKubernetesIsClosed(t *testing.T) {
 	t.Parallel()
 	manifest := sample(t, "kubernetes", "streamer.yaml")
@@ -56,7 +57,8 @@ func TestSampleForKubernetesIsClosed(t *testing.T) {
 	patient(t, cfg, grace)
 }
 
-// The sample for systemd takes from the node whatever it does not need. docs/security.md has the exposure that systemd measures.
+// The sample for systemd takes from the node whatever it does not need. docs/security.md has the
+// exposure that systemd measures.
 func TestSampleForSystemdIsClosed(t *testing.T) {
 	t.Parallel()
 	service, section := map[string]string{}, ""
@@ -97,7 +99,8 @@ func TestSampleForSystemdIsClosed(t *testing.T) {
 	patient(t, closed(t, sample(t, "systemd", "config.yaml"), nil), grace)
 }
 
-// closed has the real command check a sample's configuration, beside the files that it names, and requires that it finds nothing wrong.
+// closed has the real command check a sample's configuration, beside the files that it names, and
+// requires that it finds nothing wrong.
 func closed(t *testing.T, file string, environ []string) config.Config {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"github.com/mongostream/streamer/gateway/sse"
 )
 
-// A follower is a subscriber of /v1/events. It connects again behind the last id whenever it is cut off.
+// A follower is a subscriber of /v1/events. It connects again behind the last id whenever it is cut
+// off.
 type follower struct {
 	url  string
 	take func(data string) error // takes each event, in order

@@ -7,8 +7,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A node that stood still for longer than its claim lives finds that it was replaced: it ends, hands out nothing of what happened
-// meanwhile, and moves no mark.
+// A node that stood still for longer than its claim lives finds that it was replaced: it ends,
+// hands out nothing of what happened meanwhile, and moves no mark.
 func TestFrozenNodeThatWasReplacedHandsOutNothingMore(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {

@@ -16,13 +16,15 @@ import (
 	"github.com/mongostream/streamer/dev/workload"
 )
 
-// gatewayVariable makes a gateway of the test binary, which is told where its node is; gatewayStart says where it begins.
+// gatewayVariable makes a gateway of the test binary, which is told where its node is; gatewayStart
+// says where it begins.
 const (
 	gatewayVariable = "STREAMER_TEST_GATEWAY"
 	gatewayStart    = "STREAMER_TEST_GATEWAY_START"
 )
 
-// runGateway is a gateway's main function: it prints every change that it has handled, and every loss that it was told of, as a line.
+// runGateway is a gateway's main function: it prints every change that it has handled, and every
+// loss that it was told of, as a line.
 func runGateway(address string) error {
 	start := client.StartResume
 	if os.Getenv(gatewayStart) == "now" {
@@ -61,8 +63,9 @@ func runGateway(address string) error {
 	return c.Run(context.Background())
 }
 
-// Nodes and gateways are killed at random moments, alone and together. What the gateway's handler has seen is everything, in the order
-// of each document; nothing is repeated in another order, and nobody is told of a loss, because there is none.
+// Nodes and gateways are killed at random moments, alone and together. What the gateway's handler
+// has seen is everything, in the order of each document; nothing is repeated in another order, and
+// nobody is told of a loss, because there is none.
 func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 	t.Parallel()
 	kills := 20

@@ -117,7 +117,8 @@ func TestMetricsHaveTheNamesOfTheDesign(t *testing.T) {
 	}
 }
 
-// A node is ready only while it owns its partitions: one that waits for another's claim is alive and not ready.
+// A node is ready only while it owns its partitions: one that waits for another's claim is alive
+// and not ready.
 func TestNodeIsReadyWhileItOwnsItsPartitions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd").with("STREAMER_CLUSTER_LEASE_TTL=30s")
@@ -159,8 +160,9 @@ func fails(checks []check, name string) bool {
 	return false
 }
 
-// A node that has nothing to do takes little memory, and one change stream of MongoDB's, however many partitions it has. What it takes is what no file
-// holds: the system maps as much of the program as is in its cache, shares it, and takes it back.
+// A node that has nothing to do takes little memory, and one change stream of MongoDB's, however
+// many partitions it has. What it takes is what no file holds: the system maps as much of the
+// program as is in its cache, shares it, and takes it back.
 func TestIdleNodeIsCheap(t *testing.T) {
 	t.Parallel()
 	const many, most = 64, 14 << 10 // KiB
@@ -190,7 +192,8 @@ func TestIdleNodeIsCheap(t *testing.T) {
 	until(t, "no stream is left behind", func() bool { return server.Stats().ChangeStreamsOpen == 0 })
 }
 
-// resident returns the memory of a process in KiB, of a kind in /proc/PID/status: VmRSS: is all of it, RssAnon: what no file holds.
+// resident returns the memory of a process in KiB, of a kind in /proc/PID/status: VmRSS: is all of
+// it, RssAnon: what no file holds.
 func resident(t *testing.T, p *process, kind string) int {
 	t.Helper()
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), "status"))

@@ -43,8 +43,8 @@ type lab struct {
 	settings []string
 }
 
-// newLab makes a lab with a development MongoDB and an embedded etcd of its own, or on the running servers that
-// STREAMER_TEST_MONGODB_URI and STREAMER_TEST_ETCD_ENDPOINTS name.
+// newLab makes a lab with a development MongoDB and an embedded etcd of its own, or on the running
+// servers that STREAMER_TEST_MONGODB_URI and STREAMER_TEST_ETCD_ENDPOINTS name.
 func newLab(t testing.TB, backend string) *lab {
 	t.Helper()
 	return labOn(t, backend, devmongotest.URI(t))
@@ -57,7 +57,8 @@ func newDevLab(t testing.TB, backend string) (*lab, *devmongo.Server) {
 	return labOn(t, backend, server.URI()), server
 }
 
-// labOn makes a lab, with the etcd at endpoints if there are any. On a deployment that others use, only what the lab writes is read.
+// labOn makes a lab, with the etcd at endpoints if there are any. On a deployment that others use,
+// only what the lab writes is read.
 func labOn(t testing.TB, backend, uri string, endpoints ...string) *lab {
 	t.Helper()
 	name := strings.ToLower(rand.Text())
@@ -84,7 +85,8 @@ func labOn(t testing.TB, backend, uri string, endpoints ...string) *lab {
 	return l
 }
 
-// connect returns a client that lives as long as the test. What it has written nobody can lose any more, and everybody sees.
+// connect returns a client that lives as long as the test. What it has written nobody can lose any
+// more, and everybody sees.
 func connect(t testing.TB, uri string) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetAppName("test").SetWriteConcern(writeconcern.Majority()))
@@ -188,8 +190,9 @@ func comes(holds func() bool) bool {
 // portsGiven counts what freeAddress has given away.
 var portsGiven atomic.Int64 //nolint:gochecknoglobals // of the machine, as ports are
 
-// freeAddress returns an address on which a process can listen again and again. It lies outside the range that the system takes
-// ports for outgoing connections from, and no other test is given it, so that nobody gets it in between.
+// freeAddress returns an address on which a process can listen again and again. It lies outside the
+// range that the system takes ports for outgoing connections from, and no other test is given it,
+// so that nobody gets it in between.
 func freeAddress() string {
 	const lowest, ports = 12000, 18000
 	first := int64(os.Getpid()) * 499 // another run of these tests may be under way

@@ -15,8 +15,8 @@ import (
 // A place is where an event is in the log, as its id tells.
 type place = change.Ref
 
-// placeOf reads an id of a cluster that is not known. The id of a sink's message ends with the incarnation of its
-// checkpoint.
+// placeOf reads an id of a cluster that is not known. The id of a sink's message ends with the
+// incarnation of its checkpoint.
 func placeOf(id string) (place, error) {
 	head, _, _ := strings.Cut(id, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(head)
@@ -87,7 +87,8 @@ func described(all []sighting) string {
 	return strings.Join(words, ", ")
 }
 
-// byDocument sorts sightings by documents and leaves each document's in the order in which they came.
+// byDocument sorts sightings by documents and leaves each document's in the order in which they
+// came.
 func byDocument(all []sighting) []sighting {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b sighting) int { return cmp.Compare(a.document, b.document) })

@@ -22,7 +22,8 @@ func as(s *devmongo.Server, name, password string) string {
 	return strings.Replace(s.URI(), "mongodb://", "mongodb://"+name+":"+password+"@", 1)
 }
 
-// newLockedLab makes a lab on a MongoDB that lets in only its users: root, whom the test is, and node.
+// newLockedLab makes a lab on a MongoDB that lets in only its users: root, whom the test is, and
+// node.
 func newLockedLab(t *testing.T, backend string, privileges []devmongo.Privilege) (*lab, *devmongo.Server) {
 	t.Helper()
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", Users: []devmongo.User{
@@ -31,7 +32,8 @@ func newLockedLab(t *testing.T, backend string, privileges []devmongo.Privilege)
 	return labOn(t, backend, as(server, "root", "root")).with("STREAMER_MONGODB_URI=" + as(server, "node", "first")), server
 }
 
-// What keeps a user from what a node does is found by streamer check, with its code and what to do, and by the start, with the same.
+// What keeps a user from what a node does is found by streamer check, with its code and what to do,
+// and by the start, with the same.
 func TestCheckFindsWhatAUserMayNotDo(t *testing.T) {
 	t.Parallel()
 	least := append(devmongo.Read(""), devmongo.Read("local")...)
@@ -90,7 +92,8 @@ func TestCheckFindsWhatAUserMayNotDo(t *testing.T) {
 	}
 }
 
-// Certificates that one side does not take are found within seconds, by streamer check and by the start, with their code; a user with one is let in.
+// Certificates that one side does not take are found within seconds, by streamer check and by the
+// start, with their code; a user with one is let in.
 func TestCheckFindsCertificatesThatAreNotTaken(t *testing.T) {
 	t.Parallel()
 	authority := accesstest.NewAuthority(t)

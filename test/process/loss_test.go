@@ -51,7 +51,8 @@ func told(t *testing.T, lines []string) (documents map[string]int, losses int) {
 	return documents, losses
 }
 
-// A notice of a loss that was queued, and not acknowledged because nobody has read it, is delivered by the next process.
+// A notice of a loss that was queued, and not acknowledged because nobody has read it, is delivered
+// by the next process.
 func TestNoticeOfALossIsToldAgainAfterACrash(t *testing.T) {
 	t.Parallel()
 	l, server := newLabOf(t, devmongo.Config{})
@@ -66,7 +67,8 @@ func TestNoticeOfALossIsToldAgainAfterACrash(t *testing.T) {
 	l.insert(400, 410)
 	server.TruncateOplogBefore(begin)
 
-	// Its output is a pipe that is full from the beginning: nothing is written, so nothing is acknowledged.
+	// Its output is a pipe that is full from the beginning: nothing is written, so nothing is
+	// acknowledged.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -117,8 +119,8 @@ func clog(t *testing.T, w *os.File) {
 	}
 }
 
-// A process that is killed while it has one fragment of a large event, and not the other, has marked nothing of it: the next one
-// delivers the whole event.
+// A process that is killed while it has one fragment of a large event, and not the other, has
+// marked nothing of it: the next one delivers the whole event.
 func TestKilledBetweenTheFragmentsOfAnEvent(t *testing.T) {
 	t.Parallel()
 	l, server := newLabOf(t, devmongo.Config{Release: "7.0", OplogBytes: 256 << 20})
@@ -130,7 +132,8 @@ func TestKilledBetweenTheFragmentsOfAnEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the small events are there", func() bool { return len(p.output.all()) == 2 })
-	// The getMore that waits brings the first fragment; the one after it, which would bring the second, is not answered.
+	// The getMore that waits brings the first fragment; the one after it, which would bring the
+	// second, is not answered.
 	waitsForEvents(t, server)
 	text := make([]byte, 9<<20) // twice in the event, and no reply holds both
 	_, _ = rand.Read(text)
@@ -196,8 +199,8 @@ func lasts(t *testing.T, p *process, length time.Duration) {
 	}
 }
 
-// Nothing happens in what is watched while the log wraps twice because of what is not: the marks follow the log, and a process that
-// was killed goes on without a loss.
+// Nothing happens in what is watched while the log wraps twice because of what is not: the marks
+// follow the log, and a process that was killed goes on without a loss.
 func TestIdleCollectionBesideABusyOne(t *testing.T) {
 	t.Parallel()
 	l, server := newLabOf(t, devmongo.Config{OplogBytes: 64 << 10})

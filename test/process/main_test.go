@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// binaryVariable holds the path of the program under test; configuration leaves variables that begin so to the tests.
+	// binaryVariable holds the path of the program under test; configuration leaves variables that
+	// begin so to the tests.
 	binaryVariable = "STREAMER_TEST_BINARY"
 	// testVersion is the version that the program under test was built with.
 	testVersion = "v0.0.0-test"

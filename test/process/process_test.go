@@ -61,8 +61,8 @@ func (j *journal) all() []string {
 	return slices.Clone(j.lines)
 }
 
-// find returns the first line from a number on that contains the text; otherwise the number to go on from, and what to wait for,
-// which is nil where no more will come.
+// find returns the first line from a number on that contains the text; otherwise the number to go
+// on from, and what to wait for, which is nil where no more will come.
 func (j *journal) find(text string, from int) (line string, next int, wait <-chan struct{}) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,7 +83,8 @@ type launch struct {
 	program string
 	args    []string
 	env     []string
-	// line takes each line of standard output, in a goroutine of the process's own. By default the process keeps them.
+	// line takes each line of standard output, in a goroutine of the process's own. By default the
+	// process keeps them.
 	line func(string)
 	// stdout is where standard output goes instead.
 	stdout *os.File
@@ -242,7 +243,8 @@ func (p *process) kill() {
 	p.wait()
 }
 
-// refused waits for the process to end with one message for a person: the code, what it says of this case, and the remedy.
+// refused waits for the process to end with one message for a person: the code, what it says of
+// this case, and the remedy.
 func (p *process) refused(code fault.Code, says ...string) {
 	p.t.Helper()
 	if exit := p.wait(); exit != 1 {

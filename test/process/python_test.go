@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The example in Python handles every change, also while its node and it itself are killed, and begins where it was.
+// The example in Python handles every change, also while its node and it itself are killed, and
+// begins where it was.
 func TestConsumerInPythonMissesNothing(t *testing.T) {
 	t.Parallel()
 	listen, position := freeAddress(), filepath.Join(t.TempDir(), "position.txt")

@@ -2,7 +2,8 @@
 
 package process
 
-// raced says that the tests, and so the program, run with the race detector, which makes them several times slower.
+// raced says that the tests, and so the program, run with the race detector, which makes them
+// several times slower.
 const raced = true
 
 // pace is how much longer things may take than they may for users.

@@ -16,8 +16,8 @@ func (l *lab) of(n int) *lab {
 	return l.with(fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", n))
 }
 
-// The number of partitions changes there and back between writes; a gateway over gRPC and a session of the process miss nothing, and
-// histories stay.
+// The number of partitions changes there and back between writes; a gateway over gRPC and a session
+// of the process miss nothing, and histories stay.
 func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
@@ -84,8 +84,8 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 	}
 }
 
-// Where marks are in MongoDB and nodes share them through etcd, whoever counts anew may be killed between the two. No node starts then,
-// and the same command does the rest.
+// Where marks are in MongoDB and nodes share them through etcd, whoever counts anew may be killed
+// between the two. No node starts then, and the same command does the rest.
 func TestRepartitionThatWasKilledIsDoneByTheNext(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "mongo", 2)

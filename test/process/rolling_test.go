@@ -57,12 +57,14 @@ func (c *chronicle) since(begun time.Time) (p99, longest time.Duration, n int) {
 	return some[len(some)*99/100], some[len(some)-1], len(some)
 }
 
-// noticed is how much longer changes may take while nodes are restarted than they take on the same machine at the same time otherwise.
+// noticed is how much longer changes may take while nodes are restarted than they take on the same
+// machine at the same time otherwise.
 const noticed = 250 * time.Millisecond
 
-// Three nodes are restarted one after the other under load, with gateways that follow the owners and others that do not: nobody misses
-// anything, changes go on coming, and partitions are back with their nodes afterwards for the most part. How slow the machine is tells a
-// gateway at a fourth node, which is not restarted.
+// Three nodes are restarted one after the other under load, with gateways that follow the owners
+// and others that do not: nobody misses anything, changes go on coming, and partitions are back
+// with their nodes afterwards for the most part. How slow the machine is tells a gateway at a
+// fourth node, which is not restarted.
 func TestRollingRestartIsNotNoticed(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "etcd", 4)

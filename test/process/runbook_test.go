@@ -22,7 +22,8 @@ func page(t testing.TB, name string) string {
 	return string(text)
 }
 
-// Every alert has a page that says what holds, what it means, and what to do; every page has its alert; and what rehearses them exists.
+// Every alert has a page that says what holds, what it means, and what to do; every page has its
+// alert; and what rehearses them exists.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	t.Parallel()
 	rules := sample(t, "prometheus", "rules.yaml")
@@ -92,7 +93,8 @@ func TestDisastersAreRehearsed(t *testing.T) {
 	}
 }
 
-// The commands of the runbook bring the checkpoints into an empty store: the node there continues after the backup.
+// The commands of the runbook bring the checkpoints into an empty store: the node there continues
+// after the backup.
 func TestCheckpointsAreRestoredAsTheRunbookSays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd")

@@ -13,17 +13,19 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// siegeTTL is the life of leases while members of etcd fail: its own leader takes up to 2 s to be replaced.
+// siegeTTL is the life of leases while members of etcd fail: its own leader takes up to 2 s to be
+// replaced.
 const siegeTTL = 5 * time.Second * pace
 
-// One of three members of etcd after the other is isolated, stopped, paused and replaced under load. No node is detached for longer than
-// leases live, and nothing is missing.
+// One of three members of etcd after the other is isolated, stopped, paused and replaced under
+// load. No node is detached for longer than leases live, and nothing is missing.
 func TestFaultsOfOneEtcdMemberHarmNobody(t *testing.T) {
 	t.Parallel()
 	besiege(t, siegeTTL+time.Second, "isolated follower", "stopped leader", "paused follower", "paused leader", "replaced follower")
 }
 
-// While one of three members of etcd is cut off from the others, or stands still, nodes join, and one that was detached comes back.
+// While one of three members of etcd is cut off from the others, or stands still, nodes join, and
+// one that was detached comes back.
 func TestNodesJoinAndComeBackBesideAFaultyEtcdMember(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"isolated follower", "paused follower"} {
@@ -103,7 +105,8 @@ func besiege(t *testing.T, length time.Duration, names ...string) {
 	f.judge()
 }
 
-// detached returns for how long the node was detached at most after one moment and before another, and how often.
+// detached returns for how long the node was detached at most after one moment and before another,
+// and how often.
 func (s *ship) detached(from, to time.Time) (longest time.Duration, times int) {
 	var since time.Time
 	for _, line := range s.notes.all() {
@@ -123,7 +126,8 @@ func (s *ship) detached(from, to time.Time) (longest time.Duration, times int) {
 	return longest, times
 }
 
-// pause returns for how long nothing has come to the gateway at most after one moment and before another.
+// pause returns for how long nothing has come to the gateway at most after one moment and before
+// another.
 func (g *guest) pause(from, to time.Time) (longest time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/dev/workload"
 )
 
-// Nothing is missing, out of order or there twice at the targets that promise it, although owners are killed all the time.
+// Nothing is missing, out of order or there twice at the targets that promise it, although owners
+// are killed all the time.
 func TestSinksOfKilledOwnersRepeatNothing(t *testing.T) {
 	t.Parallel()
 	sinkKills(t, 4)
@@ -40,7 +41,8 @@ func (l *landing) take(operation string, value []byte) {
 	}
 }
 
-// targets are those without duplicates. Each starts a target, hands what arrives over, and returns the settings of the sink.
+// targets are those without duplicates. Each starts a target, hands what arrives over, and returns
+// the settings of the sink.
 func targets() map[string]func(l *landing, database string) string {
 	return map[string]func(l *landing, database string) string{"kafka": landInKafka, "nats": landInJetStream}
 }
@@ -113,7 +115,8 @@ func landInJetStream(l *landing, _ string) string {
 	return "type: nats\n    losses: changes.losses\n    nats: {url: '" + n.URL() + "', subject: 'changes.{partition}.{db}.{coll}', fence: true}\n"
 }
 
-// sinkKills kills the node with the most partitions again and again, whether those are served or not.
+// sinkKills kills the node with the most partitions again and again, whether those are served or
+// not.
 func sinkKills(t *testing.T, kills int) {
 	for name, land := range targets() {
 		t.Run(name, func(t *testing.T) {

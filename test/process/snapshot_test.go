@@ -148,7 +148,8 @@ func (c *collector) overEvents(t *testing.T, address, database string) {
 	t.Cleanup(func() { cancel(); reading.Wait() })
 }
 
-// Operators pause, resume, cancel and begin snapshots of subscribers over both transports with the command, and are in the audit log.
+// Operators pause, resume, cancel and begin snapshots of subscribers over both transports with the
+// command, and are in the audit log.
 func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 	t.Parallel()
 	const documents, page = 40, 5

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/dev/workload"
 )
 
-// The first start writes where it began before it delivers anything, so that a crash before the first mark loses nothing.
+// The first start writes where it began before it delivers anything, so that a crash before the
+// first mark loses nothing.
 func TestNothingSinceTheFirstStartIsMissingAfterACrashWithoutMarks(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {
@@ -71,7 +72,8 @@ func TestNothingSinceTheFirstStartIsMissingAfterACrashWithoutMarks(t *testing.T)
 	}
 }
 
-// Several changes of one document within a second, and within a transaction, are several events to everybody.
+// Several changes of one document within a second, and within a transaction, are several events to
+// everybody.
 func TestEveryChangeOfADocumentIsAnEvent(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd")

@@ -68,7 +68,8 @@ func TestStatusRefusesWhatIsNoNode(t *testing.T) {
 	l.operate("status", "--address", "http://"+silent.Addr().String()).refused(fault.NodeUnreachable, "deadline")
 }
 
-// What a node cannot read is on its notice board, and what was lost is in its gap log, for whoever asks.
+// What a node cannot read is on its notice board, and what was lost is in its gap log, for whoever
+// asks.
 func TestNodeServesItsGapsAndNotices(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {

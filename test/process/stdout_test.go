@@ -46,7 +46,8 @@ func (c *copyist) distinct() int {
 	return len(seen)
 }
 
-// inOrder reports whether it has seen the documents from 0 to below n, once each and in their order.
+// inOrder reports whether it has seen the documents from 0 to below n, once each and in their
+// order.
 func (c *copyist) inOrder(n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +64,8 @@ func sinkAt(t *testing.T, address string) sink.Status {
 	return list.Sinks[0]
 }
 
-// Nobody reads standard output: a gateway of the same node gets everything meanwhile, operators are told, and whoever reads at last gets
-// everything once.
+// Nobody reads standard output: a gateway of the same node gets everything meanwhile, operators are
+// told, and whoever reads at last gets everything once.
 func TestBlockedReaderOfStandardOutputHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	grpc := freeAddress()
@@ -174,8 +175,8 @@ func (f *fifo) start(l *lab, config string, args ...string) *process {
 	return p
 }
 
-// Readers of a configured standard output come and go, and the node runs on: the next one gets what the last one has not. An operator
-// pauses it as any sink. Nothing is lost when the node is killed.
+// Readers of a configured standard output come and go, and the node runs on: the next one gets what
+// the last one has not. An operator pauses it as any sink. Nothing is lost when the node is killed.
 func TestSinkOfStandardOutputOutlivesItsReaders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd").with("STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=100ms")

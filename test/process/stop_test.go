@@ -129,7 +129,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	comesAgain(t, l, documents, output, "--take-over")
 }
 
-// Whoever reads the output may stop to read: the stop comes to its end all the same, and what was not written comes again.
+// Whoever reads the output may stop to read: the stop comes to its end all the same, and what was
+// not written comes again.
 func TestPlannedStopEndsAlthoughNobodyReadsTheOutput(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd").with("STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=200ms", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms")
@@ -166,7 +167,8 @@ func TestNodeStopsWhenItsOutputIsClosed(t *testing.T) {
 	comesAgain(t, l, documents, nil)
 }
 
-// comesAgain starts a successor and waits until it has printed all documents that its predecessor's output does not hold.
+// comesAgain starts a successor and waits until it has printed all documents that its predecessor's
+// output does not hold.
 func comesAgain(t *testing.T, l *lab, documents int, before io.Reader, args ...string) {
 	t.Helper()
 	var mu sync.Mutex

@@ -20,7 +20,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// printer is the subscriber whose checkpoints these tests look at: the standard output of the nodes.
+// printer is the subscriber whose checkpoints these tests look at: the standard output of the
+// nodes.
 const printer = "stdout"
 
 // store is a store of checkpoints as it is seen from outside.
@@ -29,10 +30,11 @@ type store interface {
 	settings() []string
 	// Load returns the checkpoints of a subscriber.
 	Load(ctx context.Context, subscriber string) ([]checkpoint.Checkpoint, error)
-	// everything returns every key or document of the store with its value, byte for byte, without what a claim of the partitions changes in
-	// MongoDB.
+	// everything returns every key or document of the store with its value, byte for byte, without
+	// what a claim of the partitions changes in MongoDB.
 	everything() map[string]string
-	// checkpoint, that of the printer in a partition, and origin return what is stored; the others overwrite it with anything.
+	// checkpoint, that of the printer in a partition, and origin return what is stored; the others
+	// overwrite it with anything.
 	checkpoint(p change.Partition) string
 	setCheckpoint(p change.Partition, value string)
 	origin() string

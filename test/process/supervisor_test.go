@@ -32,7 +32,8 @@ func supervision(t *testing.T, l *lab) *etcd.SupervisionStore {
 	return etcd.NewSupervisionStore(client, etcd.SupervisionConfig{})
 }
 
-// The leader stands still: its reports stop, another node pages, and whoever leads next looks after the components.
+// The leader stands still: its reports stop, another node pages, and whoever leads next looks after
+// the components.
 func TestReportsThatStopArePagedByAnotherNode(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "etcd", 3, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=500ms")
@@ -79,7 +80,8 @@ func TestReportsThatStopArePagedByAnotherNode(t *testing.T) {
 	}
 }
 
-// beginPaused starts all nodes with their restarts paused, for a slow machine is no reason for any, and waits until all are looked after and well.
+// beginPaused starts all nodes with their restarts paused, for a slow machine is no reason for any,
+// and waits until all are looked after and well.
 func (f *fleet) beginPaused() *etcd.SupervisionStore {
 	f.t.Helper()
 	store := supervision(f.t, f.lab)
@@ -113,7 +115,8 @@ func happened(t *testing.T, store supervisor.Reader, node string, code fault.Cod
 	return n
 }
 
-// A node is killed: each sweep counts its components as missed, they are paged, and told to be well once it is started again.
+// A node is killed: each sweep counts its components as missed, they are paged, and told to be well
+// once it is started again.
 func TestKilledNodeIsPagedUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "etcd", 3, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s")
@@ -147,8 +150,9 @@ func TestKilledNodeIsPagedUntilItIsBack(t *testing.T) {
 	}
 }
 
-// A node stands still, and its lease lives on: its components are missed, paged, and its process is ordered to restart, within the budget. When it wakes
-// it drains and ends with an error; whoever starts it again makes it well.
+// A node stands still, and its lease lives on: its components are missed, paged, and its process is
+// ordered to restart, within the budget. When it wakes it drains and ends with an error; whoever
+// starts it again makes it well.
 func TestFrozenNodeIsOrderedToRestart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "etcd", 3, "STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=2s", "STREAMER_CLUSTER_LEASE_TTL=1m")
@@ -178,7 +182,8 @@ func TestFrozenNodeIsOrderedToRestart(t *testing.T) {
 	}
 }
 
-// An order names the process that it is for. That one drains and ends with an error, so that whoever has started it starts it again.
+// An order names the process that it is for. That one drains and ends with an error, so that
+// whoever has started it starts it again.
 func TestOrderedRestartDrainsAndEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd")
@@ -213,7 +218,8 @@ func TestOrderedRestartDrainsAndEndsWithAnError(t *testing.T) {
 	l.node().address() // it can be started again at once
 }
 
-// systemd hears that the node serves, that it is alive as long as it makes progress, and that it stops.
+// systemd hears that the node serves, that it is alive as long as it makes progress, and that it
+// stops.
 func TestSystemdHearsHowTheNodeDoes(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "n") //nolint:usetesting // a socket's path must be short
@@ -256,7 +262,8 @@ func TestSystemdHearsHowTheNodeDoes(t *testing.T) {
 	}
 }
 
-// Operators see the reports, over HTTP and on the command line, and keep components from being restarted for a while.
+// Operators see the reports, over HTTP and on the command line, and keep components from being
+// restarted for a while.
 func TestOperatorsSeeReportsAndPauseRestarts(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "etcd").with("STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=500ms")

@@ -12,8 +12,9 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// changing are the commands that change what a cluster keeps, with what they are given beside what each test knows: every partition, a start
-// for START, an archive for ARCHIVE, the node that owns partition 0 for OWNER and another one for OTHER.
+// changing are the commands that change what a cluster keeps, with what they are given beside what
+// each test knows: every partition, a start for START, an archive for ARCHIVE, the node that owns
+// partition 0 for OWNER and another one for OTHER.
 func changing() map[string][][]string {
 	return map[string][][]string{
 		"subscribers rewind": {
@@ -33,7 +34,8 @@ func changing() map[string][][]string {
 	}
 }
 
-// harmless are those that change nothing, or nothing but a new file that they are told to write; and run, which is a node.
+// harmless are those that change nothing, or nothing but a new file that they are told to write;
+// and run, which is a node.
 func harmless() []string {
 	return []string{
 		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
@@ -41,7 +43,8 @@ func harmless() []string {
 	}
 }
 
-// leaves returns the commands below one that have none below them, as their help tells them, and which of those know --yes.
+// leaves returns the commands below one that have none below them, as their help tells them, and
+// which of those know --yes.
 func leaves(t *testing.T, path ...string) (all map[string]bool) {
 	t.Helper()
 	_, help := command(t, append(slices.Clone(path), "--help")...)
@@ -82,7 +85,8 @@ func TestCommandsThatChangeDataKnowYes(t *testing.T) {
 	}
 }
 
-// Without a terminal and without --yes no command changes anything: on marks at rest, and beside nodes that run.
+// Without a terminal and without --yes no command changes anything: on marks at rest, and beside
+// nodes that run.
 func TestNothingIsChangedUnasked(t *testing.T) {
 	t.Parallel()
 	for _, backend := range backends() {

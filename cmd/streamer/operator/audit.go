@@ -69,8 +69,9 @@ const auditTimeout = 10 * time.Second
 // maxArgument is how much of an argument is recorded: a resume token contains a document's key.
 const maxArgument = 100
 
-// record writes into the audit log that the operator has confirmed the command. Without it nothing is done. A node alone with checkpoints in
-// MongoDB has no history that others could write to: the record is a line of the command's own log then.
+// record writes into the audit log that the operator has confirmed the command. Without it nothing
+// is done. A node alone with checkpoints in MongoDB has no history that others could write to: the
+// record is a line of the command's own log then.
 func (o *command) record(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()

@@ -33,7 +33,8 @@ type command struct {
 	yes, dryRun bool
 	// noOutput says that the result is no table and no object: -o is not known.
 	noOutput bool
-	// allNodes says that the command must know of all nodes: where they share the partitions of checkpoints in MongoDB it reaches their etcd, too.
+	// allNodes says that the command must know of all nodes: where they share the partitions of
+	// checkpoints in MongoDB it reaches their etcd, too.
 	allNodes bool
 	// accepts are the faults of backend.Verify that the command is there to resolve.
 	accepts []fault.Code
@@ -44,7 +45,8 @@ type command struct {
 	args []string
 }
 
-// An action is what a command does. It writes its result to w. Of joined errors only the first is shown.
+// An action is what a command does. It writes its result to w. Of joined errors only the first is
+// shown.
 type action func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error
 
 // build makes the cobra command.
@@ -133,9 +135,10 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 	return nil
 }
 
-// decide says whether a command that changes something is to do it, which every such command asks before it writes anything: it shows the
-// plan, asks, and returns nil for yes. The plan is shown as JSON only where it is the result: with --dry-run, and where the plan is refused.
-// errDryRun is for --dry-run, refused what is wrong with the plan.
+// decide says whether a command that changes something is to do it, which every such command asks
+// before it writes anything: it shows the plan, asks, and returns nil for yes. The plan is shown as
+// JSON only where it is the result: with --dry-run, and where the plan is refused. errDryRun is for
+// --dry-run, refused what is wrong with the plan.
 func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
 	switch {
 	case o.dryRun || refused != nil:
@@ -158,8 +161,8 @@ func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(
 // errDryRun ends a command that only shows what it would do.
 var errDryRun = errors.New("nothing was done: --dry-run")
 
-// confirm asks for confirmation on the terminal, unless --yes is set, and writes a record into the audit log. Any answer but yes, and no
-// terminal, is the fault CommandUnconfirmed.
+// confirm asks for confirmation on the terminal, unless --yes is set, and writes a record into the
+// audit log. Any answer but yes, and no terminal, is the fault CommandUnconfirmed.
 func (o *command) confirm(ctx context.Context, question string) error {
 	if err := o.ask(question); err != nil {
 		return err
@@ -206,7 +209,8 @@ func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// FlagError makes the fault CommandBadArgument of an error in a command's flags. For a flag that does not exist it names the most similar one.
+// FlagError makes the fault CommandBadArgument of an error in a command's flags. For a flag that
+// does not exist it names the most similar one.
 func FlagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok || unknown.GetSpecifiedShortnames() != "" {
@@ -238,7 +242,8 @@ func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// newLogger makes the logger of a command. It logs warnings and errors only: what a command has to say is its output.
+// newLogger makes the logger of a command. It logs warnings and errors only: what a command has to
+// say is its output.
 func newLogger(cfg config.Config) *slog.Logger { return cfg.Log.Logger(os.Stderr, slog.LevelWarn) }
 
 // operatorName names the operator, for the history.
@@ -253,7 +258,8 @@ func operatorName() string {
 	return name
 }
 
-// quoted shows a text that somebody else has chosen, in quotes where it would not be taken for one word or would write on the terminal what it is not to.
+// quoted shows a text that somebody else has chosen, in quotes where it would not be taken for one
+// word or would write on the terminal what it is not to.
 func quoted(s string) string {
 	if quoted := strconv.Quote(s); s == "" || len(quoted) != len(s)+2 || strings.Contains(s, " ") {
 		return quoted

@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is asked.
+// A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is
+// asked.
 type clusterView struct {
 	Cluster string `json:"cluster"`
 	// Leader is the node that makes plans, empty for nobody.
@@ -32,8 +33,8 @@ type planView struct {
 	Cause   string    `json:"cause"`
 }
 
-// A memberView is who is there: its last heartbeat, and what it has. How old the heartbeat is only the leader knows; that it is there says that
-// its lease lives.
+// A memberView is who is there: its last heartbeat, and what it has. How old the heartbeat is only
+// the leader knows; that it is there says that its lease lives.
 type memberView struct {
 	cluster.Heartbeat
 

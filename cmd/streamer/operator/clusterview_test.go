@@ -9,8 +9,8 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// Gateways are members with the nodes at which they have sessions, have no partitions even if they are called like a node, and cannot write to the
-// terminal.
+// Gateways are members with the nodes at which they have sessions, have no partitions even if they
+// are called like a node, and cannot write to the terminal.
 func TestPlanShowsGateways(t *testing.T) {
 	a := newClusterView("c", cluster.View{
 		Owners: []cluster.Owner{{Node: "n1", Process: "1"}}, Plan: cluster.Plan{Version: 1, Owners: []string{"n1"}},

@@ -19,10 +19,12 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// tokenVariable holds the token where --token-file names none. Configuration leaves variables that begin so to commands.
+// tokenVariable holds the token where --token-file names none. Configuration leaves variables that
+// begin so to commands.
 const tokenVariable = "STREAMER_CLIENT_TOKEN"
 
-// A nodeClient asks nodes. Its zero value shows nothing and trusts the authorities of the machine. It is used by one goroutine.
+// A nodeClient asks nodes. Its zero value shows nothing and trusts the authorities of the machine.
+// It is used by one goroutine.
 type nodeClient struct {
 	tokenFile, caFile, certFile, keyFile, serverName string
 
@@ -40,8 +42,8 @@ func (c *nodeClient) addFlags(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
 }
 
-// do sends a request, with what there is to show. An answer of any status is no error. What is wrong with the flags or their files is the
-// fault CommandBadArgument.
+// do sends a request, with what there is to show. An answer of any status is no error. What is
+// wrong with the flags or their files is the fault CommandBadArgument.
 func (c *nodeClient) do(req *http.Request) (*http.Response, error) {
 	if err := c.open(); err != nil {
 		return nil, err
@@ -142,8 +144,8 @@ const requestTimeout = 10 * time.Second
 // maxAnswer bounds an answer: 16384 partitions take some 3 MiB.
 const maxAnswer = 32 << 20
 
-// get reads JSON from a node, whatever the status of its answer, which it returns. A node that does not answer, or not in JSON, is the fault
-// NodeUnreachable.
+// get reads JSON from a node, whatever the status of its answer, which it returns. A node that does
+// not answer, or not in JSON, is the fault NodeUnreachable.
 func (c *nodeClient) get(ctx context.Context, address, path string, into any) (status int, err error) {
 	return c.send(ctx, http.MethodGet, address, path, nil, into)
 }

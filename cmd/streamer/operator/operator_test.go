@@ -50,8 +50,8 @@ type fixture struct {
 	first, last change.Position
 }
 
-// newFixture makes a cluster with an exclusive subscriber and a shared one, of which one partition has no checkpoint. The operator's environment leads
-// there.
+// newFixture makes a cluster with an exclusive subscriber and a shared one, of which one partition
+// has no checkpoint. The operator's environment leads there.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	d := &fixture{T: t}
@@ -273,7 +273,8 @@ func TestRewindMovesASubscriberAndTellsTheNodes(t *testing.T) {
 	if err != nil || len(heard) != 2 || heard[1].Kind != notice.KindRewound || heard[1].Fields["subscriber"] != "stdout" {
 		t.Fatalf("%+v, %v", heard, err)
 	}
-	// The audit log says who has done what; it was written before anything was done, and not for a dry run.
+	// The audit log says who has done what; it was written before anything was done, and not for a
+	// dry run.
 	if record := heard[0]; notice.Check(record) != nil || record.Kind != notice.KindOperated || record.Fields["by"] != operatorName() || record.At.IsZero() ||
 		!strings.HasSuffix(record.Text, "streamer subscribers rewind stdout --output=json --partition=[1] --to="+to+" --why=twice --yes=true") {
 		t.Errorf("%+v", record)

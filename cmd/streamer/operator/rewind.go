@@ -24,7 +24,8 @@ type rewound struct {
 	AnnounceError string `json:"announce_error,omitempty"`
 }
 
-// announceTimeout is how long it may take to tell the nodes of a rewind, which they find out with their next save in any case.
+// announceTimeout is how long it may take to tell the nodes of a rewind, which they find out with
+// their next save in any case.
 const announceTimeout = 10 * time.Second
 
 func rewindCommand() *cobra.Command {

@@ -116,7 +116,8 @@ func readSubscribers(ctx context.Context, client *nodeClient, address string) (*
 // dialTimeout is how long MongoDB may take to be reached where a command can do without it.
 const dialTimeout = 5 * time.Second
 
-// measure fills in how far the subscribers are behind. Without MongoDB their checkpoints are shown all the same.
+// measure fills in how far the subscribers are behind. Without MongoDB their checkpoints are shown
+// all the same.
 func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList) {
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -310,7 +311,8 @@ minute of the others. The history of a partition stays when the partitions are c
 	return cmd
 }
 
-// history returns the past of a subscriber, in partitions where some are wanted. Where there is none it says that there is no such subscriber.
+// history returns the past of a subscriber, in partitions where some are wanted. Where there is
+// none it says that there is no such subscriber.
 func history(ctx context.Context, s checkpoint.Store, name string, wanted []change.Partition) (past []checkpoint.Checkpoint, unread error) {
 	var keys []checkpoint.Key
 	for _, p := range wanted { // whether there is a checkpoint or not: it may have gone

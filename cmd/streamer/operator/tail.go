@@ -80,10 +80,12 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// errUnavailable says that the node cannot serve just now: it stops, or cannot reach MongoDB, or has no room.
+// errUnavailable says that the node cannot serve just now: it stops, or cannot reach MongoDB, or
+// has no room.
 var errUnavailable = errors.New("the node is not available")
 
-// run follows until the context ends or the node refuses. Without a first connection it gives up, because the address is wrong then.
+// run follows until the context ends or the node refuses. Without a first connection it gives up,
+// because the address is wrong then.
 func (t *tail) run(ctx context.Context) error {
 	connected := false
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {

@@ -7,9 +7,11 @@ import (
 	"unicode"
 )
 
-// A Terminal writes text in which others have chosen words: documents, names, notices, errors of servers. What a terminal would obey (control
-// characters but line breaks and tabs, as C0, C1 and DEL), and what shows other text than there is (bidirectional controls, line separators), it
-// writes as \uXXXX. In JSON such characters occur in strings alone, where that is the same character.
+// A Terminal writes text in which others have chosen words: documents, names, notices, errors of
+// servers. What a terminal would obey (control characters but line breaks and tabs, as C0, C1 and
+// DEL), and what shows other text than there is (bidirectional controls, line separators), it
+// writes as \uXXXX. In JSON such characters occur in strings alone, where that is the same
+// character.
 type Terminal struct{ io.Writer }
 
 // Write implements io.Writer. A character must not be divided between two calls.
@@ -26,7 +28,8 @@ func commands(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// printable returns a text of somebody else's as one word or cell: what cannot be printed is escaped, line breaks and tabs too.
+// printable returns a text of somebody else's as one word or cell: what cannot be printed is
+// escaped, line breaks and tabs too.
 func printable(s string) string { return escape(s, func(r rune) bool { return !unicode.IsPrint(r) }) }
 
 // escape writes the characters of which escaped is true, and bytes that are no UTF-8, as \uXXXX.

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// Whatever a document, a name or a message contains, a terminal gets nothing that it would obey, and lines are ours alone.
+// Whatever a document, a name or a message contains, a terminal gets nothing that it would obey,
+// and lines are ours alone.
 func TestTerminalIsNotWrittenToByOthers(t *testing.T) {
 	const attack = "a\x1b]0;owned\x07\u009b2J\u202eevil\u2066\u061c\r\nforged\x7f\tz"
 	value, err := json.Marshal(attack)

@@ -2,7 +2,8 @@
 //
 //	image -version v1.2.3 -o streamer.oci.tar linux/amd64=bin/linux-amd64/streamer linux/arm64=…
 //
-// The image has one layer with the static binary, the certificate authorities of Mozilla's programme, and a user without rights. The same
-// binaries give the same archive, byte for byte: skopeo, podman, crane and containerd read it. The same image comes from deploy/Containerfile where a
-// container engine is at hand.
+// The image has one layer with the static binary, the certificate authorities of Mozilla's
+// programme, and a user without rights. The same binaries give the same archive, byte for byte:
+// skopeo, podman, crane and containerd read it. The same image comes from deploy/Containerfile
+// where a container engine is at hand.
 package main

@@ -24,7 +24,8 @@ import (
 // user is the number of the user and the group in the image; deploy/kubernetes has the same.
 const user = 65532
 
-// epoch is the time of everything in the image: an image depends on what is in it and not on when it was built.
+// epoch is the time of everything in the image: an image depends on what is in it and not on when
+// it was built.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }
 
 // A build says what goes into an archive.
@@ -132,8 +133,8 @@ func root(binary string) ([]byte, error) {
 	return out.Bytes(), w.Close()
 }
 
-// authorities are the certificate authorities that every certificate may come from. Those with constraints are left out: a file of PEM blocks cannot
-// express them.
+// authorities are the certificate authorities that every certificate may come from. Those with
+// constraints are left out: a file of PEM blocks cannot express them.
 func authorities() []byte {
 	var out bytes.Buffer
 	for authority := range bundle.Roots() {

@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// The archive holds an image whose binary runs, for a user without rights, and the same binary gives the same archive.
+// The archive holds an image whose binary runs, for a user without rights, and the same binary
+// gives the same archive.
 func TestImageRunsAndIsReproducible(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

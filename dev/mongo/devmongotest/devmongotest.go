@@ -14,8 +14,8 @@ import (
 // preset is that of servers for which a test names none.
 func preset() string { return os.Getenv("STREAMER_TEST_MONGODB_PROFILE") }
 
-// Start runs a server until the test ends, and waits for its end. Waiting hellos are cut short, so that drivers
-// disconnect without delay.
+// Start runs a server until the test ends, and waits for its end. Waiting hellos are cut short, so
+// that drivers disconnect without delay.
 func Start(t testing.TB, c devmongo.Config) *devmongo.Server {
 	t.Helper()
 	s, stop := start(t, c)
@@ -44,7 +44,8 @@ func start(t testing.TB, c devmongo.Config) (s *devmongo.Server, stop func() err
 	}
 }
 
-// Shared reports whether others use the server that URI tells of: a test must leave them in peace, and count on them.
+// Shared reports whether others use the server that URI tells of: a test must leave them in peace,
+// and count on them.
 func Shared() bool { return os.Getenv("STREAMER_TEST_MONGODB_URI") != "" || preset() != "" }
 
 // shared is the one server of the tests that run at a time.
@@ -57,9 +58,9 @@ var shared struct {
 	users  int
 }
 
-// URI is a MongoDB to test against: the one that STREAMER_TEST_MONGODB_URI names, else a server of its own. Where
-// STREAMER_TEST_MONGODB_PROFILE names a preset, tests that run at the same time share one, as they would share a
-// real server.
+// URI is a MongoDB to test against: the one that STREAMER_TEST_MONGODB_URI names, else a server of
+// its own. Where STREAMER_TEST_MONGODB_PROFILE names a preset, tests that run at the same time
+// share one, as they would share a real server.
 func URI(t testing.TB) string {
 	t.Helper()
 	if uri := os.Getenv("STREAMER_TEST_MONGODB_URI"); uri != "" {

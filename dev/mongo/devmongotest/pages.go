@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Pages holds up a snapshot: it lets so many pages of a collection's documents be read, and has the others wait until more may be. Its method Pass
-// is for devmongo.Profile.BeforeReply.
+// Pages holds up a snapshot: it lets so many pages of a collection's documents be read, and has the
+// others wait until more may be. Its method Pass is for devmongo.Profile.BeforeReply.
 type Pages struct {
 	collection string
 	mu         sync.Mutex

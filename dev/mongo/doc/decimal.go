@@ -159,7 +159,8 @@ func (d decimal) round(n int, up bool) decimal {
 	return decimal{negative: d.negative, coefficient: q, exponent: d.exponent + surplus}
 }
 
-// normalize gives the coefficient as many digits as it can have, 34, or fewer at the smallest exponent.
+// normalize gives the coefficient as many digits as it can have, 34, or fewer at the smallest
+// exponent.
 func (d decimal) normalize() decimal {
 	if d.zero() {
 		return d
@@ -184,7 +185,8 @@ func (d decimal) excess(base decimal) uint64 {
 	return quotient(diff, base.exponent, false).Uint64()
 }
 
-// plus adds n units of the last digit; the sum must have 34 digits, or 35 of which the last is zero.
+// plus adds n units of the last digit; the sum must have 34 digits, or 35 of which the last is
+// zero.
 func (d decimal) plus(n uint64) (decimal, bool) {
 	d.coefficient = new(big.Int).Add(d.coefficient, new(big.Int).SetUint64(n))
 	if d.coefficient.Cmp(pow10(decimalDigits)) < 0 {
@@ -195,15 +197,16 @@ func (d decimal) plus(n uint64) (decimal, bool) {
 	return d, rest.Sign() == 0 && q.Cmp(pow10(decimalDigits)) < 0
 }
 
-// integer is the integer part of the magnitude, which the caller knows to be below 2^63, and whether a
-// fraction is left.
+// integer is the integer part of the magnitude, which the caller knows to be below 2^63, and
+// whether a fraction is left.
 func (d decimal) integer() (uint64, bool) {
 	r := d.rat()
 	q, rest := new(big.Int).QuoRem(r.Num(), r.Denom(), new(big.Int))
 	return q.Uint64(), rest.Sign() != 0
 }
 
-// scale multiplies by 2^n as the server does it: the factor and the product have 34 digits, rounded down.
+// scale multiplies by 2^n as the server does it: the factor and the product have 34 digits, rounded
+// down.
 func (d decimal) scale(n int) decimal {
 	factor := decimalFromDouble(math.Ldexp(1, n), false)
 	product := new(big.Rat).Mul(d.rat(), factor.rat())

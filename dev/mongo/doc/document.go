@@ -11,8 +11,9 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 )
 
-// Builder appends elements to a document. The zero Builder is not ready: New begins a document of its own,
-// On continues one in a caller's buffer. Methods return the Builder, so that a document reads like one.
+// Builder appends elements to a document. The zero Builder is not ready: New begins a document of
+// its own, On continues one in a caller's buffer. Methods return the Builder, so that a document
+// reads like one.
 type Builder struct {
 	buf  []byte
 	open []int // where the lengths of the documents that are not closed yet stand
@@ -316,11 +317,12 @@ func read(rest []byte) (key []byte, v bsoncore.Value, next []byte, ok bool) {
 	return key, v, next, ok
 }
 
-// Text prints a document the way the server prints BSON in its messages: { _id: 1, a: "x" }. Of a string of 160 bytes or more it shows
-// the first 150.
+// Text prints a document the way the server prints BSON in its messages: { _id: 1, a: "x" }. Of a
+// string of 160 bytes or more it shows the first 150.
 func Text(d []byte) string { return text(d, "{ ", " }", "{}", true) }
 
-// Compact prints a document the way the server prints what runs through a pipeline: {_id: 1, a: "x"}.
+// Compact prints a document the way the server prints what runs through a pipeline: {_id: 1, a:
+// "x"}.
 func Compact(d []byte) string { return text(d, "{", "}", "{}", true) }
 
 // Element prints one named value like Text does: _id: 1.

@@ -15,8 +15,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// golden are keys of recorded resume tokens (recordings 4.4/14): the part that encodes {_id: <value>}, and the
-// type bits of the whole token, whose first three numbers are 32-bit integers.
+// golden are keys of recorded resume tokens (recordings 4.4/14): the part that encodes {_id:
+// <value>}, and the type bits of the whole token, whose first three numbers are 32-bit integers.
 func TestGoldenVectors(t *testing.T) {
 	long := strings.Repeat("k", 600)
 	for _, tc := range []struct{ name, id, key, bits string }{

@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// DecodeKey reads a key and its type bits (nil for none) back into values. It stops at the closing byte, or at
-// the end of the key. The values do not alias key.
+// DecodeKey reads a key and its type bits (nil for none) back into values. It stops at the closing
+// byte, or at the end of the key. The values do not alias key.
 func DecodeKey(key, typeBits []byte) ([]bsoncore.Value, error) {
 	bits, err := newBitReader(typeBits)
 	if err != nil {

@@ -106,8 +106,8 @@ func (e *KeyEncoder) Bytes() []byte { return e.buf }
 // TypeBits are the encoded type bits, nil when they are all zero.
 func (e *KeyEncoder) TypeBits() []byte { return e.bits.encode() }
 
-// SortKey encodes one value without the closing byte: equal values, whatever their number types, have equal
-// keys, and keys sort as values do.
+// SortKey encodes one value without the closing byte: equal values, whatever their number types,
+// have equal keys, and keys sort as values do.
 func SortKey(v bsoncore.Value) (string, error) {
 	var e KeyEncoder
 	if err := e.Append(v); err != nil {
@@ -208,7 +208,8 @@ func (e *KeyEncoder) stringLike(s string) {
 	e.buf = append(e.buf, 0)
 }
 
-// fields encodes a document: for each element its type byte, its name, and the value with its own type byte.
+// fields encodes a document: for each element its type byte, its name, and the value with its own
+// type byte.
 func (e *KeyEncoder) fields(d []byte, depth int) error {
 	for name, v := range All(d) {
 		kind, ok := typeByte(v)
@@ -280,7 +281,8 @@ func (e *KeyEncoder) integer(n int64, kind uint32) {
 	}
 }
 
-// preshifted writes an integer part shifted left by one: the lowest bit says whether a fraction follows.
+// preshifted writes an integer part shifted left by one: the lowest bit says whether a fraction
+// follows.
 func (e *KeyEncoder) preshifted(v uint64, negative bool) {
 	n := (bits.Len64(v) + 7) / 8
 	if negative {
@@ -307,8 +309,8 @@ func flip(b byte, invert bool) byte {
 	return b
 }
 
-// continuation tells how the stored double relates to the number: the last two bits of its encoding, or the
-// last bit where only one is free.
+// continuation tells how the stored double relates to the number: the last two bits of its
+// encoding, or the last bit where only one is free.
 type continuation uint64
 
 const (
@@ -353,7 +355,8 @@ func (e *KeyEncoder) doubleValue(f float64, c continuation) {
 	}
 }
 
-// mediumDouble writes doubles from 1 to 2^63: the integer part like an integer, then the bytes of the fraction.
+// mediumDouble writes doubles from 1 to 2^63: the integer part like an integer, then the bytes of
+// the fraction.
 func (e *KeyEncoder) mediumDouble(f float64, c continuation) {
 	magnitude, negative := math.Abs(f), f < 0
 	integer := uint64(magnitude)
@@ -414,8 +417,8 @@ func largeType(negative bool) byte {
 	return numberPositiveLarge
 }
 
-// decimal writes a decimal: as a double where that is exact or exact after rounding up to 15 digits, else with
-// a continuation, else (beyond the doubles) as itself.
+// decimal writes a decimal: as a double where that is exact or exact after rounding up to 15
+// digits, else with a continuation, else (beyond the doubles) as itself.
 func (e *KeyEncoder) decimal(d decimal) {
 	switch {
 	case d.kind == decimalNaN:
@@ -502,12 +505,14 @@ func (e *KeyEncoder) wideDecimal(d decimal) {
 	e.continuation(d, decimalFromInt(integer))
 }
 
-// continuation writes how much the decimal exceeds what was stored, in units of the stored value's last digit.
+// continuation writes how much the decimal exceeds what was stored, in units of the stored value's
+// last digit.
 func (e *KeyEncoder) continuation(d, stored decimal) {
 	e.uint64(d.excess(stored.normalize()), d.negative)
 }
 
-// hugeDecimal writes decimals beyond the doubles as they are, above every double and below infinity.
+// hugeDecimal writes decimals beyond the doubles as they are, above every double and below
+// infinity.
 func (e *KeyEncoder) hugeDecimal(d decimal) {
 	hi, lo := d.normalize().words()
 	e.buf = append(e.buf, largeType(d.negative))

@@ -11,9 +11,10 @@ import (
 // term is the election term of all entries: there is one primary, for ever.
 const term = 1
 
-// Documents returns the documents of local.oplog.rs that the entry at seq stands for, and the number of the
-// next entry: one document for most entries, one or more for a transaction, whose entries go together. There
-// are none at the end; ok is false when the entry is no longer in the log.
+// Documents returns the documents of local.oplog.rs that the entry at seq stands for, and the
+// number of the next entry: one document for most entries, one or more for a transaction, whose
+// entries go together. There are none at the end; ok is false when the entry is no longer in the
+// log.
 func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok bool) {
 	entries, ok := l.Read(seq, true)
 	if !ok || len(entries) == 0 {
@@ -165,8 +166,8 @@ func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
 	return docs
 }
 
-// buildDelta makes the diff of a $v: 2 update from dotted paths. Names made of digits are taken for array indexes,
-// which they nearly always are.
+// buildDelta makes the diff of a $v: 2 update from dotted paths. Names made of digits are taken for
+// array indexes, which they nearly always are.
 func buildDelta(set, removed, truncated []byte) bsoncore.Document {
 	root := &deltaBranch{}
 	for path, v := range doc.All(set) {

@@ -57,8 +57,8 @@ func (k Kind) crud() bool { return k >= Insert && k <= Delete }
 // classic reports whether every change stream shows the kind, not only one with showExpandedEvents.
 func (k Kind) classic() bool { return k >= Insert && k <= DropDatabase }
 
-// Namespace is one collection under one name, or a database when Coll is empty. It never changes: a renamed
-// collection has a new one. Pointers to it may be compared and kept.
+// Namespace is one collection under one name, or a database when Coll is empty. It never changes: a
+// renamed collection has a new one. Pointers to it may be compared and kept.
 type Namespace struct {
 	DB, Coll string
 	UUID     *[16]byte
@@ -81,10 +81,12 @@ type Entry struct {
 	TS   uint64 // cluster time
 	Wall int64  // wall clock in milliseconds since the epoch
 	Kind Kind
-	// Shard is the number of the shard whose log has the entry; that of the config servers is the number of shards.
+	// Shard is the number of the shard whose log has the entry; that of the config servers is the
+	// number of shards.
 	Shard uint8
 	NS    *Namespace
-	// Event is the change event as a stream with default options sees it; nil for kinds that are not Classic.
+	// Event is the change event as a stream with default options sees it; nil for kinds that are
+	// not Classic.
 	Event bsoncore.Document
 	// Detail is what few entries have; it may be nil.
 	Detail *Detail
@@ -114,8 +116,8 @@ type Session struct {
 	TxnNumber int64
 }
 
-// Txn is what the entries of one transaction share. A transaction too large for one oplog document has
-// several, with cluster times of their own before the commit's.
+// Txn is what the entries of one transaction share. A transaction too large for one oplog document
+// has several, with cluster times of their own before the commit's.
 type Txn struct {
 	Count int32
 	Parts []Part
@@ -171,10 +173,12 @@ type Op struct {
 	Kind Kind
 	NS   *Namespace
 	To   *Namespace
-	// ID is the _id of the document that changed; Doc is the whole document of an insert or a replace.
+	// ID is the _id of the document that changed; Doc is the whole document of an insert or a
+	// replace.
 	ID  bsoncore.Value
 	Doc bsoncore.Document
-	// Updated, Removed and Truncated describe an update. Truncated is an array, nil on releases that have none.
+	// Updated, Removed and Truncated describe an update. Truncated is an array, nil on releases
+	// that have none.
 	Updated       bsoncore.Document
 	Removed       []string
 	Truncated     []byte
@@ -323,7 +327,8 @@ func (r Release) tokenVersion() int32 {
 	return 1
 }
 
-// Deltas reports whether updates are logged as deltas, with truncated arrays, and pipelines' results too (since 5.0).
+// Deltas reports whether updates are logged as deltas, with truncated arrays, and pipelines'
+// results too (since 5.0).
 func (r Release) Deltas() bool { return r.Since(R60) }
 
 // WireVersion is the newest version of the wire protocol.

@@ -20,10 +20,11 @@ type Config struct {
 	Release Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
 	MaxBytes int64
-	// Lags says that entries are committed by Flush, as a journal that is written now and then commits them. By default each is
-	// committed when it is written.
+	// Lags says that entries are committed by Flush, as a journal that is written now and then
+	// commits them. By default each is committed when it is written.
 	Lags bool
-	// Shards is how many shards' logs this is, beside the config servers'. Defaults to none: it is one server's log.
+	// Shards is how many shards' logs this is, beside the config servers'. Defaults to none: it is
+	// one server's log.
 	Shards int
 	// Now is the wall clock. Defaults to time.Now.
 	Now func() time.Time
@@ -56,8 +57,8 @@ type Log struct {
 	}
 }
 
-// segment is a stretch of entries. Entries are appended in place up to the capacity, so that a reader's slice
-// of it stays as it is.
+// segment is a stretch of entries. Entries are appended in place up to the capacity, so that a
+// reader's slice of it stays as it is.
 type segment struct {
 	base    uint64
 	entries []Entry
@@ -105,8 +106,9 @@ func (l *Log) Entries() []Entry {
 	return out
 }
 
-// Restore makes a log of entries that another log had, whose newest cluster time was clusterTime. Entries that were decoded have
-// namespaces and transactions of their own: Restore makes them share these again.
+// Restore makes a log of entries that another log had, whose newest cluster time was clusterTime.
+// Entries that were decoded have namespaces and transactions of their own: Restore makes them share
+// these again.
 func Restore(c Config, entries []Entry, clusterTime uint64) (*Log, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("oplog without entries")
@@ -158,8 +160,9 @@ func (l *Log) Append(op Op) uint64 {
 	return e.TS
 }
 
-// AppendTxn writes the operations of one transaction, which share one cluster time: that of the commit. It
-// takes as many times as there are operations, as the server does, and returns the commit's.
+// AppendTxn writes the operations of one transaction, which share one cluster time: that of the
+// commit. It takes as many times as there are operations, as the server does, and returns the
+// commit's.
 func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -230,8 +233,8 @@ func (l *Log) encode(e *Entry, op *Op) {
 	}
 }
 
-// Sample encodes the event of an operation at cluster time 0, without writing it: what a generator makes its
-// events of.
+// Sample encodes the event of an operation at cluster time 0, without writing it: what a generator
+// makes its events of.
 func (l *Log) Sample(op Op) bsoncore.Document {
 	x := encoder{release: l.config.Release}
 	return x.event(&Entry{Kind: op.Kind, NS: op.NS}, &op)
@@ -244,8 +247,8 @@ type Raw struct {
 	Encode func(i int, ts uint64, wall time.Time, dst []byte) []byte
 }
 
-// AppendRaw writes n entries. Encode is called for each with its cluster time and wall time, and appends the
-// event to dst. For generators, which cannot afford Append.
+// AppendRaw writes n entries. Encode is called for each with its cluster time and wall time, and
+// appends the event to dst. For generators, which cannot afford Append.
 func (l *Log) AppendRaw(n int, raw Raw) {
 	l.writer.Lock()
 	defer l.writer.Unlock()
@@ -297,7 +300,8 @@ func (l *Log) Flush() {
 	l.wake()
 }
 
-// Lags reports whether entries may be written and not committed yet without anybody holding the majority point.
+// Lags reports whether entries may be written and not committed yet without anybody holding the
+// majority point.
 func (l *Log) Lags() bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -312,7 +316,8 @@ func (l *Log) add(e Entry) {
 	l.next++
 }
 
-// tail is the segment that takes the next entry. Segments are short in bytes too, since they go as a whole.
+// tail is the segment that takes the next entry. Segments are short in bytes too, since they go as
+// a whole.
 func (l *Log) tail(size int64) *segment {
 	limit := max(64<<10, l.config.MaxBytes/32)
 	if n := len(l.segments); n > 0 {
@@ -361,7 +366,8 @@ func (l *Log) segmentOf(seq uint64) int {
 	return sort.Search(len(l.segments), func(i int) bool { return l.segments[i].base > seq }) - 1
 }
 
-// Truncate drops all entries but the newest keep of them; to keep none, it writes a no-op that stays.
+// Truncate drops all entries but the newest keep of them; to keep none, it writes a no-op that
+// stays.
 func (l *Log) Truncate(keep int) {
 	if keep <= 0 {
 		l.Noop("truncated")
@@ -395,8 +401,8 @@ func (l *Log) TruncateBefore(ts uint64) {
 	}
 }
 
-// NoteOn writes an entry that changes nothing to the log of one shard, unless that is at the time already; a time of 0 writes it in any
-// case. It reports whether it did.
+// NoteOn writes an entry that changes nothing to the log of one shard, unless that is at the time
+// already; a time of 0 writes it in any case. It reports whether it did.
 func (l *Log) NoteOn(shard int, o bsoncore.Document, until uint64) bool {
 	l.mu.RLock()
 	at := l.onShard[shard]
@@ -453,9 +459,9 @@ func (a *arena) copy(b []byte) []byte {
 	return a.free[at:len(a.free):len(a.free)]
 }
 
-// Read returns entries from seq on: at least one, as many as lie together, at most some hundred. It returns
-// none at the end, and ok false when seq is no longer in the log. Only committed entries are returned, unless
-// all is set. The entries stay valid for ever.
+// Read returns entries from seq on: at least one, as many as lie together, at most some hundred. It
+// returns none at the end, and ok false when seq is no longer in the log. Only committed entries
+// are returned, unless all is set. The entries stay valid for ever.
 func (l *Log) Read(seq uint64, all bool) (entries []Entry, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -473,8 +479,8 @@ func (l *Log) Read(seq uint64, all bool) (entries []Entry, ok bool) {
 	return s.entries[seq-s.base : min(uint64(len(s.entries)), end-s.base)], true
 }
 
-// Seek returns the number of the first entry at or after the cluster time; for one beyond the end the number
-// of the next entry to come.
+// Seek returns the number of the first entry at or after the cluster time; for one beyond the end
+// the number of the next entry to come.
 func (l *Log) Seek(ts uint64) uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -534,7 +540,8 @@ func (l *Log) MaxBytes() int64 { return l.config.MaxBytes }
 // Release is the release of the log.
 func (l *Log) Release() Release { return l.config.Release }
 
-// Applied is the cluster time of the newest entry, Committed that of the newest majority-committed one.
+// Applied is the cluster time of the newest entry, Committed that of the newest majority-committed
+// one.
 func (l *Log) Applied() uint64 { return l.appliedTS.Load() }
 
 // Committed is the cluster time of the newest majority-committed entry.
@@ -543,8 +550,8 @@ func (l *Log) Committed() uint64 { return l.committedTS.Load() }
 // ClusterTime is the newest cluster time handed out.
 func (l *Log) ClusterTime() uint64 { return l.clock.last.Load() }
 
-// Waiting returns a channel that is closed once an entry numbered seq or later may be read, or when the
-// majority point moves. It may close early; the caller looks again.
+// Waiting returns a channel that is closed once an entry numbered seq or later may be read, or when
+// the majority point moves. It may close early; the caller looks again.
 func (l *Log) Waiting(seq uint64, all bool) <-chan struct{} {
 	l.wait.Lock()
 	defer l.wait.Unlock()
@@ -595,8 +602,8 @@ func (c *clock) reserve(n int, wall time.Time) uint64 {
 // Shards is how many shards' logs this is; 0 where it is one server's.
 func (l *Log) Shards() int { return l.config.Shards }
 
-// shardOf is the shard whose log an entry belongs to: by the number in the document's _id, where it has one, else by the _id's hash. Entries
-// of commands belong to the first shard.
+// shardOf is the shard whose log an entry belongs to: by the number in the document's _id, where it
+// has one, else by the _id's hash. Entries of commands belong to the first shard.
 func (l *Log) shardOf(e *Entry) uint8 {
 	switch {
 	case e.Kind == noop:

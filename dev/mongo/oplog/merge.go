@@ -4,9 +4,10 @@ import (
 	"time"
 )
 
-// merge is what a router knows of the shards behind it, and of the config servers, which come last. It hands an event out when every
-// other shard has said that it is past its time. A shard is asked by a getMore that ends with news or, without, after the client's wait; it
-// is asked again when what it has told was handed out.
+// merge is what a router knows of the shards behind it, and of the config servers, which come last.
+// It hands an event out when every other shard has said that it is past its time. A shard is asked
+// by a getMore that ends with news or, without, after the client's wait; it is asked again when
+// what it has told was handed out.
 //
 // There is one log: that of a shard is its entries in it.
 type merge struct {
@@ -23,7 +24,8 @@ type remote struct {
 	due      time.Time // when it answers without news; zero while it is not asked
 }
 
-// maxAwait bounds a router's wait for a shard: where there are several it wants to hear of each now and then.
+// maxAwait bounds a router's wait for a shard: where there are several it wants to hear of each now
+// and then.
 const maxAwait = time.Second
 
 // newMerge makes the merge of a stream that starts at a time; nil where one shard is all there is.
@@ -104,7 +106,8 @@ func (s *Stream) Await(d time.Duration) {
 	}
 }
 
-// Due is when a shard answers although it has no news: the next look is due then. Zero where there is nothing to wait for.
+// Due is when a shard answers although it has no news: the next look is due then. Zero where there
+// is nothing to wait for.
 func (s *Stream) Due() (due time.Time) {
 	if s.merge == nil {
 		return due

@@ -14,7 +14,8 @@ import (
 // maxEvent is the largest event that goes out: 16 MiB and 16 KiB.
 const maxEvent = 16<<20 + 16<<10
 
-// render makes the event that the stream's options ask for. Where they ask for nothing it is the log's own.
+// render makes the event that the stream's options ask for. Where they ask for nothing it is the
+// log's own.
 func (s *Stream) render(e *Entry, invalidate bool) (bsoncore.Document, error) {
 	if invalidate {
 		return s.invalidateEvent(e), nil
@@ -108,7 +109,8 @@ func (s *Stream) updateDescription(b *doc.Builder, v bsoncore.Value, e *Entry) {
 	b.End().End()
 }
 
-// postImage appends the fullDocument of an update: looked up now, or kept in the log; null when there is none.
+// postImage appends the fullDocument of an update: looked up now, or kept in the log; null when
+// there is none.
 func (s *Stream) postImage(b *doc.Builder, e *Entry) error {
 	var full bsoncore.Document
 	switch s.spec.full {
@@ -150,7 +152,8 @@ func appendImage(b *doc.Builder, name string, d bsoncore.Document, mode image, w
 	return nil
 }
 
-// maxWhole is the largest event that $changeStreamSplitLargeEvent leaves whole, lessWhole that of streams whose splits vary.
+// maxWhole is the largest event that $changeStreamSplitLargeEvent leaves whole, lessWhole that of
+// streams whose splits vary.
 const (
 	maxWhole  = maxEvent - 8<<10
 	lessWhole = 12 << 20
@@ -226,7 +229,8 @@ type piece struct {
 	doc    bsoncore.Document
 }
 
-// splitEvent cuts a large event into fragments; those before the one that the stream resumes after are left out.
+// splitEvent cuts a large event into fragments; those before the one that the stream resumes after
+// are left out.
 func (s *Stream) splitEvent(e *Entry, invalidate bool, d bsoncore.Document) ([]piece, error) {
 	skip := int32(0)
 	if s.fragment != nil && s.resume != nil && s.compare(e, invalidate, NoFragment) == needsSplit {
@@ -290,7 +294,8 @@ func (s *Stream) fragments(e *Entry, invalidate bool, d bsoncore.Document) ([]pi
 	return pieces, nil
 }
 
-// pack groups fields in order so that each group fits one fragment of at most limit bytes, whose token has about tokenSize bytes.
+// pack groups fields in order so that each group fits one fragment of at most limit bytes, whose
+// token has about tokenSize bytes.
 func pack(fields []field, limit, tokenSize int) ([][]field, error) {
 	const frame = 64 // of splitEvent and the document itself
 	var groups [][]field

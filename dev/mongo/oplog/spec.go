@@ -194,8 +194,8 @@ type stage struct {
 type pipeline struct {
 	stages []stage
 	split  bool
-	// early are the $match stages that come first and read nothing that is added later; cheap says that they
-	// read only what Decision tells apart.
+	// early are the $match stages that come first and read nothing that is added later; cheap says
+	// that they read only what Decision tells apart.
 	early []*query.Filter
 	cheap bool
 	rest  []stage
@@ -292,8 +292,8 @@ func readsAdded(f *query.Filter) bool {
 	})
 }
 
-// cheap reports whether a filter reads only names and the operation type: what is the same for all events of one
-// kind in one namespace.
+// cheap reports whether a filter reads only names and the operation type: what is the same for all
+// events of one kind in one namespace.
 func cheap(f *query.Filter) bool {
 	return !slices.ContainsFunc(f.Fields(), func(field string) bool {
 		head, _, _ := strings.Cut(field, ".")

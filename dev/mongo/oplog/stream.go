@@ -60,7 +60,8 @@ type Stream struct {
 	held  bool   // the next event waits for a shard
 }
 
-// OpenStream parses a pipeline whose first stage is $changeStream and places a stream. It reads nothing yet.
+// OpenStream parses a pipeline whose first stage is $changeStream and places a stream. It reads
+// nothing yet.
 func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*Stream, error) {
 	_, arg, _ := doc.First(stages[0])
 	sp, err := parseSpec(arg, env.Log.Release())
@@ -103,7 +104,8 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*St
 	return s, nil
 }
 
-// Closed reports whether the stream has ended: its scope was invalidated and everything was delivered.
+// Closed reports whether the stream has ended: its scope was invalidated and everything was
+// delivered.
 func (s *Stream) Closed() bool { return s.closed }
 
 // Invalidated reports whether the reply has to say so, as servers since 5.0 do.
@@ -129,7 +131,8 @@ func (s *Stream) Token() bsoncore.Document {
 	return s.token
 }
 
-// Fill reads what the log has into the batch, until one of them ends. An error is the end of the stream.
+// Fill reads what the log has into the batch, until one of them ends. An error is the end of the
+// stream.
 func (s *Stream) Fill(b *wire.Batch) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -168,7 +171,8 @@ func (s *Stream) Fill(b *wire.Batch) error {
 	}
 }
 
-// begin finds the place in the log when the stream first reads, and afterwards that the log still has it.
+// begin finds the place in the log when the stream first reads, and afterwards that the log still
+// has it.
 func (s *Stream) begin() error {
 	if s.begun {
 		if s.seq > 0 && !s.env.Log.Has(s.seq-1) {
@@ -192,7 +196,8 @@ func (s *Stream) begin() error {
 	return nil
 }
 
-// reachable checks that the log goes back to the starting point. The log of a new replica set always does.
+// reachable checks that the log goes back to the starting point. The log of a new replica set
+// always does.
 func (s *Stream) reachable() error {
 	first, _ := s.env.Log.First()
 	if first.TS < s.start.ts || first.TS == s.start.ts && !s.env.StrictStart || first.initiation() {
@@ -213,7 +218,8 @@ func (s *Stream) lost() error {
 	return wire.Errorf(wire.CappedPositionLost, text, s.seenTS)
 }
 
-// flush delivers what waits for a place; it reports false when the batch is full before that is done.
+// flush delivers what waits for a place; it reports false when the batch is full before that is
+// done.
 func (s *Stream) flush(b *wire.Batch) bool {
 	for len(s.pending) > 0 {
 		if !b.Add(s.pending[0]) {
@@ -240,8 +246,8 @@ func (s *Stream) idle() {
 	}
 }
 
-// read looks at entries until the batch is full or something waits for a place in it; it returns how many it
-// looked at.
+// read looks at entries until the batch is full or something waits for a place in it; it returns
+// how many it looked at.
 func (s *Stream) read(entries []Entry, b *wire.Batch) (int, error) {
 	for i := range entries {
 		e := &entries[i]
@@ -270,8 +276,8 @@ func (s *Stream) read(entries []Entry, b *wire.Batch) (int, error) {
 	return len(entries), nil
 }
 
-// wanted reports whether an entry is in scope and passes the stages that need nothing but the log's event, or,
-// while a resume point is looked for on 4.4, is in scope.
+// wanted reports whether an entry is in scope and passes the stages that need nothing but the log's
+// event, or, while a resume point is looked for on 4.4, is in scope.
 func (s *Stream) wanted(e *Entry) bool {
 	d := s.decisions.of(e, s.decide)
 	if d == out || d == filtered && !s.beforeStages() && !s.scope.ends(e) {
@@ -328,7 +334,8 @@ func (s *Stream) matchesInvalidate(e *Entry) bool {
 	return s.resume != nil && s.resume.FromInvalidate && s.compare(e, true, s.resume.Fragment) == found
 }
 
-// conclude ends the stream after an invalidate event, unless it is the one that the stream started after.
+// conclude ends the stream after an invalidate event, unless it is the one that the stream started
+// after.
 func (s *Stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) error {
 	if t := s.start.event; invalidate && (t == nil || !t.FromInvalidate || t.TS != e.TS) {
 		id, _ := doc.Field(event, "_id")
@@ -337,7 +344,8 @@ func (s *Stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) er
 	return nil
 }
 
-// streamScope is what a stream watches: a collection, a database when Coll is empty, everything when DB is too.
+// streamScope is what a stream watches: a collection, a database when Coll is empty, everything
+// when DB is too.
 type streamScope struct{ db, coll string }
 
 // covers reports whether a namespace lies in the scope.
@@ -354,8 +362,8 @@ func (s streamScope) covers(ns *Namespace) bool {
 	}
 }
 
-// shows reports whether the scope shows an entry. A collection sees renames onto itself too, and never the
-// end of its database: its own drop comes first.
+// shows reports whether the scope shows an entry. A collection sees renames onto itself too, and
+// never the end of its database: its own drop comes first.
 func (s streamScope) shows(e *Entry) bool {
 	switch e.Kind {
 	case noop:
@@ -426,7 +434,8 @@ func (m *decisions) of(e *Entry, decide func(*Entry) decision) decision {
 	return d
 }
 
-// decide works one out. The early stages see a document with nothing but names and the operation type.
+// decide works one out. The early stages see a document with nothing but names and the operation
+// type.
 func (s *Stream) decide(e *Entry) decision {
 	switch {
 	case !s.scope.shows(e) || !e.Kind.classic() && !s.spec.expanded:
@@ -467,7 +476,8 @@ const (
 	surpassed         // it comes after the place where the token's event should have been
 )
 
-// seek compares an event with the resume point while that is looked for: it reports whether the event may pass.
+// seek compares an event with the resume point while that is looked for: it reports whether the
+// event may pass.
 func (s *Stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
 	if s.resume == nil {
 		return true, nil
@@ -523,7 +533,8 @@ func sooner(yes bool) status {
 	return surpassed
 }
 
-// identity is the token of an entry's event, or of the invalidate event that follows it, in a version.
+// identity is the token of an entry's event, or of the invalidate event that follows it, in a
+// version.
 func (s *Stream) identity(e *Entry, invalidate bool, version int32) Token {
 	t := Token{
 		TS: e.TS, Version: version, Type: TokenEvent, TxnOpIndex: e.place(), FromInvalidate: invalidate, Fragment: NoFragment,

@@ -29,7 +29,8 @@ type Token struct {
 	TxnOpIndex     int32
 	FromInvalidate bool
 	UUID           *[16]byte
-	// Identifier is the document key (version 1) or the event identifier (version 2); nil when missing.
+	// Identifier is the document key (version 1) or the event identifier (version 2); nil when
+	// missing.
 	Identifier bsoncore.Document
 	// Fragment counts the fragments of a split event from 0, or is NoFragment.
 	Fragment int32
@@ -81,7 +82,8 @@ func (b *tokenBuilder) append(dst []byte, t Token) []byte {
 		e.Null()
 	}
 	if t.Identifier != nil {
-		// Every type that a stored document can have encodes; its nesting was bounded when it came in.
+		// Every type that a stored document can have encodes; its nesting was bounded when it came
+		// in.
 		_ = e.Append(bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: t.Identifier})
 	}
 	if t.Fragment != NoFragment {
@@ -126,8 +128,8 @@ func (t Token) DocumentKey() bsoncore.Document {
 	return v.Data
 }
 
-// compareIdentifiers orders two tokens of one cluster time by what comes after fromInvalidate, fragments
-// aside.
+// compareIdentifiers orders two tokens of one cluster time by what comes after fromInvalidate,
+// fragments aside.
 func (t Token) compareIdentifiers(o Token) int { return compareDocuments(t.Identifier, o.Identifier) }
 
 func compareDocuments(a, b bsoncore.Document) int {

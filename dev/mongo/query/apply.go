@@ -14,8 +14,8 @@ import (
 // maxPadding is how far beyond its end an array may be extended by setting an element.
 const maxPadding = 1_500_000
 
-// Apply makes a new document from old, which stays as it is. The _id of a document cannot change; an insert
-// may set it.
+// Apply makes a new document from old, which stays as it is. The _id of a document cannot change;
+// an insert may set it.
 func (u *Update) Apply(old bsoncore.Document, c UpdateContext) (UpdateResult, error) {
 	r, err := u.apply(old, c)
 	if err != nil {
@@ -181,7 +181,8 @@ func (m *modification) set(path []string, v bsoncore.Value) {
 	m.log = append(m.log, logged{path: path, value: v})
 }
 
-// whole logs an array as a whole where an update of its elements has changed several: that of all changes since the first.
+// whole logs an array as a whole where an update of its elements has changed several: that of all
+// changes since the first.
 func (m *modification) whole(first int) {
 	changes := m.log[first:]
 	if len(changes) < 2 {
@@ -310,7 +311,8 @@ func (m *modification) computed(before bsoncore.Value, name string, one modifier
 	return after, nil
 }
 
-// changeArray applies an operator on arrays. Elements that are only added at the end are logged by their indexes, everything else as the whole array.
+// changeArray applies an operator on arrays. Elements that are only added at the end are logged by
+// their indexes, everything else as the whole array.
 func (m *modification) changeArray(at *updateTree, before bsoncore.Value, one modifier) error {
 	if before.Type != bsoncore.TypeArray {
 		return wire.Errorf(wire.BadValue, "The field '%s' must be an array but is of type %s in document {%s}", one, doc.TypeName(before.Type), m.id())
@@ -382,8 +384,8 @@ type Truncation struct {
 	NewSize int32
 }
 
-// Describe turns a document that a pipeline computed into a list of changed fields, as servers since 5.0 log
-// it; it returns the arrays that became shorter.
+// Describe turns a document that a pipeline computed into a list of changed fields, as servers
+// since 5.0 log it; it returns the arrays that became shorter.
 func (r *UpdateResult) Describe(old bsoncore.Document) []Truncation {
 	d := &diff{updated: doc.New()}
 	d.documents(nil, old, r.Doc)
@@ -480,7 +482,8 @@ func (d *diff) explain(joined string, at []step) {
 	d.ambiguous.End()
 }
 
-// updateTree is a document or an array that can be changed. Its elements are parsed when they are first needed.
+// updateTree is a document or an array that can be changed. Its elements are parsed when they are
+// first needed.
 type updateTree struct {
 	name  string
 	value bsoncore.Value // as it was read; stale once open

@@ -53,8 +53,8 @@ func class(t bsoncore.Type) int {
 	}
 }
 
-// Compare orders two values as MongoDB sorts them: first by type class, then by value; numbers of all types
-// compare as numbers.
+// Compare orders two values as MongoDB sorts them: first by type class, then by value; numbers of
+// all types compare as numbers.
 func Compare(a, b bsoncore.Value) int {
 	if c := cmp.Compare(class(a.Type), class(b.Type)); c != 0 {
 		return c
@@ -235,8 +235,8 @@ func (s *Sort) Apply(docs []bsoncore.Document) {
 	}
 }
 
-// value is what a document sorts by: of several values the smallest, or the largest for a descending sort;
-// a missing field sorts as null.
+// value is what a document sorts by: of several values the smallest, or the largest for a
+// descending sort; a missing field sorts as null.
 func (k sortKey) value(d []byte) bsoncore.Value {
 	var best bsoncore.Value
 	seen := false

@@ -17,9 +17,9 @@ type Scope struct {
 	ClusterTime uint64 // $$CLUSTER_TIME
 }
 
-// Evaluate computes an aggregation expression over a document: literals, "$field", "$$NOW", "$$CLUSTER_TIME",
-// "$$ROOT", "$$REMOVE", $literal, $add, $ifNull, $slice, $concatArrays, $mergeObjects, $setField and $unsetField. A missing field gives the zero
-// Value.
+// Evaluate computes an aggregation expression over a document: literals, "$field", "$$NOW",
+// "$$CLUSTER_TIME", "$$ROOT", "$$REMOVE", $literal, $add, $ifNull, $slice, $concatArrays,
+// $mergeObjects, $setField and $unsetField. A missing field gives the zero Value.
 func Evaluate(v bsoncore.Value, d bsoncore.Document, s Scope) (bsoncore.Value, error) {
 	switch v.Type {
 	case bsoncore.TypeString:
@@ -203,8 +203,9 @@ func add(args []bsoncore.Value) (bsoncore.Value, error) {
 	return bsoncore.Value{Type: bsoncore.TypeDateTime, Data: bsoncore.AppendInt64(nil, ms)}, nil
 }
 
-// sumOf adds two numbers as MongoDB does: the wider type wins, and a sum that does not fit an int32 becomes an
-// int64. It reports false for what is not a number, for decimals, and for an int64 that overflows.
+// sumOf adds two numbers as MongoDB does: the wider type wins, and a sum that does not fit an int32
+// becomes an int64. It reports false for what is not a number, for decimals, and for an int64 that
+// overflows.
 func sumOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	if a.Type == bsoncore.TypeDouble || b.Type == bsoncore.TypeDouble {
 		if class(a.Type) != 10 || class(b.Type) != 10 || a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 {
@@ -258,7 +259,8 @@ func slice(args []bsoncore.Value) (bsoncore.Value, error) {
 	return Array(items[from : from+min(n, length-from)]), nil
 }
 
-// setField is $setField: {field, input, value}, and $unsetField: {field, input}. The name of the field may have dots and begin with a dollar.
+// setField is $setField: {field, input, value}, and $unsetField: {field, input}. The name of the
+// field may have dots and begin with a dollar.
 func (s Scope) setField(name string, arg bsoncore.Value, d bsoncore.Document) (bsoncore.Value, error) {
 	part := func(of string) bsoncore.Value {
 		v, _ := doc.Field(arg.Data, of)

@@ -67,8 +67,8 @@ func ids(n node) ([]bsoncore.Value, bool) {
 	return nil, false
 }
 
-// Floor returns a value below which the field of a matching document cannot lie, when the filter compares it with
-// $gt, $gte or equality.
+// Floor returns a value below which the field of a matching document cannot lie, when the filter
+// compares it with $gt, $gte or equality.
 func (f *Filter) Floor(field string) (bsoncore.Value, bool) {
 	if f == nil {
 		return bsoncore.Value{}, false
@@ -96,8 +96,8 @@ func floor(n node, field string) (bsoncore.Value, bool) {
 	return bsoncore.Value{}, false
 }
 
-// Equalities returns the top-level fields that the filter fixes by equality, in its order: what an upsert
-// begins its document with.
+// Equalities returns the top-level fields that the filter fixes by equality, in its order: what an
+// upsert begins its document with.
 func (f *Filter) Equalities() []Equality {
 	if f == nil {
 		return nil
@@ -333,8 +333,8 @@ func (n among) match(d []byte) bool {
 	})
 }
 
-// compares is $gt, $gte, $lt and $lte: only values of the same type class compare, except with the smallest and
-// the largest key.
+// compares is $gt, $gte, $lt and $lte: only values of the same type class compare, except with the
+// smallest and the largest key.
 type compares struct {
 	path  path
 	op    string
@@ -394,9 +394,10 @@ func parsePath(s string) path { return strings.Split(s, ".") }
 
 func (p path) String() string { return strings.Join(p, ".") }
 
-// visit calls f with every value that the path reaches in the document: embedded documents are entered, of
-// arrays every element that is a document, and the element that a numeric name points to. A path that ends
-// nowhere yields the zero Value. visit stops when f returns true and returns what f returned last.
+// visit calls f with every value that the path reaches in the document: embedded documents are
+// entered, of arrays every element that is a document, and the element that a numeric name points
+// to. A path that ends nowhere yields the zero Value. visit stops when f returns true and returns
+// what f returned last.
 func (p path) visit(d []byte, f func(bsoncore.Value) bool) bool {
 	v, ok := doc.Field(d, p[0])
 	if !ok {

@@ -22,7 +22,8 @@ var operators = []string{
 // removal is the part of $rename that removes the field under its old name.
 const removal = "$rename from"
 
-// rename returns the two modifiers of a $rename: the path of the first is the new name, its argument the old one.
+// rename returns the two modifiers of a $rename: the path of the first is the new name, its
+// argument the old one.
 func (m modifier) rename() ([]modifier, error) {
 	to, ok := m.arg.StringValueOK()
 	if !ok {
@@ -282,8 +283,9 @@ func (m modifier) bits(v bsoncore.Value) (bsoncore.Value, error) {
 	return v, nil
 }
 
-// productOf multiplies two numbers as MongoDB does: the wider type wins, and a product that does not fit an int32 becomes an int64. It reports
-// false for what is not a number, for decimals, and for an int64 that overflows.
+// productOf multiplies two numbers as MongoDB does: the wider type wins, and a product that does
+// not fit an int32 becomes an int64. It reports false for what is not a number, for decimals, and
+// for an int64 that overflows.
 func productOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	switch {
 	case a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 || !a.IsNumber() || !b.IsNumber():

@@ -81,7 +81,8 @@ func parseUnset(arg bsoncore.Value) (updateStage, error) {
 	return s, nil
 }
 
-// runPipeline returns the document that the stages make. One that they leave without an _id keeps its own.
+// runPipeline returns the document that the stages make. One that they leave without an _id keeps
+// its own.
 func (u *Update) runPipeline(d bsoncore.Document, c UpdateContext) (bsoncore.Document, error) {
 	old := d
 	for _, stage := range u.pipeline {
@@ -134,7 +135,8 @@ func unsetPath(at *updateTree, path []string) {
 	}
 }
 
-// setFields sets the fields that a $set names, below prefix; every expression sees the stage's input d.
+// setFields sets the fields that a $set names, below prefix; every expression sees the stage's
+// input d.
 func setFields(root *updateTree, prefix []string, spec []byte, d bsoncore.Document, s Scope) error {
 	for name, v := range doc.All(spec) {
 		if strings.HasPrefix(name, "$") {
@@ -159,8 +161,8 @@ func setFields(root *updateTree, prefix []string, spec []byte, d bsoncore.Docume
 	return nil
 }
 
-// setPath sets a value in the documents that a path leads to: what is no document becomes one, of an array
-// every element.
+// setPath sets a value in the documents that a path leads to: what is no document becomes one, of
+// an array every element.
 func setPath(at *updateTree, path []string, v bsoncore.Value) {
 	if at.isArray() {
 		at.expand()

@@ -10,12 +10,14 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// isPositional reports whether a part of a path stands for elements of an array: $, $[] and $[identifier].
+// isPositional reports whether a part of a path stands for elements of an array: $, $[] and
+// $[identifier].
 func isPositional(part string) bool {
 	return part == "$" || strings.HasPrefix(part, "$[") && strings.HasSuffix(part, "]")
 }
 
-// parseArrayFilters compiles the statement's arrayFilters. Each must be used by a path, and each identifier of a path must have one.
+// parseArrayFilters compiles the statement's arrayFilters. Each must be used by a path, and each
+// identifier of a path must have one.
 func (u *Update) parseArrayFilters(list bsoncore.Value) error {
 	u.arrayFilters = make(map[string]*Filter)
 	if list.Type != 0 {
@@ -61,8 +63,9 @@ func identifier(part string) string {
 	return part[2 : len(part)-1]
 }
 
-// concrete returns the modifier with indexes instead of what stands for elements of arrays: one modifier for each element. Those of the other
-// parts see the document as the modifiers before have left it.
+// concrete returns the modifier with indexes instead of what stands for elements of arrays: one
+// modifier for each element. Those of the other parts see the document as the modifiers before have
+// left it.
 func (m *modification) concrete(u *Update, one modifier) ([]modifier, error) {
 	i := slices.IndexFunc(one.path, isPositional)
 	if i < 0 {
@@ -112,8 +115,8 @@ func (m *modification) elements(u *Update, one modifier, i int, list []bsoncore.
 	return indexes, nil
 }
 
-// position returns the index of the first element with which alone, in place of the whole array, the document matches as well. Only a filter
-// that reads the array has one.
+// position returns the index of the first element with which alone, in place of the whole array,
+// the document matches as well. Only a filter that reads the array has one.
 func (f *Filter) position(d bsoncore.Document, path []string, list []bsoncore.Value) (index int, ok bool) {
 	name := strings.Join(path, ".")
 	if !slices.ContainsFunc(f.Fields(), func(field string) bool { return field == name || strings.HasPrefix(field, name+".") }) {
@@ -133,7 +136,8 @@ func (f *Filter) position(d bsoncore.Document, path []string, list []bsoncore.Va
 	return 0, false
 }
 
-// find returns what a path leads to, by the names of fields and the indexes of elements; nil if there is nothing.
+// find returns what a path leads to, by the names of fields and the indexes of elements; nil if
+// there is nothing.
 func (t *updateTree) find(path []string) *updateTree {
 	for _, part := range path {
 		if t == nil || !t.container() {

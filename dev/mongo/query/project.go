@@ -133,7 +133,8 @@ func (p *Projection) field(b *doc.Builder, t tree, name string, v bsoncore.Value
 	}
 }
 
-// array projects the documents in an array; other elements stay in an exclusion and go in an inclusion.
+// array projects the documents in an array; other elements stay in an exclusion and go in an
+// inclusion.
 func (p *Projection) array(b *doc.Builder, t tree, d []byte) {
 	i := 0
 	for v := range doc.Values(d) {

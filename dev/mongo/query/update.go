@@ -27,7 +27,8 @@ type UpdateContext struct {
 	Insert bool
 	// Filter is the statement's filter: it decides which element the positional operator $ means.
 	Filter *Filter
-	// Deltas says that a path that an update creates is logged as the topmost new field with all that is in it, as servers do since 5.0.
+	// Deltas says that a path that an update creates is logged as the topmost new field with all
+	// that is in it, as servers do since 5.0.
 	Deltas bool
 }
 
@@ -35,12 +36,14 @@ type UpdateContext struct {
 type UpdateResult struct {
 	Doc     bsoncore.Document
 	Changed bool
-	// Whole is true when the document was replaced, or computed by a pipeline: there is no list of fields.
+	// Whole is true when the document was replaced, or computed by a pipeline: there is no list of
+	// fields.
 	Whole bool
 	// Updated and Removed name the changed fields with dotted paths.
 	Updated bsoncore.Document
 	Removed []string
-	// Disambiguated explains the paths that have numbers or names with dots as field names; nil when there are none.
+	// Disambiguated explains the paths that have numbers or names with dots as field names; nil
+	// when there are none.
 	Disambiguated bsoncore.Document
 }
 
@@ -53,8 +56,8 @@ type modifier struct {
 
 func (m modifier) String() string { return strings.Join(m.path, ".") }
 
-// ParseUpdate compiles the u of an update statement: a document of modifiers, a replacement, or a pipeline. arrayFilters is the statement's array of
-// that name, zero if it has none.
+// ParseUpdate compiles the u of an update statement: a document of modifiers, a replacement, or a
+// pipeline. arrayFilters is the statement's array of that name, zero if it has none.
 func ParseUpdate(u, arrayFilters bsoncore.Value) (*Update, error) {
 	filtered := arrayFilters.Type != 0
 	switch u.Type {
@@ -188,7 +191,8 @@ func compareParts(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// UpsertSeed is what an upsert begins with: the fields that the filter fixes; only _id before a replacement.
+// UpsertSeed is what an upsert begins with: the fields that the filter fixes; only _id before a
+// replacement.
 func UpsertSeed(f *Filter, u *Update) (bsoncore.Document, error) {
 	fields := doc.New()
 	fixed := false

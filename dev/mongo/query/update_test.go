@@ -120,7 +120,8 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// The results are those of the examples and rules on the pages of MongoDB's manual that are about each operator.
+// The results are those of the examples and rules on the pages of MongoDB's manual that are about
+// each operator.
 func TestOperators(t *testing.T) {
 	for _, tc := range []struct {
 		name, before, filter, update, arrayFilters string

@@ -61,8 +61,8 @@ func (c *collection) unlocked() error {
 	return nil
 }
 
-// DropDatabase drops a database's collections, oldest first, and then the database. It reports whether there
-// was one.
+// DropDatabase drops a database's collections, oldest first, and then the database. It reports
+// whether there was one.
 func (s *Store) DropDatabase(name string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,8 @@ func (s *Store) DropDatabase(name string) (bool, error) {
 	return true, nil
 }
 
-// Rename gives a collection another name in its database, which may replace the collection that has it.
+// Rename gives a collection another name in its database, which may replace the collection that has
+// it.
 func (s *Store) Rename(from, to Name, dropTarget bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +143,8 @@ func (i Index) document() bsoncore.Document {
 	return doc.New().Int32("v", 2).Doc("key", i.Key).String("name", i.Name).Document()
 }
 
-// CreateIndexes adds indexes to a collection, which it creates when it does not exist. It returns how many
-// there were and are, and whether the collection is new.
+// CreateIndexes adds indexes to a collection, which it creates when it does not exist. It returns
+// how many there were and are, and whether the collection is new.
 func (s *Store) CreateIndexes(n Name, list []Index) (before, after int, created bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,8 @@ func (s *Store) CreateIndexes(n Name, list []Index) (before, after int, created 
 	return before, len(c.indexes), created, nil
 }
 
-// DropIndexes removes an index by name, or with "*" all but the one on _id. It returns how many there were.
+// DropIndexes removes an index by name, or with "*" all but the one on _id. It returns how many
+// there were.
 func (s *Store) DropIndexes(n Name, name string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,15 +15,16 @@ type Query struct {
 	Sort        *query.Sort
 	Projection  *query.Projection
 	Skip, Limit int64
-	// From and Until bound the _id of a find that is sorted by it, From inclusive and Until exclusive; zero is no bound.
+	// From and Until bound the _id of a find that is sorted by it, From inclusive and Until
+	// exclusive; zero is no bound.
 	From, Until bsoncore.Value
-	// AsOf is the cluster time at which the documents are wanted, of which the store remembers the past (see Remembers); 0 is now. A transaction
-	// sees now.
+	// AsOf is the cluster time at which the documents are wanted, of which the store remembers the
+	// past (see Remembers); 0 is now. A transaction sees now.
 	AsOf uint64
 }
 
-// Find returns the matching documents. They are the stored ones where there is no projection: callers must not
-// change them.
+// Find returns the matching documents. They are the stored ones where there is no projection:
+// callers must not change them.
 func (s *Store) Find(n Name, q Query, t *Txn) ([]bsoncore.Document, error) {
 	docs, examined, err := s.collect(n, q, t)
 	s.examined.Add(int64(examined))
@@ -91,7 +92,8 @@ func (q Query) page(docs []bsoncore.Document) []bsoncore.Document {
 	return docs
 }
 
-// Examined is how many documents all finds have looked at. Counting a whole collection looks at none.
+// Examined is how many documents all finds have looked at. Counting a whole collection looks at
+// none.
 func (s *Store) Examined() int64 { return s.examined.Load() }
 
 // Count counts the matching documents.

@@ -34,9 +34,9 @@ const (
 	generatorSlice = 128
 )
 
-// Generate inserts Documents documents and then updates them in rotation, until it has made Count events or ctx ends.
-// Each has seq, counting the document's changes from 1, at, the wall clock in nanoseconds, and payload. Existing
-// documents of the same _id are an error.
+// Generate inserts Documents documents and then updates them in rotation, until it has made Count
+// events or ctx ends. Each has seq, counting the document's changes from 1, at, the wall clock in
+// nanoseconds, and payload. Existing documents of the same _id are an error.
 func (s *Store) Generate(ctx context.Context, g Generation) error {
 	g.Documents = max(1, g.Documents)
 	x := &generator{store: s, Generation: g, payload: strings.Repeat("x", g.Payload), shapes: map[shape]*template{}}
@@ -82,7 +82,8 @@ type generator struct {
 	scratch [20]byte // an _id and the bytes of its key
 }
 
-// shape is what decides where things stand in an event: the kind, and how many bytes the key of _id has.
+// shape is what decides where things stand in an event: the kind, and how many bytes the key of _id
+// has.
 type shape struct {
 	kind oplog.Kind
 	key  int
@@ -139,7 +140,8 @@ func (x *generator) ready(kind oplog.Kind, i, n int) error {
 	return nil
 }
 
-// id is the _id of the document that event i changes, and the bytes of its key; valid until the next call.
+// id is the _id of the document that event i changes, and the bytes of its key; valid until the
+// next call.
 func (x *generator) id(i int) (bsoncore.Value, []byte) {
 	n := uint64(i%x.Documents) + 1
 	id, key := x.scratch[:12], x.scratch[12:]

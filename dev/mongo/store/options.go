@@ -13,12 +13,13 @@ import (
 // Options are what a collection is created with.
 type Options struct {
 	Images bool
-	// Size and Max bound a capped collection, in bytes and documents; a Size of 0 is no capped collection. What would evict documents is refused.
+	// Size and Max bound a capped collection, in bytes and documents; a Size of 0 is no capped
+	// collection. What would evict documents is refused.
 	Size, Max int64
 	// FoldCase says that the collation ignores case. Only letters and digits of ASCII are known.
 	FoldCase bool
-	// Kind is what listCollections calls a view or a time series; empty is a collection. Those are listed, and can be dropped: devmongo reads and
-	// writes nothing of them.
+	// Kind is what listCollections calls a view or a time series; empty is a collection. Those are
+	// listed, and can be dropped: devmongo reads and writes nothing of them.
 	Kind string
 	// Shown is the options as listCollections shows them, but for Images.
 	Shown bsoncore.Document
@@ -60,7 +61,8 @@ func (s *Store) database(name string) *database {
 	return db
 }
 
-// listViews lists what a database has besides its collections: views, time series, and what a server keeps these in.
+// listViews lists what a database has besides its collections: views, time series, and what a
+// server keeps these in.
 func (d *database) listViews() (out []Collection) {
 	if len(d.views) == 0 {
 		return nil
@@ -84,7 +86,8 @@ func (c *collection) room(d bsoncore.Document) error {
 	return nil
 }
 
-// capped refuses what releases before 5.0 do not do with capped collections: to delete, and to change the size of a document.
+// capped refuses what releases before 5.0 do not do with capped collections: to delete, and to
+// change the size of a document.
 func (s *Store) capped(c *collection, before, after bsoncore.Document) error {
 	switch {
 	case c.options.Size == 0 || s.log.Release().Since(oplog.R60):

@@ -21,7 +21,8 @@ import (
 // snapshotFormat is the version of the file format.
 const snapshotFormat = 2
 
-// snapshotHead is the first value of a snapshot. The entries of the log and the collections follow, each collection with its documents.
+// snapshotHead is the first value of a snapshot. The entries of the log and the collections follow,
+// each collection with its documents.
 type snapshotHead struct {
 	Format               int
 	Release              oplog.Release
@@ -41,8 +42,8 @@ type snapshotCollection struct {
 	docs      []bsoncore.Document
 }
 
-// Save writes the data, the log and the id of the replica set to a file, which it replaces as a whole. It returns the cluster time of the
-// snapshot.
+// Save writes the data, the log and the id of the replica set to a file, which it replaces as a
+// whole. It returns the cluster time of the snapshot.
 func (s *Store) Save(path string, set [12]byte) (uint64, error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
@@ -92,7 +93,8 @@ func (s *Store) write(f io.Writer, set [12]byte) (uint64, error) {
 	return head.ClusterTime, errors.Join(err, w.Flush())
 }
 
-// Load makes a store and its log from a file that Save wrote for the same release. It returns the id of the replica set, too.
+// Load makes a store and its log from a file that Save wrote for the same release. It returns the
+// id of the replica set, too.
 func Load(path string, c oplog.Config) (s *Store, set [12]byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {

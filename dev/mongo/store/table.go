@@ -123,8 +123,8 @@ func (t *table) byKey() []*record {
 	return out
 }
 
-// ordered returns the matching documents by _id, as seen through the overlay, up to limit of them (0 is no limit), and how many it has
-// looked at.
+// ordered returns the matching documents by _id, as seen through the overlay, up to limit of them
+// (0 is no limit), and how many it has looked at.
 func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out []bsoncore.Document, examined int, err error) {
 	from, err := t.bound(q.From)
 	if err != nil {
@@ -197,7 +197,8 @@ func (t *table) bound(v bsoncore.Value) (string, error) {
 	return t.key(v)
 }
 
-// overlay is what a transaction changed in a table: nil for a document that it deleted. The zero Overlay is nothing.
+// overlay is what a transaction changed in a table: nil for a document that it deleted. The zero
+// Overlay is nothing.
 type overlay struct {
 	docs    map[string]bsoncore.Document
 	written []string // keys in the order in which they were first written
@@ -236,8 +237,9 @@ type foundRow struct {
 	doc bsoncore.Document
 }
 
-// matching collects up to limit documents that match, as seen through the overlay; 0 is no limit. It looks up those
-// whose _id the filter names, or else walks all in insertion order. examined is how many documents it has looked at.
+// matching collects up to limit documents that match, as seen through the overlay; 0 is no limit.
+// It looks up those whose _id the filter names, or else walks all in insertion order. examined is
+// how many documents it has looked at.
 func (t *table) matching(f *query.Filter, over overlay, limit int) (out []foundRow, examined int, err error) {
 	unknown := false
 	if t.foldCase && f != nil {

@@ -61,8 +61,8 @@ func (t *Txn) write(c *collection, key string, d bsoncore.Document, op oplog.Op)
 	t.ops = append(t.ops, op)
 }
 
-// free reports whether a document may be written: a transaction gets WriteConflict where it meets another, or a
-// change since it began; a write outside gets Busy.
+// free reports whether a document may be written: a transaction gets WriteConflict where it meets
+// another, or a change since it began; a write outside gets Busy.
 func (c *collection) free(key string, t *Txn) error {
 	holder := c.locks[key]
 	if t == nil {
@@ -90,8 +90,8 @@ func (c *collection) freeAll(rows []foundRow, t *Txn) error {
 	return nil
 }
 
-// commit applies a transaction and logs it as one. It returns the cluster time of the commit, or 0 for a
-// transaction that changed nothing.
+// commit applies a transaction and logs it as one. It returns the cluster time of the commit, or 0
+// for a transaction that changed nothing.
 func (s *Store) commit(t *Txn) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,9 @@ type past struct {
 // maxPast and maxPastBytes bound the changes that are remembered for reads at a cluster time.
 const maxPast, maxPastBytes = 1 << 16, 64 << 20
 
-// remember keeps what a change at ts is about to replace, for reads of what is committed and, since 5.0, for reads at a cluster time; the
-// caller holds mu for writing. Where the log commits at once the first kind needs nothing.
+// remember keeps what a change at ts is about to replace, for reads of what is committed and, since
+// 5.0, for reads at a cluster time; the caller holds mu for writing. Where the log commits at once
+// the first kind needs nothing.
 func (s *Store) remember(c *collection, key string, ts uint64) {
 	committed, keep := s.log.Committed(), 0
 	switch {
@@ -181,8 +182,8 @@ func (s *Store) remember(c *collection, key string, ts uint64) {
 	s.past = append(s.past[keep:], p)
 }
 
-// Remembers reports whether the documents of a collection can be read as they were at a cluster time, and otherwise whether it was created,
-// dropped or renamed since.
+// Remembers reports whether the documents of a collection can be read as they were at a cluster
+// time, and otherwise whether it was created, dropped or renamed since.
 func (s *Store) Remembers(n Name, ts uint64) (remembers, catalog bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -190,7 +191,8 @@ func (s *Store) Remembers(n Name, ts uint64) (remembers, catalog bool) {
 	return ts >= s.forgotten && !catalog, catalog
 }
 
-// asOf is what makes of a collection what it was at a cluster time that is remembered; the caller holds mu.
+// asOf is what makes of a collection what it was at a cluster time that is remembered; the caller
+// holds mu.
 func (s *Store) asOf(c *collection, ts uint64) (was overlay) {
 	for i := len(s.past) - 1; i >= 0 && s.past[i].ts > ts; i-- {
 		if p := s.past[i]; p.c == c {

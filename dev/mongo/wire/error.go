@@ -125,7 +125,8 @@ func (c Code) NonResumable() bool {
 	return c == ChangeStreamFatalError || c == ChangeStreamHistoryLost
 }
 
-// Name is the server's name of the code. Only the codes that devmongo answers itself, or that a fail point is likely to ask for, have one.
+// Name is the server's name of the code. Only the codes that devmongo answers itself, or that a
+// fail point is likely to ask for, have one.
 func (c Code) Name() string {
 	name := map[Code]string{
 		internalError: "InternalError", BadValue: "BadValue", hostUnreachable: "HostUnreachable", hostNotFound: "HostNotFound",

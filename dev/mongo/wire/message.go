@@ -56,8 +56,8 @@ type Message struct {
 	sequences  []Sequence
 }
 
-// ReadMessage reads the next message. It returns io.EOF when the stream ends between messages, and an
-// error that wraps ErrMalformed for bytes that are no message.
+// ReadMessage reads the next message. It returns io.EOF when the stream ends between messages, and
+// an error that wraps ErrMalformed for bytes that are no message.
 func ReadMessage(r io.Reader) (*Message, error) {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
@@ -74,7 +74,8 @@ func ReadMessage(r io.Reader) (*Message, error) {
 	return parse(header, buf)
 }
 
-// readAll reads n bytes, but takes memory only as they arrive, so that a lying length costs nothing.
+// readAll reads n bytes, but takes memory only as they arrive, so that a lying length costs
+// nothing.
 func readAll(r io.Reader, n int) ([]byte, error) {
 	const step = 1 << 20
 	if n <= step {
@@ -196,7 +197,8 @@ func (m *Message) parseSequence(buf []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// parseQuery reads flags, collection, skip, return count and the query; field selectors are ignored.
+// parseQuery reads flags, collection, skip, return count and the query; field selectors are
+// ignored.
 func (m *Message) parseQuery(buf []byte) error {
 	if len(buf) < 4 {
 		return fmt.Errorf("%w: short query", ErrMalformed)
@@ -269,7 +271,8 @@ func appendHeader(dst []byte, requestID, responseTo, op int32) []byte {
 	return binary.LittleEndian.AppendUint32(dst, uint32(op))
 }
 
-// maxBatch is how many bytes of documents go into one reply; a first document that is larger goes alone.
+// maxBatch is how many bytes of documents go into one reply; a first document that is larger goes
+// alone.
 const maxBatch = 16 << 20
 
 // Batch collects the documents of one reply as elements of an array.
@@ -280,8 +283,8 @@ type Batch struct {
 	limit int
 }
 
-// NewBatch continues buf, which ends inside of an array without elements. limit is the greatest number of
-// documents; a negative one is no limit.
+// NewBatch continues buf, which ends inside of an array without elements. limit is the greatest
+// number of documents; a negative one is no limit.
 func NewBatch(buf []byte, limit int) *Batch { return &Batch{buf: buf, start: len(buf), limit: limit} }
 
 // Add appends a document, or reports false when it no longer fits.

@@ -10,8 +10,8 @@ import (
 // maxDepth is the deepest nesting of documents that the server accepts.
 const maxDepth = 180
 
-// Validate checks one whole document: its length and every element of it, nested documents too. A document
-// that passes may be walked without further checks.
+// Validate checks one whole document: its length and every element of it, nested documents too. A
+// document that passes may be walked without further checks.
 func Validate(doc bsoncore.Document) error { return validate(doc, 0) }
 
 func validate(doc []byte, depth int) error {

@@ -101,7 +101,8 @@ func put(t testing.TB, path string, content []byte) {
 	}
 }
 
-// Client returns what a client of servers of this authority dials with; it shows a certificate of the name, none for "".
+// Client returns what a client of servers of this authority dials with; it shows a certificate of
+// the name, none for "".
 func (a *Authority) Client(t testing.TB, name string) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "localhost"}

@@ -23,8 +23,8 @@ import (
 // patience bounds the wait for a member or a leader.
 const patience = time.Minute
 
-// A Cluster is an etcd of several members, each in a process of its own, whose traffic with the others passes through proxies. It has the
-// heartbeats and election timeouts of etcd's defaults.
+// A Cluster is an etcd of several members, each in a process of its own, whose traffic with the
+// others passes through proxies. It has the heartbeats and election timeouts of etcd's defaults.
 type Cluster struct {
 	t       testing.TB
 	token   string
@@ -33,7 +33,8 @@ type Cluster struct {
 	made    int // members ever made, which numbers their names
 }
 
-// StartCluster starts a cluster that lives as long as the test. Its package's TestMain must begin with RunMember.
+// StartCluster starts a cluster that lives as long as the test. Its package's TestMain must begin
+// with RunMember.
 func StartCluster(t testing.TB, members int) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, token: rand.Text(), net: newNetwork(t)}
@@ -52,8 +53,8 @@ func StartCluster(t testing.TB, members int) *Cluster {
 	return c
 }
 
-// Isolated starts a cluster of three of which one member is cut off from the others, and returns the addresses of all; the first is of one
-// that is not.
+// Isolated starts a cluster of three of which one member is cut off from the others, and returns
+// the addresses of all; the first is of one that is not.
 func Isolated(t testing.TB) (endpoints []string) {
 	t.Helper()
 	c := StartCluster(t, 3)
@@ -147,7 +148,8 @@ type Member struct {
 // Endpoint is the address for clients.
 func (m *Member) Endpoint() string { return m.client }
 
-// Isolate cuts the member off from the others, but not from its clients: nothing passes, and nobody is told. Heal undoes it.
+// Isolate cuts the member off from the others, but not from its clients: nothing passes, and nobody
+// is told. Heal undoes it.
 func (m *Member) Isolate() (heal func()) {
 	m.cluster.net.isolate(m.host)
 	return func() { m.cluster.net.heal(m.host) }
@@ -159,8 +161,8 @@ func (m *Member) Stop() (heal func()) {
 	return func() { m.start("existing") }
 }
 
-// Pause stops the member's process with SIGSTOP, and returns when it stands still: its connections stay open, and nothing is answered. Heal lets it
-// go on.
+// Pause stops the member's process with SIGSTOP, and returns when it stands still: its connections
+// stay open, and nothing is answered. Heal lets it go on.
 func (m *Member) Pause() (heal func()) {
 	m.cluster.t.Helper()
 	m.signal(syscall.SIGSTOP)
@@ -170,7 +172,8 @@ func (m *Member) Pause() (heal func()) {
 	return func() { m.signal(syscall.SIGCONT) }
 }
 
-// Slow lets the member run only for a tenth of each half a second, as if its disk were slow. Heal undoes it.
+// Slow lets the member run only for a tenth of each half a second, as if its disk were slow. Heal
+// undoes it.
 func (m *Member) Slow() (heal func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -197,7 +200,8 @@ func (m *Member) Slow() (heal func()) {
 	}
 }
 
-// Remove removes the member from the cluster and ends it. Heal adds a fresh one in its place, for clients at the same address.
+// Remove removes the member from the cluster and ends it. Heal adds a fresh one in its place, for
+// clients at the same address.
 func (m *Member) Remove() (heal func()) {
 	m.cluster.t.Helper()
 	status, err := m.status()

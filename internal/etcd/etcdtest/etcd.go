@@ -14,11 +14,12 @@ import (
 	devetcd "github.com/mongostream/streamer/dev/etcd"
 )
 
-// EndpointsVariable names the environment variable that holds the endpoints of a running etcd, separated by commas.
+// EndpointsVariable names the environment variable that holds the endpoints of a running etcd,
+// separated by commas.
 const EndpointsVariable = "STREAMER_TEST_ETCD_ENDPOINTS"
 
-// Endpoints returns the endpoints of the running etcd, or starts one that lives as long as the test (in less than a tenth
-// of a second, so that every test may have its own).
+// Endpoints returns the endpoints of the running etcd, or starts one that lives as long as the test
+// (in less than a tenth of a second, so that every test may have its own).
 func Endpoints(t testing.TB) []string {
 	t.Helper()
 	if running := os.Getenv(EndpointsVariable); running != "" {
@@ -27,8 +28,8 @@ func Endpoints(t testing.TB) []string {
 	return Start(t, devetcd.Config{Dir: t.TempDir()})
 }
 
-// Start starts an etcd that lives as long as the test, for tests that change how it works: within this process, or the one that
-// BinaryVariable names.
+// Start starts an etcd that lives as long as the test, for tests that change how it works: within
+// this process, or the one that BinaryVariable names.
 func Start(t testing.TB, cfg devetcd.Config) []string {
 	t.Helper()
 	if os.Getenv(BinaryVariable) != "" {
@@ -50,7 +51,8 @@ func Start(t testing.TB, cfg devetcd.Config) []string {
 	return server.Endpoints()
 }
 
-// Prefix returns a prefix that nobody else uses; what stands below it when the test ends is deleted.
+// Prefix returns a prefix that nobody else uses; what stands below it when the test ends is
+// deleted.
 func Prefix(t testing.TB, endpoints []string) string {
 	t.Helper()
 	prefix := "/test-" + strings.ToLower(rand.Text())
@@ -71,7 +73,8 @@ func Prefix(t testing.TB, endpoints []string) string {
 	return prefix
 }
 
-// Client returns a client of its own, which the caller closes: for tests that look at keys, or write what nobody should.
+// Client returns a client of its own, which the caller closes: for tests that look at keys, or
+// write what nobody should.
 func Client(t testing.TB, endpoints []string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})

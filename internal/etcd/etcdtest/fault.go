@@ -11,7 +11,8 @@ type Fault struct {
 	inject func(*Member) (heal func())
 }
 
-// Faults are those that a cluster of three outlives, of a member that follows and of one that leads.
+// Faults are those that a cluster of three outlives, of a member that follows and of one that
+// leads.
 func Faults() (faults []Fault) {
 	for _, f := range []Fault{
 		{Name: "isolated", inject: (*Member).Isolate},

@@ -16,8 +16,8 @@ import (
 
 const txnMethod = "/etcdserverpb.KV/Txn"
 
-// A Link is the connection of a client under test: a proxy that can be cut, and an interceptor behind clientv3's own that
-// keeps requests or loses answers.
+// A Link is the connection of a client under test: a proxy that can be cut, and an interceptor
+// behind clientv3's own that keeps requests or loses answers.
 type Link struct {
 	*testing.T
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A network carries what members of a cluster say to one another. Each asks an HTTP proxy of its own for the others, so that it is known who
-// speaks to whom.
+// A network carries what members of a cluster say to one another. Each asks an HTTP proxy of its
+// own for the others, so that it is known who speaks to whom.
 type network struct {
 	t testing.TB
 

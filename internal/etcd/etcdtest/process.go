@@ -21,15 +21,17 @@ import (
 )
 
 const (
-	// memberVariable names the environment variable that makes a test binary an etcd: its configuration file.
+	// memberVariable names the environment variable that makes a test binary an etcd: its
+	// configuration file.
 	memberVariable = "STREAMER_TEST_ETCD_MEMBER"
-	// BinaryVariable names the environment variable that holds the path of an etcd, of whatever version, that every etcd of the tests is to be.
-	// A test binary whose TestMain begins with RunMember is one; if it is built without the race detector it is quicker than what it tests.
+	// BinaryVariable names the environment variable that holds the path of an etcd, of whatever
+	// version, that every etcd of the tests is to be. A test binary whose TestMain begins with
+	// RunMember is one; if it is built without the race detector it is quicker than what it tests.
 	BinaryVariable = "STREAMER_TEST_ETCD_BINARY"
 )
 
-// RunMember runs an etcd and returns true, if this process was started for that. A package whose tests use a Cluster calls it first of all in
-// TestMain, and returns if it has.
+// RunMember runs an etcd and returns true, if this process was started for that. A package whose
+// tests use a Cluster calls it first of all in TestMain, and returns if it has.
 func RunMember() bool {
 	file := os.Getenv(memberVariable)
 	if file == "" {
@@ -65,7 +67,8 @@ func startProcess(file string, env ...string) (process *exec.Cmd, ended <-chan s
 	return process, over, <-started
 }
 
-// startBinary starts an etcd of one member, set as devetcd sets its own, in a process that lives as long as the test.
+// startBinary starts an etcd of one member, set as devetcd sets its own, in a process that lives as
+// long as the test.
 func startBinary(t testing.TB, cfg devetcd.Config) (endpoints []string) {
 	t.Helper()
 	for { // until nobody else has taken its addresses
@@ -98,7 +101,8 @@ func startBinary(t testing.TB, cfg devetcd.Config) (endpoints []string) {
 	}
 }
 
-// answers returns true when the etcd of a name answers, and false if its process ends before or another answers there.
+// answers returns true when the etcd of a name answers, and false if its process ends before or
+// another answers there.
 func answers(t testing.TB, name, endpoint string, ended <-chan struct{}) bool {
 	t.Helper()
 	look := time.NewTicker(5 * time.Millisecond)
@@ -135,7 +139,8 @@ func answers(t testing.TB, name, endpoint string, ended <-chan struct{}) bool {
 	}
 }
 
-// ports counts the addresses that were given away. They lie outside the range that the system takes ports for outgoing connections from.
+// ports counts the addresses that were given away. They lie outside the range that the system takes
+// ports for outgoing connections from.
 var ports atomic.Int64 //nolint:gochecknoglobals // of the machine, as ports are
 
 // freeAddress returns an address on which nobody listens, and which it gives to nobody else.

@@ -9,7 +9,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// ClaimTerms implements checkpoint.Claimer: it writes the terms' epochs into the documents, making those that are missing.
+// ClaimTerms implements checkpoint.Claimer: it writes the terms' epochs into the documents, making
+// those that are missing.
 func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) (claimed []checkpoint.Checkpoint, err error) {
 	if len(terms) == 0 {
 		return nil, nil
@@ -21,7 +22,8 @@ func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []chang
 		if claimed, err = s.claimTerms(ctx, subscriber, terms); err != nil {
 			return err
 		}
-		// Whoever has adopted the checkpoints before these documents were written has not ended these epochs, and its origin is here.
+		// Whoever has adopted the checkpoints before these documents were written has not ended
+		// these epochs, and its origin is here.
 		return s.alive(ctx, terms)
 	})
 	if err != nil {
@@ -117,7 +119,8 @@ func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position
 	return next, nil
 }
 
-// Put implements checkpoint.Rewinder. One over a checkpoint that cannot be read is refused, because nobody knows its generation.
+// Put implements checkpoint.Rewinder. One over a checkpoint that cannot be read is refused, because
+// nobody knows its generation.
 func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
 	o, err := s.Origin(ctx)
 	if err != nil {

@@ -22,9 +22,10 @@ type sharedDocument struct {
 	Process string `bson:"process"` // empty when they do no longer
 }
 
-// Share says that a member shares the partitions with others, through etcd. From then on nobody claims all of them unless told to take over,
-// not even when the members have ended: they may come back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing
-// is changed.
+// Share says that a member shares the partitions with others, through etcd. From then on nobody
+// claims all of them unless told to take over, not even when the members have ended: they may come
+// back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing is
+// changed.
 func (o *Registry) Share(ctx context.Context, m cluster.Identity) error {
 	if err := o.Vacate(ctx); err != nil {
 		return err
@@ -34,11 +35,13 @@ func (o *Registry) Share(ctx context.Context, m cluster.Identity) error {
 	if err != nil && !mongo.IsDuplicateKeyError(err) { // which another member was faster to make
 		return fmt.Errorf("share partitions: %w", mongodb.AsFault(err))
 	}
-	// Who claims them looks for this document when the claim stands: of two at once, one sees the other.
+	// Who claims them looks for this document when the claim stands: of two at once, one sees the
+	// other.
 	return o.MayShare(ctx, m)
 }
 
-// MayShare returns a *cluster.HeldError where a claim of all partitions lives, and takes back what Share has said for the member then.
+// MayShare returns a *cluster.HeldError where a claim of all partitions lives, and takes back what
+// Share has said for the member then.
 func (o *Registry) MayShare(ctx context.Context, m cluster.Identity) error {
 	held := o.Vacate(ctx)
 	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
@@ -47,7 +50,8 @@ func (o *Registry) MayShare(ctx context.Context, m cluster.Identity) error {
 	return held
 }
 
-// Shared reports whether nodes share the partitions, through etcd, or did when the last of them ended.
+// Shared reports whether nodes share the partitions, through etcd, or did when the last of them
+// ended.
 func (o *Registry) Shared(ctx context.Context) (bool, error) {
 	err := o.shared(ctx)
 	if _, are := errors.AsType[*cluster.HeldError](err); are {
@@ -56,8 +60,8 @@ func (o *Registry) Shared(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// Vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has run out: who made it may only have stood
-// still.
+// Vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has
+// run out: who made it may only have stood still.
 func (o *Registry) Vacate(ctx context.Context) error {
 	d, err := o.owner(ctx)
 	if err != nil || d == nil || d.Process == "" {

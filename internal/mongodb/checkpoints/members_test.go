@@ -92,7 +92,8 @@ func TestPartitionsThatAreSharedAreClaimedByNobodyAlone(t *testing.T) {
 	}
 }
 
-// Who stood still until its claim had run out finds out, when it goes on, that others share the partitions.
+// Who stood still until its claim had run out finds out, when it goes on, that others share the
+// partitions.
 func TestClaimThatHasRunOutDoesNotComeBackToLifeBesideMembers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

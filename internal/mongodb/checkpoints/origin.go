@@ -76,7 +76,8 @@ func (s *Store) Create(ctx context.Context, o checkpoint.Origin) (checkpoint.Ori
 	return o, nil
 }
 
-// replaceOrigin writes an origin in the place of the one that was read. replaced is false where that one does not stand any longer.
+// replaceOrigin writes an origin in the place of the one that was read. replaced is false where
+// that one does not stand any longer.
 func (s *Store) replaceOrigin(ctx context.Context, was originDocument, o checkpoint.Origin) (replaced bool, err error) {
 	d, err := originOf(o)
 	if err != nil {
@@ -93,7 +94,8 @@ func (s *Store) replaceOrigin(ctx context.Context, was originDocument, o checkpo
 	return result.MatchedCount == 1, nil
 }
 
-// Complete implements checkpoint.OriginKeeper: the update of one document, as it was read, is the transaction.
+// Complete implements checkpoint.OriginKeeper: the update of one document, as it was read, is the
+// transaction.
 func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (o checkpoint.Origin, err error) {
 	err = s.inSession(ctx, func(ctx context.Context) error {
 		for range attempts {
@@ -131,8 +133,9 @@ func (s *Store) alive(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// Adopt implements checkpoint.Adopter: it writes the origin, and then the incarnation into the documents, which are the fence. Where the latter
-// fails the error says so: what is missing is done by adopting again, or by claims of the new incarnation.
+// Adopt implements checkpoint.Adopter: it writes the origin, and then the incarnation into the
+// documents, which are the fence. Where the latter fails the error says so: what is missing is done
+// by adopting again, or by claims of the new incarnation.
 func (s *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := next.Follows(last); err != nil {
 		return err

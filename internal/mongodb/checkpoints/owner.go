@@ -22,9 +22,10 @@ import (
 // ownerID is the _id of the owner's document.
 const ownerID = "owner"
 
-// A Registry keeps, in MongoDB alone, which process owns all partitions: the registry of a cluster of one without etcd. One
-// document holds the owner, its epoch and a stamp of the server's clock that each renewal sets; a claim whose stamp is older than
-// its TTL, by that same clock, has run out.
+// A Registry keeps, in MongoDB alone, which process owns all partitions: the registry of a cluster
+// of one without etcd. One document holds the owner, its epoch and a stamp of the server's clock
+// that each renewal sets; a claim whose stamp is older than its TTL, by that same clock, has run
+// out.
 type Registry struct {
 	store *Store
 
@@ -43,7 +44,8 @@ type ownerDocument struct {
 	Node        string `bson:"node"`
 	Process     string `bson:"process"`
 	Incarnation int64  `bson:"incarnation"`
-	// Claim is the revision that the claim was made with, Revision the highest that it has given to a partition.
+	// Claim is the revision that the claim was made with, Revision the highest that it has given to
+	// a partition.
 	Claim    int64     `bson:"claim"`
 	Revision int64     `bson:"revision"`
 	TTL      int64     `bson:"ttl_ms"`
@@ -52,7 +54,8 @@ type ownerDocument struct {
 
 func (d *ownerDocument) ttl() time.Duration { return time.Duration(d.TTL) * time.Millisecond }
 
-// identity is the filter that finds this very claim, however often it has been renewed and added to.
+// identity is the filter that finds this very claim, however often it has been renewed and added
+// to.
 func (d *ownerDocument) identity() bson.D {
 	return bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: d.Process}, {Key: "incarnation", Value: d.Incarnation}, {Key: "claim", Value: d.Claim}}
 }
@@ -75,8 +78,9 @@ func (c *claim) revision(p change.Partition) int64 {
 	return c.Claim
 }
 
-// Claim implements cluster.Registry. All partitions get one epoch, above those that documents carry. Nodes that share the
-// partitions hold them, unless it takes over: then they share them no longer.
+// Claim implements cluster.Registry. All partitions get one epoch, above those that documents
+// carry. Nodes that share the partitions hold them, unless it takes over: then they share them no
+// longer.
 func (o *Registry) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	if !takeOver {
 		if err := o.shared(ctx); err != nil {
@@ -98,8 +102,8 @@ func (o *Registry) Claim(ctx context.Context, m cluster.Identity, n int, ttl tim
 	return epochs, nil
 }
 
-// ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions is there, or is ended. That they share
-// them stays remembered.
+// ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions
+// is there, or is ended. That they share them stays remembered.
 func (o *Registry) ClaimAnyway(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.store.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
@@ -153,8 +157,9 @@ func (o *Registry) owner(ctx context.Context) (*ownerDocument, error) {
 	return &d, nil
 }
 
-// replace writes a claim in the place of the one that was read. Whoever changed the document meanwhile, the owner by a renewal or
-// another claimant, holds it; with force only another claimant does.
+// replace writes a claim in the place of the one that was read. Whoever changed the document
+// meanwhile, the owner by a renewal or another claimant, holds it; with force only another claimant
+// does.
 func (o *Registry) replace(ctx context.Context, before, claim *ownerDocument, force bool) error {
 	set := bson.D{
 		{Key: "$set", Value: bson.D{
@@ -210,12 +215,14 @@ func (o *Registry) Renew(ctx context.Context) (ttl time.Duration, taken []change
 	if errors.Is(err, cluster.ErrLost) {
 		return 0, nil, err
 	}
-	// The claim lives all the same when the documents could not be read; they are read again with the next renewal.
+	// The claim lives all the same when the documents could not be read; they are read again with
+	// the next renewal.
 	return claim.ttl(), taken, nil
 }
 
-// missing returns the partitions of which a document carries a higher epoch than the claim gave them. ErrLost says that an operator has
-// adopted the checkpoints, which ends all claims from before.
+// missing returns the partitions of which a document carries a higher epoch than the claim gave
+// them. ErrLost says that an operator has adopted the checkpoints, which ends all claims from
+// before.
 func (o *Registry) missing(ctx context.Context, claim *claim) ([]change.Partition, error) {
 	if err := o.adopted(ctx, claim); err != nil {
 		return nil, err
@@ -246,7 +253,8 @@ func (o *Registry) adopted(ctx context.Context, claim *claim) error {
 	return err
 }
 
-// Highest returns the highest revision that documents of an incarnation carry, 0 where there are none.
+// Highest returns the highest revision that documents of an incarnation carry, 0 where there are
+// none.
 func (s *Store) Highest(ctx context.Context, incarnation int64) (int64, error) {
 	sorted := options.FindOne().SetSort(bson.D{{Key: epochField + ".revision", Value: -1}}).SetProjection(bson.D{{Key: epochField, Value: 1}})
 	raw, err := s.checkpoints.FindOne(ctx, bson.D{{Key: epochField + ".incarnation", Value: incarnation}}, sorted).Raw()
@@ -275,7 +283,8 @@ func (o *Registry) Reclaim(ctx context.Context, partitions []change.Partition) (
 	}
 	next := &claim{ownerDocument: stands.ownerDocument, again: maps.Clone(stands.again)}
 	next.Revision = max(highest, stands.Revision) + 1
-	// Where the answer gets lost the next attempt says the same; nobody else writes under this claim.
+	// Where the answer gets lost the next attempt says the same; nobody else writes under this
+	// claim.
 	result, err := o.store.cluster.UpdateOne(ctx, stands.identity(), bson.D{{Key: "$max", Value: bson.D{{Key: "revision", Value: next.Revision}}}})
 	if err != nil {
 		return nil, fmt.Errorf("claim partitions again: %w", mongodb.AsFault(err))
@@ -293,7 +302,8 @@ func (o *Registry) Reclaim(ctx context.Context, partitions []change.Partition) (
 	return next.epochs(len(partitions)), nil
 }
 
-// Release implements cluster.Registry: it leaves the document, whose revision the next claim goes on from, without an owner.
+// Release implements cluster.Registry: it leaves the document, whose revision the next claim goes
+// on from, without an owner.
 func (o *Registry) Release(ctx context.Context) error {
 	claim := o.claim()
 	if claim == nil {

@@ -15,10 +15,12 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes the shared checkpoints away in the same
-// transaction, so that every partition begins at next's start. Their documents stay, as fences and for the histories; exclusive checkpoints and
-// the gap log stay. No shared checkpoint may be earlier than next's start, and nobody may own the partitions: else it is the fault NodeRunning.
-// Where last does not stand it is checkpoint.ErrOriginMoved; that next stands already is nil.
+// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes
+// the shared checkpoints away in the same transaction, so that every partition begins at next's
+// start. Their documents stay, as fences and for the histories; exclusive checkpoints and the gap
+// log stay. No shared checkpoint may be earlier than next's start, and nobody may own the
+// partitions: else it is the fault NodeRunning. Where last does not stand it is
+// checkpoint.ErrOriginMoved; that next stands already is nil.
 func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
 	now, err := s.client.ServerTime(ctx)
 	if err != nil {
@@ -82,8 +84,8 @@ func (s *Store) repartition(ctx context.Context, last, next checkpoint.Origin, n
 	return err
 }
 
-// nobody makes sure that no process owns the partitions, and that none claims them before the transaction ends: it would write the same
-// document.
+// nobody makes sure that no process owns the partitions, and that none claims them before the
+// transaction ends: it would write the same document.
 func (s *Store) nobody(ctx context.Context, now time.Time) error {
 	var d ownerDocument
 	err := s.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)

@@ -52,8 +52,8 @@ func (b backup) restore(t *testing.T) {
 	}
 }
 
-// MongoDB is restored from a backup: the claims that were made after it are made again, with the same epochs. Only the incarnation
-// tells them apart.
+// MongoDB is restored from a backup: the claims that were made after it are made again, with the
+// same epochs. Only the incarnation tells them apart.
 func TestRestoredMongoDBIsAdopted(t *testing.T) {
 	c := mongodbtest.Dial(t, devmongotest.URI(t))
 	name := mongodbtest.Database(t, c)

@@ -47,7 +47,8 @@ func TestNodesThatMakeRoomTogetherDropNoMore(t *testing.T) {
 	}
 }
 
-// Of too many subscribers those make room that were written longest ago by the server's clock. Shared subscribers do not count, and stay.
+// Of too many subscribers those make room that were written longest ago by the server's clock.
+// Shared subscribers do not count, and stay.
 func TestSubscribersMakeRoom(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, devmongotest.URI(t))

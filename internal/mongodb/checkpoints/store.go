@@ -39,7 +39,8 @@ var (
 	_ checkpoint.GapKeeper    = (*Store)(nil)
 )
 
-// NewStore makes the store of a cluster of so many partitions. 0 partitions are any number: such a store reads only.
+// NewStore makes the store of a cluster of so many partitions. 0 partitions are any number: such a
+// store reads only.
 func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Store {
 	db := c.Driver().Database(database)
 	s := &Store{
@@ -114,7 +115,8 @@ func (s *Store) name(id string) string {
 	return s.checkpoints.Database().Name() + "." + s.checkpoints.Name() + "/" + id
 }
 
-// decode reads a document, whose fields may be of any type. With an error it returns all but the checkpoint.
+// decode reads a document, whose fields may be of any type. With an error it returns all but the
+// checkpoint.
 func (s *Store) decode(raw bson.Raw) (d document, err error) {
 	var ok bool
 	if d.id, ok = raw.Lookup("_id").StringValueOK(); ok {
@@ -140,8 +142,8 @@ func (s *Store) decode(raw bson.Raw) (d document, err error) {
 	return d, err
 }
 
-// find calls f with each document that a filter finds, in the order in which they come, without their histories. It goes on after one that
-// cannot be read, for which it calls f with an error.
+// find calls f with each document that a filter finds, in the order in which they come, without
+// their histories. It goes on after one that cannot be read, for which it calls f with an error.
 func (s *Store) find(ctx context.Context, filter bson.D, f func(document, error)) error {
 	cursor, err := s.checkpoints.Find(ctx, filter, options.Find().SetProjection(bson.D{{Key: historyField, Value: 0}}))
 	if err != nil {
@@ -167,7 +169,8 @@ func (s *Store) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return s.list(ctx, bson.D{}, func(checkpoint.Key) bool { return true })
 }
 
-// ofSubscriber finds the documents of a subscriber, and maybe those of shared ones whose names begin with its name and a slash.
+// ofSubscriber finds the documents of a subscriber, and maybe those of shared ones whose names
+// begin with its name and a slash.
 func ofSubscriber(subscriber string) bson.D {
 	from := shared + subscriber
 	return bson.D{{Key: "$or", Value: bson.A{
@@ -223,7 +226,8 @@ func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Che
 	return entries.Newest(), errors.Join(unread...)
 }
 
-// Delete implements checkpoint.Store. The documents of a shared subscriber stay, because they are the fence.
+// Delete implements checkpoint.Store. The documents of a shared subscriber stay, because they are
+// the fence.
 func (s *Store) Delete(ctx context.Context, subscriber string) error {
 	err := s.inSession(ctx, func(ctx context.Context) error {
 		if _, err := s.checkpoints.DeleteOne(ctx, bson.D{{Key: "_id", Value: exclusive + subscriber}}); err != nil {
@@ -253,7 +257,8 @@ func (s *Store) Delete(ctx context.Context, subscriber string) error {
 // errContended says that a checkpoint was not written because others wrote it all the time.
 var errContended = errors.New("it is written by others all the time")
 
-// attempts bounds how often a write that somebody got in the way of is tried. Each time somebody else has got on.
+// attempts bounds how often a write that somebody got in the way of is tried. Each time somebody
+// else has got on.
 const attempts = 100
 
 // A write is what is to become of a document.
@@ -263,9 +268,10 @@ type write struct {
 	epoch      *change.Epoch          // nil leaves the one that is there
 }
 
-// change writes the documents of keys as decide says, which is asked again for each that somebody else was faster to write. It returns nil to leave
-// a document as it is; its error is the result of that key. With together nothing is written where there is such an error. A result
-// that is neither nil nor decide's says that it is unknown whether it was written.
+// change writes the documents of keys as decide says, which is asked again for each that somebody
+// else was faster to write. It returns nil to leave a document as it is; its error is the result of
+// that key. With together nothing is written where there is such an error. A result that is neither
+// nil nor decide's says that it is unknown whether it was written.
 func (s *Store) change(ctx context.Context, keys []checkpoint.Key, together bool, decide func(i int, d document, unread error) (*write, error)) []error {
 	results := make([]error, len(keys))
 	if len(keys) == 0 {
@@ -295,8 +301,8 @@ func (s *Store) change(ctx context.Context, keys []checkpoint.Key, together bool
 	return results
 }
 
-// attempt makes one attempt to write the documents of the pending keys, and returns those that are to be tried again. With an error it returns
-// those of which nothing is known.
+// attempt makes one attempt to write the documents of the pending keys, and returns those that are
+// to be tried again. With an error it returns those of which nothing is known.
 func (s *Store) attempt(
 	ctx context.Context, keys []checkpoint.Key, pending []int, together bool, decide func(int, document, error) (*write, error), results []error,
 ) (again []int, err error) {
@@ -380,7 +386,8 @@ func withIDs(keys []checkpoint.Key, pending []int) bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 }
 
-// update is the update that writes into a document as it was read, or makes it where there was none.
+// update is the update that writes into a document as it was read, or makes it where there was
+// none.
 func (s *Store) update(k checkpoint.Key, d document, w write, version bson.ObjectID) (mongo.WriteModel, error) {
 	set := bson.D{{Key: versionField, Value: version}}
 	if w.checkpoint != nil {
@@ -434,7 +441,8 @@ func onlyDuplicates(err error) bool {
 	return true
 }
 
-// Save implements checkpoint.Store: one read and one unordered bulk of updates, more where others save the same.
+// Save implements checkpoint.Store: one read and one unordered bulk of updates, more where others
+// save the same.
 func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) []error {
 	results := make([]error, len(checkpoints))
 	kept := make([]checkpoint.Checkpoint, 0, len(checkpoints))
@@ -502,8 +510,9 @@ func (s *Store) dropSubscribers(ctx context.Context) error {
 	return err
 }
 
-// drop deletes what is beyond the documents of a collection, found by a filter, that are the youngest by a field, unless it is written
-// meanwhile. Who else drops at the same time drops nothing more.
+// drop deletes what is beyond the documents of a collection, found by a filter, that are the
+// youngest by a field, unless it is written meanwhile. Who else drops at the same time drops
+// nothing more.
 func drop(ctx context.Context, c *mongo.Collection, filter bson.D, field string, keep int) error {
 	same := bson.D{{Key: field, Value: 1}}
 	cursor, err := c.Aggregate(ctx, mongo.Pipeline{
@@ -550,8 +559,9 @@ func (s *Store) hasRoom(ctx context.Context, k checkpoint.Key) error {
 	return nil
 }
 
-// makeRoom forgets the exclusive subscribers without an identity beyond MaxSubscribers that were written longest ago. Where that fails the next
-// new one does it. The server knows about how many documents there are without counting them.
+// makeRoom forgets the exclusive subscribers without an identity beyond MaxSubscribers that were
+// written longest ago. Where that fails the next new one does it. The server knows about how many
+// documents there are without counting them.
 func (s *Store) makeRoom(ctx context.Context) {
 	n, err := s.checkpoints.EstimatedDocumentCount(ctx)
 	if err == nil && n > checkpoint.MaxSubscribers {

@@ -82,7 +82,8 @@ func opener(t *testing.T) func(t *testing.T) checkpointtest.Harness {
 
 func upsert() options.Lister[options.UpdateOneOptions] { return options.UpdateOne().SetUpsert(true) }
 
-// fill writes the first checkpoints of subscribers in one go, as one claim after the other writes them.
+// fill writes the first checkpoints of subscribers in one go, as one claim after the other writes
+// them.
 func (s *Store) fill(t *testing.T, all []checkpoint.Checkpoint) {
 	t.Helper()
 	updates := make([]mongo.WriteModel, len(all))
@@ -124,7 +125,8 @@ func TestCheckpointsInMongoDBAreCountedAnew(t *testing.T) {
 	checkpointtest.TestRepartition(t, opener(t), func(checkpointtest.Harness) {})
 }
 
-// A link is the connection of a store under test: a proxy that can be cut, and a function that keeps writes or loses answers.
+// A link is the connection of a store under test: a proxy that can be cut, and a function that
+// keeps writes or loses answers.
 type link struct {
 	*testing.T
 

@@ -44,7 +44,8 @@ func (s *Store) claimed(t *testing.T, subscriber string, n int) checkpoint.Check
 	return c
 }
 
-// A partition is moved by one of many savers of a subscriber only, at the same time as all others: none of them undoes what another has done.
+// A partition is moved by one of many savers of a subscriber only, at the same time as all others:
+// none of them undoes what another has done.
 func TestConcurrentSaversMergeEachOther(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, devmongotest.URI(t))
@@ -78,7 +79,8 @@ func TestConcurrentSaversMergeEachOther(t *testing.T) {
 	}
 }
 
-// A rewind beside savers is before or after each of them: who saves with the generation before hears of it, and undoes nothing.
+// A rewind beside savers is before or after each of them: who saves with the generation before
+// hears of it, and undoes nothing.
 func TestRewindBesideSavers(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, devmongotest.URI(t))
@@ -193,7 +195,8 @@ func TestFailuresOfWrites(t *testing.T) {
 	}
 }
 
-// A claim that was under way while an operator adopted the checkpoints has not got around it, whether its documents were there or not.
+// A claim that was under way while an operator adopted the checkpoints has not got around it,
+// whether its documents were there or not.
 func TestClaimThatIsOvertakenByAnAdoptionIsFenced(t *testing.T) {
 	t.Parallel()
 	uri := devmongotest.URI(t)

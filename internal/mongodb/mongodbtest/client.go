@@ -10,8 +10,10 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Dial connects to a deployment until the test ends, under a name of its own, by which fail points can tell it from others. After an error that tells of an election the driver waits for the server's
-// next word; a fail point changes nothing that the server would tell of at once, so it is asked often.
+// Dial connects to a deployment until the test ends, under a name of its own, by which fail points
+// can tell it from others. After an error that tells of an election the driver waits for the
+// server's next word; a fail point changes nothing that the server would tell of at once, so it is
+// asked often.
 func Dial(t testing.TB, uri string) *mongodb.Client {
 	t.Helper()
 	c, err := mongodb.Dial(t.Context(), mongodb.Config{

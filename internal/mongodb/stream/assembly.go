@@ -11,7 +11,8 @@ import (
 // errSequence says that a fragment is not the one that was to come.
 var errSequence = errors.New("a fragment out of sequence")
 
-// An assembly puts a whole event together from its fragments. The zero value waits for a first fragment.
+// An assembly puts a whole event together from its fragments. The zero value waits for a first
+// fragment.
 type assembly struct {
 	fields  []byte // elements of the fragments so far, without _id and splitEvent
 	next    int32  // number of the fragment to come, from 1; 0 while there is none
@@ -31,8 +32,9 @@ func isFragment(event []byte) bool {
 	return len(rest) > 1+len(name) && rest[0] == byte(bson.TypeEmbeddedDocument) && string(rest[1:1+len(name)]) == name
 }
 
-// add takes the next fragment, and returns the whole event with the last one: it has the token of the last fragment. A first fragment
-// begins anew, whatever was there, because a reopened stream repeats.
+// add takes the next fragment, and returns the whole event with the last one: it has the token of
+// the last fragment. A first fragment begins anew, whatever was there, because a reopened stream
+// repeats.
 func (a *assembly) add(fragment bson.Raw) (event bson.Raw, err error) {
 	elements, err := fragment.Elements()
 	if err != nil {

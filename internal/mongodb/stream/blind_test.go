@@ -22,7 +22,8 @@ func blind() map[string]func(*devmongo.Profile) {
 	}
 }
 
-// oneDatabase makes the streams of the scene watch its database only, as those of a user do who may not watch the cluster.
+// oneDatabase makes the streams of the scene watch its database only, as those of a user do who may
+// not watch the cluster.
 func (s *scene) oneDatabase() {
 	s.Helper()
 	s.fail(times(1), bson.D{{Key: "failCommands", Value: bson.A{"aggregate"}}, {Key: "errorCode", Value: 13}, {Key: "appName", Value: "streamer"}})
@@ -45,8 +46,8 @@ func (s *scene) elsewhere(n int) {
 	}
 }
 
-// Whoever cannot look at the oplog opens streams by time. One that would bring the drop of the database again, and end with it again, is
-// opened behind it.
+// Whoever cannot look at the oplog opens streams by time. One that would bring the drop of the
+// database again, and end with it again, is opened behind it.
 func TestBlindStreamGoesOnBehindADroppedDatabase(t *testing.T) {
 	for _, release := range []string{"4.4", "7.0"} {
 		for name, adjust := range blind() {
@@ -112,7 +113,8 @@ func TestBlindStreamStartsAtAnInvalidate(t *testing.T) {
 	}
 }
 
-// What is lost while a blind stream is opened behind an invalidate is not passed over, though 4.4 is silent about it.
+// What is lost while a blind stream is opened behind an invalidate is not passed over, though 4.4
+// is silent about it.
 func TestBlindStreamSeesALossBehindADroppedDatabase(t *testing.T) {
 	var server *devmongo.Server
 	var wraps atomic.Bool
@@ -154,8 +156,8 @@ func (s *scene) seesTheLoss(stream oplog.Stream, from change.Timestamp) {
 	s.Fatal("the loss is not seen")
 }
 
-// After the driver has resumed by itself, at a token, 4.4 is silent about what it has lost. Whoever cannot look at the oplog opens the
-// stream again by time, which the server checks.
+// After the driver has resumed by itself, at a token, 4.4 is silent about what it has lost. Whoever
+// cannot look at the oplog opens the stream again by time, which the server checks.
 func TestBlindStreamThatTheDriverHasResumedSeesALoss(t *testing.T) {
 	for name, adjust := range blind() {
 		t.Run(name, func(t *testing.T) {
@@ -174,7 +176,8 @@ func TestBlindStreamThatTheDriverHasResumedSeesALoss(t *testing.T) {
 	}
 }
 
-// A large event costs a blind stream nothing that stands around it, and does not come again and again because streams are opened by time.
+// A large event costs a blind stream nothing that stands around it, and does not come again and
+// again because streams are opened by time.
 func TestBlindStreamMeetsALargeEvent(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{OplogBytes: 256 << 20, Adjust: func(p *devmongo.Profile) { p.Mongos = true }})
 	s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "updateLookup", Operations: []string{"update"}}})

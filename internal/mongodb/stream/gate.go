@@ -12,7 +12,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// A gate keeps openings of one stream apart, also those that the driver makes by itself inside TryNext, and knows its cursors.
+// A gate keeps openings of one stream apart, also those that the driver makes by itself inside
+// TryNext, and knows its cursors.
 type gate struct {
 	least  time.Duration
 	last   time.Time
@@ -24,8 +25,9 @@ type gate struct {
 
 type gateKey struct{}
 
-// noteAggregate is called by the driver before it sends a command. It holds back an aggregate that opens a stream too soon after
-// the last one: the driver's own resuming knows no limit while the aggregates succeed.
+// noteAggregate is called by the driver before it sends a command. It holds back an aggregate that
+// opens a stream too soon after the last one: the driver's own resuming knows no limit while the
+// aggregates succeed.
 func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
 	g, ok := ctx.Value(gateKey{}).(*gate)
 	if !ok || e.CommandName != "aggregate" {
@@ -43,7 +45,8 @@ func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
 	g.opened++
 }
 
-// noteReply is called by the driver when a command was answered. It notes the cluster's time, and the cursors that are opened and closed.
+// noteReply is called by the driver when a command was answered. It notes the cluster's time, and
+// the cursors that are opened and closed.
 func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 	g, ok := ctx.Value(gateKey{}).(*gate)
 	if !ok {
@@ -60,8 +63,8 @@ func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 	}
 }
 
-// sweep closes the cursors that the stream has left behind: where a connection broke, or a wait was given up, the driver could not
-// close its cursor, and the server keeps it for ten minutes.
+// sweep closes the cursors that the stream has left behind: where a connection broke, or a wait was
+// given up, the driver could not close its cursor, and the server keeps it for ten minutes.
 func (st *stream) sweep(ctx context.Context) {
 	var current int64
 	if st.cursor != nil {

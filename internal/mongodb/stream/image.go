@@ -7,12 +7,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Where images are required, full documents or those before changes, and one is missing, because its collection keeps none or it has
-// been removed, every stream that meets the event fails. The stream then asks for the images that are there, for the rest of its life:
-// otherwise it would have to be opened anew for each such event. What lacks an image says so.
+// Where images are required, full documents or those before changes, and one is missing, because
+// its collection keeps none or it has been removed, every stream that meets the event fails. The
+// stream then asks for the images that are there, for the rest of its life: otherwise it would have
+// to be opened anew for each such event. What lacks an image says so.
 
-// Incomplete is the name of the field, true, of an event that lacks an image that was required, or of which MongoDB could deliver only a
-// part because it is too large.
+// Incomplete is the name of the field, true, of an event that lacks an image that was required, or
+// of which MongoDB could deliver only a part because it is too large.
 const Incomplete = "incomplete"
 
 // images asks for the images that are wanted, or for those of them that are there.

@@ -13,7 +13,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
-// An event whose required document is missing comes without it and says so; the stream goes on, opened anew once for all of them.
+// An event whose required document is missing comes without it and says so; the stream goes on,
+// opened anew once for all of them.
 func TestMissingImageIsToldInItsEvent(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
 	s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "required"}})
@@ -64,7 +65,8 @@ func TestMissingImageIsToldInItsEvent(t *testing.T) {
 	}
 }
 
-// Changes carry the document as it was before where that is asked for and kept; what lacks it while it is required says so.
+// Changes carry the document as it was before where that is asked for and kept; what lacks it while
+// it is required says so.
 func TestImagesBeforeChanges(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
 	for _, mode := range []string{"", "whenAvailable", "required"} {
@@ -107,7 +109,8 @@ func TestImagesBeforeChanges(t *testing.T) {
 	}
 }
 
-// Who asks for other images opens the log at the times of its marks, not at tokens; marks from before there was a choice stay good.
+// Who asks for other images opens the log at the times of its marks, not at tokens; marks from
+// before there was a choice stay good.
 func TestImagesBeforeChangesHaveAFingerprintOfTheirOwn(t *testing.T) {
 	prints := map[string]string{}
 	for _, w := range []Watch{{}, {FullDocument: "required"}, {BeforeChange: "whenAvailable"}, {BeforeChange: "required"}} {

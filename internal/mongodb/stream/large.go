@@ -13,15 +13,17 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// An event above 16 MiB ends every stream that meets it, together with the reply that it was to come in. Where the server can split it, it
-// comes in fragments, unless one field alone is too large for a fragment. Otherwise the stream goes down a ladder, one opening a rung:
+// An event above 16 MiB ends every stream that meets it, together with the reply that it was to
+// come in. Where the server can split it, it comes in fragments, unless one field alone is too
+// large for a fragment. Otherwise the stream goes down a ladder, one opening a rung:
 //
 //	whole ──► alone: one event a reply ──► without the update's description ──► keys only ──► its name ──► step over it and say so
 //
-// The server's message does not tell reliably which event it is about: it cuts the token, or has none. So what stands before it is read
-// again with one event a reply. The one that fails then is the next one, and it is shown with less, marked as incomplete, together with
-// what has the same time. What comes at a later time is left to a stream that shows all: opened at that time, it does not meet the event,
-// while a server may look at an event again that a stream is opened behind.
+// The server's message does not tell reliably which event it is about: it cuts the token, or has
+// none. So what stands before it is read again with one event a reply. The one that fails then is
+// the next one, and it is shown with less, marked as incomplete, together with what has the same
+// time. What comes at a later time is left to a stream that shows all: opened at that time, it does
+// not meet the event, while a server may look at an event again that a stream is opened behind.
 
 // A view is how much of the events a stream shows, and in what portions.
 type view int
@@ -41,7 +43,8 @@ func (v view) one() bool { return v != whole }
 // less reports whether events lack something.
 func (v view) less() bool { return v > alone }
 
-// splits reports whether events are to be split. Of keys there is only one part that can be large, and the message that says so must name it.
+// splits reports whether events are to be split. Of keys there is only one part that can be large,
+// and the message that says so must name it.
 func (v view) splits() bool { return v < keysOnly }
 
 // routing are the fields of an event that routing needs.
@@ -67,8 +70,9 @@ func (v view) project() bson.D {
 	return nil
 }
 
-// A ladder is where a stream stands because of an event that is too large. The zero value is a stream that has met none. Below the top,
-// streams are opened by time, so that the events before the large one are seen again.
+// A ladder is where a stream stands because of an event that is too large. The zero value is a
+// stream that has met none. Below the top, streams are opened by time, so that the events before
+// the large one are seen again.
 type ladder struct {
 	view   view
 	until  change.Timestamp // alone: the large event is not later; zero where that is not known
@@ -78,13 +82,16 @@ type ladder struct {
 }
 
 const (
-	// mostBefore is what may come before a large event in the reply that it ended: a server puts 16 MiB into one.
+	// mostBefore is what may come before a large event in the reply that it ended: a server puts 16
+	// MiB into one.
 	mostBefore = 17 << 20
-	// nearby is how far behind a large event the next one is looked for: they often come together, and an opening is saved then.
+	// nearby is how far behind a large event the next one is looked for: they often come together,
+	// and an opening is saved then.
 	nearby = 1 << 20
 )
 
-// fails returns the next rung down, because the server could not deliver an event. It is not later than until, if that is known.
+// fails returns the next rung down, because the server could not deliver an event. It is not later
+// than until, if that is known.
 func (l ladder) fails(until change.Timestamp) ladder {
 	if l.view == whole {
 		return ladder{view: alone, until: until, budget: mostBefore}
@@ -92,8 +99,8 @@ func (l ladder) fails(until change.Timestamp) ladder {
 	return ladder{view: min(l.view+1, stepOver), seen: l.seen}
 }
 
-// gives takes note of an event that the cursor has given, and reports whether it is to be handed out here: it is not where it is later
-// than the large event.
+// gives takes note of an event that the cursor has given, and reports whether it is to be handed
+// out here: it is not where it is later than the large event.
 func (l *ladder) gives(e *change.Event) bool {
 	switch {
 	case l.view == alone:
@@ -111,7 +118,8 @@ func (l *ladder) passed(at change.Timestamp) bool {
 	return l.view.less() && !l.large.IsZero() && at.Compare(l.large) > 0
 }
 
-// next returns the rung after a reply of so many bytes, with which the stream has come to the time at.
+// next returns the rung after a reply of so many bytes, with which the stream has come to the time
+// at.
 func (l ladder) next(size int, at change.Timestamp) ladder {
 	switch {
 	case l.passed(at):
@@ -138,8 +146,9 @@ func (st *stream) climb(to ladder) {
 	}
 }
 
-// less takes the stream one rung down. at is the time of the event that was too large, zero where the server does not tell it. At the
-// bottom of the ladder the event is left out, and whatever else is of its time and comes after it.
+// less takes the stream one rung down. at is the time of the event that was too large, zero where
+// the server does not tell it. At the bottom of the ladder the event is left out, and whatever else
+// is of its time and comes after it.
 func (st *stream) less(ctx context.Context, cause error, at change.Timestamp) error {
 	st.source.metrics.tooLarge.Inc()
 	if st.ladder.view == whole && at.IsZero() {
@@ -170,7 +179,8 @@ func (st *stream) leaveOut(at change.Timestamp) {
 	st.position, st.skipping, st.ladder = change.At(at.Next()), true, ladder{view: alone, budget: nearby}
 }
 
-// skipped makes the reply that holds the place of an event that was left out: the stream has been opened behind it.
+// skipped makes the reply that holds the place of an event that was left out: the stream has been
+// opened behind it.
 func (st *stream) skipped() (oplog.Reply, error) {
 	st.skipping = false
 	if base, err := change.ParseToken(st.cursor.ResumeToken()); err == nil {
@@ -189,8 +199,9 @@ func (st *stream) skipped() (oplog.Reply, error) {
 	return oplog.Reply{Events: [][]byte{event}, End: st.position, Size: len(event), At: time.Now()}, nil
 }
 
-// timeIn finds the time of the event that an error is about, zero where it does not tell: a message of BSONObjectTooLarge quotes the event's
-// first element, the token, of which servers show at least the first 150 digits.
+// timeIn finds the time of the event that an error is about, zero where it does not tell: a message
+// of BSONObjectTooLarge quotes the event's first element, the token, of which servers show at least
+// the first 150 digits.
 func timeIn(err error) change.Timestamp {
 	found := quoted.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -207,7 +218,8 @@ func timeIn(err error) change.Timestamp {
 // quoted matches a token's _data in an error message.
 var quoted = regexp.MustCompile(`_data: ?\\*"([0-9A-F]{18,})(?:\.\.\.)?\\*"`)
 
-// A discreet error does not show the tokens that a server's message quotes: they contain documents' keys.
+// A discreet error does not show the tokens that a server's message quotes: they contain documents'
+// keys.
 type discreet struct{ error }
 
 func (e discreet) Error() string { return quoted.ReplaceAllString(e.error.Error(), `_data: "…"`) }

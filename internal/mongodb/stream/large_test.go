@@ -19,7 +19,8 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// large writes a document whose update is an event above 16 MiB when the full document comes with it, between two small changes.
+// large writes a document whose update is an event above 16 MiB when the full document comes with
+// it, between two small changes.
 func (s *scene) large(size int) []byte {
 	s.Helper()
 	text := make([]byte, size)
@@ -63,7 +64,8 @@ func TestLargeEventIsPutTogetherFromItsFragments(t *testing.T) {
 	}
 }
 
-// A stream that breaks between the fragments begins again with the first: no progress is told before the event is whole.
+// A stream that breaks between the fragments begins again with the first: no progress is told
+// before the event is whole.
 func TestBrokenBetweenFragmentsBeginsWithTheFirst(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0"})
 	s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "updateLookup"}})
@@ -91,7 +93,8 @@ func TestBrokenBetweenFragmentsBeginsWithTheFirst(t *testing.T) {
 	}
 }
 
-// Without fragments the event comes with less; the stream goes on and shows the whole of what follows.
+// Without fragments the event comes with less; the stream goes on and shows the whole of what
+// follows.
 func TestLargeEventComesWithLessWhereItCannotBeSplit(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{Release: "4.4"})
 	s := newScene(t, server.URI(), SourceConfig{Watch: Watch{FullDocument: "updateLookup"}})
@@ -127,8 +130,8 @@ func TestLargeEventComesWithLessWhereItCannotBeSplit(t *testing.T) {
 	}
 }
 
-// inOrder reads events until the last of the ids has come, each once, and returns them by id. What a reopened stream repeats is left
-// out by its position, as the lane does.
+// inOrder reads events until the last of the ids has come, each once, and returns them by id. What
+// a reopened stream repeats is left out by its position, as the lane does.
 func (s *scene) inOrder(stream oplog.Stream, ids ...string) map[string]change.Event {
 	s.Helper()
 	events := make(map[string]change.Event)
@@ -160,7 +163,8 @@ func incomplete(e change.Event) bool {
 // longID makes an _id whose token is longer than what servers show of it in messages.
 func longID(name string) string { return name + strings.Repeat("-", 120) }
 
-// An event of which one field alone is larger than a fragment may be cannot be split. It comes with its keys only, and the stream goes on.
+// An event of which one field alone is larger than a fragment may be cannot be split. It comes with
+// its keys only, and the stream goes on.
 func TestEventThatCannotBeSplitComesWithItsKeys(t *testing.T) {
 	for _, release := range []string{"6.0", "7.0", "8.0"} {
 		t.Run(release, func(t *testing.T) {
@@ -183,8 +187,8 @@ func TestEventThatCannotBeSplitComesWithItsKeys(t *testing.T) {
 	}
 }
 
-// Only the event that is too large loses something, and says so, wherever it stands in its batch and whether or not the server's message
-// names it. The stream is opened a few times for it.
+// Only the event that is too large loses something, and says so, wherever it stands in its batch
+// and whether or not the server's message names it. The stream is opened a few times for it.
 func TestLargeEventLeavesItsBatchWhole(t *testing.T) {
 	for _, release := range []string{"4.4", "6.0"} {
 		t.Run(release, func(t *testing.T) {
@@ -246,8 +250,8 @@ func TestLargeEventsBesideEachOther(t *testing.T) {
 	}
 }
 
-// An event of whose key alone there is no room is stepped over in its place: nothing that stands around it is left out, though servers
-// do not show its whole token.
+// An event of whose key alone there is no room is stepped over in its place: nothing that stands
+// around it is left out, though servers do not show its whole token.
 func TestEventWithoutRoomForItsKeyIsSteppedOver(t *testing.T) {
 	for _, c := range []struct {
 		release string
@@ -266,7 +270,8 @@ func TestEventWithoutRoomForItsKeyIsSteppedOver(t *testing.T) {
 	}
 }
 
-// What of a transaction follows the event that is stepped over cannot be told from it and is left out with it; nothing else is.
+// What of a transaction follows the event that is stepped over cannot be told from it and is left
+// out with it; nothing else is.
 func TestRestOfATransactionIsSteppedOverToo(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{Release: "7.0", OplogBytes: 512 << 20})
 	s := newScene(t, server.URI(), SourceConfig{})
@@ -364,7 +369,8 @@ func TestTimeOfWhatIsTooLarge(t *testing.T) {
 	}
 }
 
-// A server that says of every event that it is too large, and of none which it is, ends the stream with a word to a person.
+// A server that says of every event that it is too large, and of none which it is, ends the stream
+// with a word to a person.
 func TestPoisonThatNobodyNames(t *testing.T) {
 	s := newScene(t, devmongotest.URI(t), SourceConfig{})
 	for _, code := range []int{10334, 7182500} {
@@ -382,7 +388,8 @@ func TestPoisonThatNobodyNames(t *testing.T) {
 	}
 }
 
-// Where the driver resumes between two fragments the server may split the event differently: the event is read again from its beginning.
+// Where the driver resumes between two fragments the server may split the event differently: the
+// event is read again from its beginning.
 func TestSplitsThatVaryAreReadAgain(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{
 		Release: "7.0", OplogBytes: 512 << 20, Adjust: func(p *devmongo.Profile) { p.SplitsVary = true },
@@ -457,7 +464,8 @@ func TestProbeFindsWhatTheUserMayDo(t *testing.T) {
 	}
 }
 
-// A transaction of more than 16 MiB is several entries of the log; all its events share one time and come once each.
+// A transaction of more than 16 MiB is several entries of the log; all its events share one time
+// and come once each.
 func TestLargeTransaction(t *testing.T) {
 	s := newScene(t, devmongotest.URI(t), SourceConfig{})
 	stream := s.open(change.Position{})

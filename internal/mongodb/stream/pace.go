@@ -9,9 +9,10 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// Who loses a position opens another stream, and a server that has lost that too would be asked again and again, each time by a new
-// stream that knows nothing of those before. So each loss costs the source the least time between two openings. As many losses as
-// there may be streams are free, because one wrapped log is a loss to each of them.
+// Who loses a position opens another stream, and a server that has lost that too would be asked
+// again and again, each time by a new stream that knows nothing of those before. So each loss costs
+// the source the least time between two openings. As many losses as there may be streams are free,
+// because one wrapped log is a loss to each of them.
 
 // slowDown lets a loss cost time.
 func (s *Source) slowDown(err error) error {

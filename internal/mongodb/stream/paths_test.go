@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 )
 
-// Where the server can say which fields an update means, it is asked to. Nothing else comes of that: the events are those of a plain stream.
+// Where the server can say which fields an update means, it is asked to. Nothing else comes of
+// that: the events are those of a plain stream.
 func TestUpdatesSayWhichFieldsTheyMean(t *testing.T) {
 	for release, says := range map[string]bool{"4.4": false, "6.0": false, "7.0": true, "8.0": true} {
 		t.Run(release, func(t *testing.T) {

@@ -15,23 +15,26 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// Codes of servers that do not know a part of what a stream is opened with: a stage of the pipeline, an option of $changeStream.
+// Codes of servers that do not know a part of what a stream is opened with: a stage of the
+// pipeline, an option of $changeStream.
 const (
 	codeUnknownStage  = 40324
 	codeUnknownOption = 40415
 )
 
-// abilities are what streams are opened with, beside the watch: what the deployment can do and the user may do.
+// abilities are what streams are opened with, beside the watch: what the deployment can do and the
+// user may do.
 type abilities struct {
 	split bool // large events come in fragments ($changeStreamSplitLargeEvent, since 6.0.9)
-	// expanded asks for expanded events (showExpandedEvents, since 6.0): only in these an update says what a field's name with a dot or of digits
-	// is (disambiguatedPaths, since 6.1).
+	// expanded asks for expanded events (showExpandedEvents, since 6.0): only in these an update
+	// says what a field's name with a dot or of digits is (disambiguatedPaths, since 6.1).
 	expanded bool
 	database string // the database to watch, where the user may not watch the cluster
 }
 
-// Probe finds out what the deployment can do and the user may do, by opening and closing a stream; nobody's version is trusted. It
-// must be called before Open. Its error says what a person must act upon, or that the deployment does not answer.
+// Probe finds out what the deployment can do and the user may do, by opening and closing a stream;
+// nobody's version is trusted. It must be called before Open. Its error says what a person must act
+// upon, or that the deployment does not answer.
 func (s *Source) Probe(ctx context.Context) error {
 	s.can = abilities{split: true, expanded: true}
 	database, one := s.cfg.Watch.database()
@@ -70,8 +73,9 @@ func (s *Source) try(ctx context.Context) error {
 	return nil
 }
 
-// holds finds out whether the log reaches back to the time, by opening a stream there and reading from it: the server checks that, while
-// it may be silent about a token that it no longer has. Its error is oplog.ErrPositionLost where the log does not.
+// holds finds out whether the log reaches back to the time, by opening a stream there and reading
+// from it: the server checks that, while it may be silent about a token that it no longer has. Its
+// error is oplog.ErrPositionLost where the log does not.
 func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
 	opts := options.ChangeStream().SetBatchSize(1).SetStartAtOperationTime(&bson.Timestamp{T: t.T, I: t.I})
 	// Everything, so that the first event ends the search, and little of it.
@@ -102,7 +106,8 @@ func (s *Source) watch(
 	return pool.Driver().Watch(ctx, pipeline, opts)
 }
 
-// pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the server demands.
+// pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the
+// server demands.
 func (s *Source) pipeline(view view) mongo.Pipeline {
 	pipeline := mongo.Pipeline{}
 	if match := s.cfg.Watch.match(s.can); match != nil {
@@ -125,7 +130,8 @@ func (s *Source) ask(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
 	s.cfg.Watch.images(opts, lenient)
 }
 
-// Fingerprint names what streams are opened with. An event's token is good only for streams of the same fingerprint.
+// Fingerprint names what streams are opened with. An event's token is good only for streams of the
+// same fingerprint.
 func (s *Source) Fingerprint() string {
 	return s.cfg.Watch.fingerprint(s.can)
 }

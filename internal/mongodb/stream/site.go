@@ -12,8 +12,9 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// A site is where streams are opened: the deployment, or one of its members where the member that answers for the deployment no
-// longer has a position. A member that was synced a short while ago has a short log.
+// A site is where streams are opened: the deployment, or one of its members where the member that
+// answers for the deployment no longer has a position. A member that was synced a short while ago
+// has a short log.
 type site struct {
 	client *mongodb.Client
 	pool   *mongodb.Pool // of its own: a stream holds its connection while it waits for events
@@ -28,7 +29,8 @@ func (s *Source) site(client *mongodb.Client) (site, error) {
 	pool, err := client.Pool(func(o *options.ClientOptions) {
 		// Openings are ours to repeat, and those that the driver makes all the same are held back.
 		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate, Succeeded: noteReply})
-		// A stream that is being closed and the one that takes its place are open together for a moment.
+		// A stream that is being closed and the one that takes its place are open together for a
+		// moment.
 		o.SetMaxPoolSize(uint64(2 * s.cfg.MaxStreams))
 	})
 	return site{client: client, pool: pool}, err
@@ -54,7 +56,8 @@ func (s *Source) member(host string) (site, error) {
 	return made, nil
 }
 
-// gone decides about a position that is lost where the stream is: nil means to open it again, there or elsewhere.
+// gone decides about a position that is lost where the stream is: nil means to open it again, there
+// or elsewhere.
 func (st *stream) gone(ctx context.Context, lost error) error {
 	hosts, err := st.source.client.Members(ctx)
 	if err != nil { // who could have it is not known
@@ -70,8 +73,8 @@ func (st *stream) gone(ctx context.Context, lost error) error {
 	return lost
 }
 
-// elsewhere moves the stream to one of the members that has its position, and reports whether there is one. Each is asked once, until
-// the stream has got on.
+// elsewhere moves the stream to one of the members that has its position, and reports whether there
+// is one. Each is asked once, until the stream has got on.
 func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
 	src := st.source
 	for host, ok := untried(hosts, st.tried); ok; host, ok = untried(hosts, st.tried) {
@@ -91,7 +94,8 @@ func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
 	return false
 }
 
-// reach asks how far the member's log goes. The deployment is there and others may answer: one that does not is not waited for.
+// reach asks how far the member's log goes. The deployment is there and others may answer: one that
+// does not is not waited for.
 func (m site) reach(ctx context.Context) (mongodb.Reach, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()

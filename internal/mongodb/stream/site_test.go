@@ -40,7 +40,8 @@ type pair struct {
 	positions          []change.Position // of the inserts 0 to 9
 }
 
-// newPair makes a pair whose log has ten inserts, in a database that has been dropped since. The scene watches that database and its own.
+// newPair makes a pair whose log has ten inserts, in a database that has been dropped since. The
+// scene watches that database and its own.
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +102,8 @@ func (p *pair) shorten(at change.Position) {
 	p.primary.TruncateOplogBefore((uint64(at.Time.T)<<32 | uint64(at.Time.I)) + 1)
 }
 
-// What the primary's log has lost is read from a member that still has it, and the stream comes back to the primary.
+// What the primary's log has lost is read from a member that still has it, and the stream comes
+// back to the primary.
 func TestPositionThatAnotherMemberHasIsNotLost(t *testing.T) {
 	p := newPair(t)
 	p.insert("after") // which the secondary never has
@@ -132,7 +134,8 @@ func TestPositionThatAnotherMemberHasIsNotLost(t *testing.T) {
 	}
 }
 
-// A member that does not have the position either, or does not answer, is asked once; then the position is lost.
+// A member that does not have the position either, or does not answer, is asked once; then the
+// position is lost.
 func TestPositionThatNoMemberHasIsLost(t *testing.T) {
 	for name, spoil := range map[string]func(p *pair){
 		"its log is short too": func(p *pair) { p.secondary.TruncateOplog(1) },

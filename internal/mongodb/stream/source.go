@@ -21,8 +21,9 @@ var ErrNotTried = errors.New("not tried")
 // SourceConfig configures a Source.
 type SourceConfig struct {
 	Watch Watch
-	// MaxAwait is how long the server waits for events before it answers with an empty reply. Defaults to 1 s, on sharded clusters to
-	// 100 ms: there a change of one shard waits for the others' answers.
+	// MaxAwait is how long the server waits for events before it answers with an empty reply.
+	// Defaults to 1 s, on sharded clusters to 100 ms: there a change of one shard waits for the
+	// others' answers.
 	MaxAwait time.Duration
 	// Tick is how often Run has shards move on while changes may wait for them. Defaults to never.
 	Tick time.Duration
@@ -32,12 +33,14 @@ type SourceConfig struct {
 	MinReopen time.Duration
 	// MaxBackoff bounds the time between two attempts to open while MongoDB fails. Defaults to 5 s.
 	MaxBackoff time.Duration
-	// MaxStreams is the number of change streams that may be open at a time; each holds a connection while it waits.
-	// Defaults to 5.
+	// MaxStreams is the number of change streams that may be open at a time; each holds a
+	// connection while it waits. Defaults to 5.
 	MaxStreams int
-	// CredentialsTimeout is how long a stream that was open waits for its credentials to be accepted again. Defaults to 2 min.
+	// CredentialsTimeout is how long a stream that was open waits for its credentials to be
+	// accepted again. Defaults to 2 min.
 	CredentialsTimeout time.Duration
-	// Guard, if there is one, makes every opening by calling it, or returns an error that wraps ErrNotTried.
+	// Guard, if there is one, makes every opening by calling it, or returns an error that wraps
+	// ErrNotTried.
 	Guard func(open func() error) error
 	// Registerer takes the metrics; nil registers them nowhere.
 	Registerer prometheus.Registerer
@@ -108,8 +111,8 @@ type failure struct {
 // passing is how long streams may be broken before Failure says so: most are open again by then.
 const passing = 3 * time.Second
 
-// Failure returns why nothing has been read for a while, and since when, with its code: no server can be asked, or streams break. It is nil as soon as
-// a stream has answered.
+// Failure returns why nothing has been read for a while, and since when, with its code: no server
+// can be asked, or streams break. It is nil as soon as a stream has answered.
 func (s *Source) Failure(now time.Time) (since time.Time, err error) {
 	if since, err = s.client.Outage(); err == nil {
 		if f := s.failure.Load(); f != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// A scene is a deployment, a collection of its own in it, and a source that watches that collection.
+// A scene is a deployment, a collection of its own in it, and a source that watches that
+// collection.
 type scene struct {
 	*testing.T
 	client *mongodb.Client
@@ -32,7 +33,8 @@ type scene struct {
 	fails  bool // it has the server's fail point
 }
 
-// failPoint is the server's one fail point: on a server that tests share, one of them has it at a time.
+// failPoint is the server's one fail point: on a server that tests share, one of them has it at a
+// time.
 var failPoint sync.Mutex //nolint:gochecknoglobals // of the server, as the fail point is
 
 func newScene(t *testing.T, uri string, cfg SourceConfig) *scene {
@@ -93,7 +95,8 @@ func (s *scene) read(stream oplog.Stream, n int) (events []change.Event) {
 	return events
 }
 
-// fail makes commands of the scene's client fail as MongoDB's failCommand does, until the test ends.
+// fail makes commands of the scene's client fail as MongoDB's failCommand does, until the test
+// ends.
 func (s *scene) fail(mode any, data bson.D) {
 	s.Helper()
 	if !s.fails {
@@ -286,7 +289,8 @@ func TestStreamEndsWithWhatAPersonMustActUpon(t *testing.T) {
 	}
 }
 
-// After the log has wrapped a real server takes a lost event token without an error, and hands out progress beyond the loss.
+// After the log has wrapped a real server takes a lost event token without an error, and hands out
+// progress beyond the loss.
 func TestSilentOpeningOfALostPositionIsSeenThrough(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{})
 	s := newScene(t, server.URI(), SourceConfig{})
@@ -341,8 +345,8 @@ func TestLogThatWrapsWhileTheDriverResumesIsSeenThrough(t *testing.T) {
 	}
 }
 
-// A server first looks for the position when it is first read from: what it loses between an opening that was proven and that reading is
-// seen through too.
+// A server first looks for the position when it is first read from: what it loses between an
+// opening that was proven and that reading is seen through too.
 func TestLogThatWrapsRightAfterTheOpeningIsSeenThrough(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{})
 	s := newScene(t, server.URI(), SourceConfig{})
@@ -370,7 +374,8 @@ func TestLogThatWrapsRightAfterTheOpeningIsSeenThrough(t *testing.T) {
 	t.Error("the loss is not seen")
 }
 
-// Whether the position is in the log is asked on another connection, which may break too: then it is asked again.
+// Whether the position is in the log is asked on another connection, which may break too: then it
+// is asked again.
 func TestProofThatBreaksIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, devmongotest.URI(t), SourceConfig{})
@@ -399,7 +404,8 @@ func (s *scene) noop() {
 	}
 }
 
-// A stream that always breaks after an opening that succeeds is opened at most once in the time set, by whomever.
+// A stream that always breaks after an opening that succeeds is opened at most once in the time
+// set, by whomever.
 func TestReopeningIsHeldBack(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{})
@@ -415,7 +421,8 @@ func TestReopeningIsHeldBack(t *testing.T) {
 	}
 }
 
-// Who loses a position opens a new stream: those too are at most one in the time set, once every stream there may be has lost its own.
+// Who loses a position opens a new stream: those too are at most one in the time set, once every
+// stream there may be has lost its own.
 func TestStreamsThatLoseTheirPositionAreHeldBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, devmongotest.URI(t), SourceConfig{MaxStreams: 3})

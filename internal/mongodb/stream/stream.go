@@ -24,7 +24,8 @@ const maxUnknown = 5
 // reopenAfter is the wait after a first failure.
 const reopenAfter = 500 * time.Millisecond
 
-// A stream is one change stream that reopens itself. It implements oplog.Stream and belongs to one goroutine.
+// A stream is one change stream that reopens itself. It implements oplog.Stream and belongs to one
+// goroutine.
 type stream struct {
 	source *Source
 	base   change.Position
@@ -84,7 +85,8 @@ func (st *stream) next(ctx context.Context) (oplog.Reply, error) {
 	}
 }
 
-// read asks the open cursor once. Without a reply and an error it is to be asked again, or to be opened again.
+// read asks the open cursor once. Without a reply and an error it is to be asked again, or to be
+// opened again.
 func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 	got := st.cursor.TryNext(st.waiting(ctx))
 	at := time.Now()
@@ -114,9 +116,10 @@ func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 	return nil, nil //nolint:nilnil // to be asked again
 }
 
-// mayStay reports whether a cursor may be kept that the driver has resumed by itself, at the last token that it saw. Between two fragments
-// it may not: the server may split the event differently now. Where the oplog cannot be looked at it may not either: whether the
-// token is still there cannot be proven, while the server checks a time.
+// mayStay reports whether a cursor may be kept that the driver has resumed by itself, at the last
+// token that it saw. Between two fragments it may not: the server may split the event differently
+// now. Where the oplog cannot be looked at it may not either: whether the token is still there
+// cannot be proven, while the server checks a time.
 func (st *stream) mayStay() bool { return !st.parts.pending && !st.source.client.Blind() }
 
 // noteProgress notes how far the stream, and with it the slowest shard, is behind the cluster.
@@ -133,8 +136,9 @@ func (st *stream) noteProgress(now time.Time) {
 	}
 }
 
-// waiting returns the context for waiting in the driver. One that ends inside a wait leaves the cursor behind on the server, so
-// this one ends only when the server has not answered for a while after ctx has ended.
+// waiting returns the context for waiting in the driver. One that ends inside a wait leaves the
+// cursor behind on the server, so this one ends only when the server has not answered for a while
+// after ctx has ended.
 func (st *stream) waiting(ctx context.Context) context.Context {
 	if st.patience == nil {
 		patience, cancel := context.WithCancelCause(context.WithoutCancel(context.WithValue(ctx, gateKey{}, &st.gate)))
@@ -167,13 +171,15 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 	// An event has come, so the server has found what it was to resume after.
 	st.fresh, st.proven = false, true
 	st.gotOn(position)
-	// A server that has more than fits into a reply fills it. Of several shards one may have more of the same time.
+	// A server that has more than fits into a reply fills it. Of several shards one may have more
+	// of the same time.
 	reply.Drained = st.endsTime(reply)
 	st.reach(reply, position)
 	return reply, nil
 }
 
-// endsTime reports whether no event of the last one's time follows a reply. Of a transaction only an empty reply tells that.
+// endsTime reports whether no event of the last one's time follows a reply. Of a transaction only
+// an empty reply tells that.
 func (st *stream) endsTime(reply *oplog.Reply) bool {
 	n := len(reply.Events)
 	if n == 0 || reply.Size >= cutReply || st.source.client.Sharded() || st.parts.pending || st.ladder.view != whole {
@@ -187,7 +193,8 @@ func (st *stream) endsTime(reply *oplog.Reply) bool {
 	return !within
 }
 
-// cutReply is a size in bytes that replies which were cut off do not stay below: MongoDB fills them up to 16 MiB, and one event may not fit.
+// cutReply is a size in bytes that replies which were cut off do not stay below: MongoDB fills them
+// up to 16 MiB, and one event may not fit.
 const cutReply = 1 << 20
 
 // take adds an event to a reply, or keeps a fragment until the event is whole.
@@ -210,7 +217,8 @@ func (st *stream) take(reply *oplog.Reply, event bson.Raw) error {
 	return nil
 }
 
-// reach moves the position on. While an event is not whole it stays before the first fragment, where a reopened stream begins.
+// reach moves the position on. While an event is not whole it stays before the first fragment,
+// where a reopened stream begins.
 func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 	if st.parts.pending {
 		if n := len(reply.Events); n > 0 {
@@ -237,8 +245,8 @@ func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 	st.climb(st.ladder.next(reply.Size, st.position.Time))
 }
 
-// given lets the ladder look at what the cursor has given. What is later than a large event is not handed out here: the position is then
-// before it.
+// given lets the ladder look at what the cursor has given. What is later than a large event is not
+// handed out here: the position is then before it.
 func (st *stream) given(reply *oplog.Reply, to change.Position) change.Position {
 	for i, raw := range reply.Events {
 		e, err := change.Parse(raw)
@@ -325,7 +333,8 @@ func (st *stream) backOff(ctx context.Context) error {
 	return retry.Backoff{First: reopenAfter, Longest: st.source.cfg.MaxBackoff}.Wait(ctx, st.failures)
 }
 
-// open opens the cursor at the position, and goes on trying until the context ends or the error is final.
+// open opens the cursor at the position, and goes on trying until the context ends or the error is
+// final.
 func (st *stream) open(ctx context.Context) error {
 	for {
 		err := st.openOnce(ctx)
@@ -392,16 +401,18 @@ func (st *stream) openOnce(ctx context.Context) error {
 	return nil
 }
 
-// byToken reports whether the stream is opened behind its position's token, else by its time. Where the oplog cannot be looked at it is
-// opened by time, which the server checks, unless that would bring the invalidate again that has ended the cursor.
+// byToken reports whether the stream is opened behind its position's token, else by its time. Where
+// the oplog cannot be looked at it is opened by time, which the server checks, unless that would
+// bring the invalidate again that has ended the cursor.
 func (st *stream) byToken() bool {
 	return st.position.Token != nil && !st.byTime && st.ladder.view == whole && (st.ended || !st.source.client.Blind())
 }
 
-// prove finds out whether the position is in the log: the log's first entry, read after the opening, is not younger, and the server's
-// own time is not older. It is asked right after an opening, and again after the first empty answer, because the server looks for the
-// position only when it is first read from. Where the oplog cannot be looked at, the server itself checks a stream that is opened by time;
-// for one that is not, another one is.
+// prove finds out whether the position is in the log: the log's first entry, read after the
+// opening, is not younger, and the server's own time is not older. It is asked right after an
+// opening, and again after the first empty answer, because the server looks for the position only
+// when it is first read from. Where the oplog cannot be looked at, the server itself checks a
+// stream that is opened by time; for one that is not, another one is.
 func (st *stream) prove(ctx context.Context) error {
 	if st.exact {
 		if err := st.source.holds(ctx, st.at, st.position.Time); err != nil {
@@ -411,7 +422,8 @@ func (st *stream) prove(ctx context.Context) error {
 	return st.reaches(ctx)
 }
 
-// reaches finds out whether the position is in the log, as far as that can be told without opening a stream.
+// reaches finds out whether the position is in the log, as far as that can be told without opening
+// a stream.
 func (st *stream) reaches(ctx context.Context) error {
 	reach, err := st.at.client.Reach(ctx)
 	if err != nil {
@@ -446,8 +458,8 @@ func (st *stream) lost(ctx context.Context, cause error) error {
 	return e
 }
 
-// close closes the cursor on the server too, within a bounded time. Where that fails, or the driver has given the cursor up before, its
-// id is kept.
+// close closes the cursor on the server too, within a bounded time. Where that fails, or the driver
+// has given the cursor up before, its id is kept.
 func (st *stream) close() {
 	st.parts = assembly{} // an event begins with its first fragment when the stream is opened again
 	if st.cursor == nil {

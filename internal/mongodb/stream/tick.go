@@ -10,13 +10,17 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Behind mongos a change waits: mongos hands it out when every other shard, and the config servers, have told that they are past its time.
-// Those that have no change to tell of answer only when a wait of max_await is over, and their time moves with their own log: every 10 s
-// where nothing is written to a shard (periodicNoopIntervalSecs), every second on config servers. A tick moves the logs on.
+// Behind mongos a change waits: mongos hands it out when every other shard, and the config servers,
+// have told that they are past its time. Those that have no change to tell of answer only when a
+// wait of max_await is over, and their time moves with their own log: every 10 s where nothing is
+// written to a shard (periodicNoopIntervalSecs), every second on config servers. A tick moves the
+// logs on.
 //
-// Nobody can see what mongos holds. What can be seen are the cluster's time, which it has heard from its fastest shard, and the position of
-// the stream, which is that of its slowest. While the position does not pass what the cluster's time was a tick ago, something may wait.
-// After a tick the cluster's time is that of the no-ops: as long as it stays there, and every shard has written one, nothing waits.
+// Nobody can see what mongos holds. What can be seen are the cluster's time, which it has heard
+// from its fastest shard, and the position of the stream, which is that of its slowest. While the
+// position does not pass what the cluster's time was a tick ago, something may wait. After a tick
+// the cluster's time is that of the no-ops: as long as it stays there, and every shard has written
+// one, nothing waits.
 
 // progress is what replies have told of the cluster and of the stream that stands furthest on.
 type progress struct {
@@ -29,7 +33,8 @@ type progress struct {
 	since   time.Time        // when that time was heard
 }
 
-// note takes a reply, and returns how long the slowest shard took to get where the cluster was, once for each time that is awaited.
+// note takes a reply, and returns how long the slowest shard took to get where the cluster was,
+// once for each time that is awaited.
 func (p *progress) note(cluster mongodb.ClusterTime, position change.Timestamp, now time.Time) (took time.Duration, reached bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +73,8 @@ func (p *pacer) due(cluster, position change.Timestamp) bool {
 	return !before.IsZero() && cluster.Compare(p.settled) > 0 && position.Compare(before) <= 0
 }
 
-// ticked notes the cluster's time after a tick. Where a shard was past the time already it has written since, and what it wrote may wait.
+// ticked notes the cluster's time after a tick. Where a shard was past the time already it has
+// written since, and what it wrote may wait.
 func (p *pacer) ticked(at change.Timestamp, all bool) {
 	if all {
 		p.settled = at
@@ -78,12 +84,13 @@ func (p *pacer) ticked(at change.Timestamp, all bool) {
 const (
 	// tickTimeout bounds one tick.
 	tickTimeout = 5 * time.Second
-	// tickAgain is when what was refused for good is tried again: a right may have been given meanwhile.
+	// tickAgain is when what was refused for good is tried again: a right may have been given
+	// meanwhile.
 	tickAgain = time.Minute
 )
 
-// Run moves the shards' logs on while changes may wait for them, as often as Tick says, until the context ends. Without a Tick, and without
-// shards, it does nothing.
+// Run moves the shards' logs on while changes may wait for them, as often as Tick says, until the
+// context ends. Without a Tick, and without shards, it does nothing.
 func (s *Source) Run(ctx context.Context) {
 	if s.cfg.Tick <= 0 || !s.client.Sharded() {
 		return
@@ -111,7 +118,8 @@ type ticker struct {
 	config, shards refusal
 }
 
-// tick moves the logs on that are not past the time: first the config servers', so that the time that the shards tell is the latest.
+// tick moves the logs on that are not past the time: first the config servers', so that the time
+// that the shards tell is the latest.
 func (t *ticker) tick(ctx context.Context, past mongodb.ClusterTime) {
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// A shardedScene is a scene behind a router with two shards, which write nothing by themselves: even _ids are on the first one. Its source
-// ticks until the test ends.
+// A shardedScene is a scene behind a router with two shards, which write nothing by themselves:
+// even _ids are on the first one. Its source ticks until the test ends.
 type shardedScene struct {
 	*scene
 	log      *safeBuffer
@@ -77,7 +77,8 @@ func (b *safeBuffer) count(text string) int {
 	return strings.Count(b.buf.String(), text)
 }
 
-// metric returns the sum of a metric, of one shard where that is named; of a histogram, how often something was observed.
+// metric returns the sum of a metric, of one shard where that is named; of a histogram, how often
+// something was observed.
 func (s *shardedScene) metric(name, shard string) (sum float64) {
 	s.Helper()
 	families, err := s.registry.Gather()
@@ -99,7 +100,8 @@ const (
 	metricWait  = "streamer_mongodb_shard_wait_seconds"
 )
 
-// A change of one shard arrives although nothing is written to the other, nor by the config servers.
+// A change of one shard arrives although nothing is written to the other, nor by the config
+// servers.
 func TestTickLetsChangesPassThatWaitForOtherShards(t *testing.T) {
 	s := newShardedScene(t, "7.0", func(*devmongo.Profile) {}, func(*shardedScene) {})
 	stream := s.open(change.Position{})

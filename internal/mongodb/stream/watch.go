@@ -17,13 +17,16 @@ import (
 type Watch struct {
 	// Namespaces are `db.coll` or `db.*`; empty means everything but MongoDB's own databases.
 	Namespaces []string
-	// Operations are insert, update, replace and delete; empty means all. Collection-level events are always read.
+	// Operations are insert, update, replace and delete; empty means all. Collection-level events
+	// are always read.
 	Operations []string
 	// Exclude is a database that is never read, because our own marks are in it.
 	Exclude string
-	// FullDocument is MongoDB's option of that name; empty leaves it out. It does not change which events there are.
+	// FullDocument is MongoDB's option of that name; empty leaves it out. It does not change which
+	// events there are.
 	FullDocument string
-	// BeforeChange is MongoDB's fullDocumentBeforeChange; empty leaves it out. Fragments of large events depend on it, and so do their tokens.
+	// BeforeChange is MongoDB's fullDocumentBeforeChange; empty leaves it out. Fragments of large
+	// events depend on it, and so do their tokens.
 	BeforeChange string
 }
 
@@ -32,12 +35,14 @@ func (w Watch) Coverage() change.Coverage {
 	return change.Coverage{Namespaces: w.Namespaces, Operations: w.Operations}
 }
 
-// collectionEvents are the operations that concern documents without naming one; they are read whatever the filter.
+// collectionEvents are the operations that concern documents without naming one; they are read
+// whatever the filter.
 //
 //nolint:gochecknoglobals // a constant table
 var collectionEvents = []string{"drop", "rename", "dropDatabase", "invalidate"}
 
-// documentEvents are the operations that name a document. Streams with expanded events have more than these and those of collections, which nobody asks for.
+// documentEvents are the operations that name a document. Streams with expanded events have more
+// than these and those of collections, which nobody asks for.
 //
 //nolint:gochecknoglobals // a constant table
 var documentEvents = []string{"insert", "update", "replace", "delete"}
@@ -55,8 +60,9 @@ func (w Watch) split() (databases []string, collections []change.Namespace) {
 	return unique(databases), uniqueBy(collections, change.Namespace.String)
 }
 
-// match builds the $match stage, nil when there is nothing to filter. The databases and the collections are matched apart, which
-// the server scans ten times faster than pairs; the pairs that nobody asked for are dropped by Keeps.
+// match builds the $match stage, nil when there is nothing to filter. The databases and the
+// collections are matched apart, which the server scans ten times faster than pairs; the pairs that
+// nobody asked for are dropped by Keeps.
 func (w Watch) match(can abilities) bson.D {
 	var all bson.A
 	if databases, collections := w.split(); len(w.Namespaces) > 0 {
@@ -103,8 +109,8 @@ func (w Watch) match(can abilities) bson.D {
 	return bson.D{{Key: "$and", Value: all}}
 }
 
-// Keeps returns the exact filter that the node applies after the server's: it drops the pairs of a database and a collection that
-// nobody asked for. It allocates nothing.
+// Keeps returns the exact filter that the node applies after the server's: it drops the pairs of a
+// database and a collection that nobody asked for. It allocates nothing.
 func (w Watch) Keeps() func(*change.Event) bool {
 	databases, collections := w.split()
 	if len(collections) == 0 {
@@ -139,8 +145,10 @@ func (w Watch) Without() (ops []change.Op) {
 	return ops
 }
 
-// Covers reports whether changes of a collection are read: of some collection of the database with an empty Coll, of some database with an empty
-// DB. What MongoDB keeps for itself, and our own checkpoints, are not: change streams leave them out, and nobody else may read them through a node.
+// Covers reports whether changes of a collection are read: of some collection of the database with
+// an empty Coll, of some database with an empty DB. What MongoDB keeps for itself, and our own
+// checkpoints, are not: change streams leave them out, and nobody else may read them through a
+// node.
 func (w Watch) Covers(ns change.Namespace) bool {
 	switch {
 	case slices.Contains(ownDatabases, ns.DB), w.Exclude != "" && ns.DB == w.Exclude, strings.HasPrefix(ns.Coll, "system."):
@@ -154,7 +162,8 @@ func (w Watch) Covers(ns change.Namespace) bool {
 	})
 }
 
-// ownDatabases are those that MongoDB keeps for itself (manual: "Change Streams", "Watch a Deployment").
+// ownDatabases are those that MongoDB keeps for itself (manual: "Change Streams", "Watch a
+// Deployment").
 //
 //nolint:gochecknoglobals // a constant table
 var ownDatabases = []string{"admin", "config", "local"}

@@ -6,7 +6,8 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// What is covered is what can be subscribed to and read. MongoDB's own and our own are never, also where everything is watched.
+// What is covered is what can be subscribed to and read. MongoDB's own and our own are never, also
+// where everything is watched.
 func TestWhatAWatchCovers(t *testing.T) {
 	all := Watch{Exclude: "streamer"}
 	some := Watch{Exclude: "streamer", Namespaces: []string{"shop.orders", "shop.a.b", "crm.*", "streamer.*", "admin.*"}}

@@ -25,7 +25,8 @@ type option struct {
 	also []string // other spellings
 	what outcome
 	why  string // of used and refused ones: what it does, or would do
-	// instead is what a replaced option is replaced by; values are those that ask for the same, of which nothing needs to be told.
+	// instead is what a replaced option is replaced by; values are those that ask for the same, of
+	// which nothing needs to be told.
 	instead string
 	values  []string
 	quiet   bool // whatever it asks for, nobody misses it
@@ -38,7 +39,8 @@ type option struct {
 	tell func(value string) string
 }
 
-// Bounds of what would harm a stream: what is shorter breaks connections that are only slow, what is longer does not find those that are dead.
+// Bounds of what would harm a stream: what is shorter breaks connections that are only slow, what
+// is longer does not find those that are dead.
 const (
 	leastConnect = time.Second
 	mostConnect  = time.Minute
@@ -47,7 +49,8 @@ const (
 	leastIdle    = time.Second
 )
 
-// leastPool is what a node's own requests need of maxPoolSize, beside the connections of its streams.
+// leastPool is what a node's own requests need of maxPoolSize, beside the connections of its
+// streams.
 const leastPool = 10
 
 // table has a row for each option, in the order of MongoDB's manual.

@@ -54,7 +54,8 @@ func driverOptions(t *testing.T) (names []string) {
 	return names
 }
 
-// Every option that the driver knows has a row, and every row is of an option that it knows, or is marked as one of other drivers.
+// Every option that the driver knows has a row, and every row is of an option that it knows, or is
+// marked as one of other drivers.
 func TestTableHasTheOptionsOfTheDriver(t *testing.T) {
 	t.Parallel()
 	known := driverOptions(t)

@@ -102,8 +102,8 @@ func isUser(text string) bool {
 	return isWord(name) && name != "" && isWord(password) && has == (password != "")
 }
 
-// isWord reports whether a text is of characters that mean themselves everywhere in a URI (unreserved and sub-delims of RFC 3986), and of others
-// that are percent-encoded.
+// isWord reports whether a text is of characters that mean themselves everywhere in a URI
+// (unreserved and sub-delims of RFC 3986), and of others that are percent-encoded.
 func isWord(text string) bool { return isOf(text, "-._~!$&'()*+,;=") }
 
 // isText reports whether a text may stand after the hosts.
@@ -126,7 +126,8 @@ func isOf(text, marks string) bool {
 	return true
 }
 
-// setting reads one option. What it does not know is not repeated after a secret, because it may be part of that.
+// setting reads one option. What it does not know is not repeated after a secret, because it may be
+// part of that.
 func (u URI) setting(pair string) (setting, error) {
 	name, value, found := strings.Cut(pair, "=")
 	o, known := lookup(name)
@@ -190,7 +191,8 @@ func (u URI) judge() error {
 	return nil
 }
 
-// checkHost takes a name, an address or a socket, with or without a port. It does not repeat what it refuses: without an @ it may be a password.
+// checkHost takes a name, an address or a socket, with or without a port. It does not repeat what
+// it refuses: without an @ it may be a password.
 func checkHost(host string) error {
 	wrong := errors.New("must name hosts as name, name:port or [address]:port, separated by commas")
 	if path, err := url.PathUnescape(host); strings.HasPrefix(strings.ToUpper(host), "%2F") {
@@ -236,7 +238,8 @@ func (u URI) compose(scheme, user string, with func(setting) bool) string {
 	return b.String()
 }
 
-// disclose returns why the driver refuses the text, as far as that cannot contain a secret: from a text that has none.
+// disclose returns why the driver refuses the text, as far as that cannot contain a secret: from a
+// text that has none.
 func (u URI) disclose() error {
 	generic := errors.New("is refused by the driver: compare the user, the password and the options of authentication with MongoDB's manual")
 	if slices.ContainsFunc(u.settings, func(s setting) bool { return s.secret }) {
@@ -262,7 +265,8 @@ func (u URI) has(name string) bool {
 	return slices.ContainsFunc(u.settings, func(s setting) bool { return s.name == name })
 }
 
-// String returns the connection string without the user, the password, and every value from the first secret option on, to which it may belong.
+// String returns the connection string without the user, the password, and every value from the
+// first secret option on, to which it may belong.
 func (u URI) String() string {
 	if !u.hasSecret() {
 		return u.text
@@ -285,7 +289,8 @@ func (u URI) String() string {
 // Hosts returns the hosts as they are named, which with SRV are one that is to be looked up.
 func (u URI) Hosts() []string { return u.read.RawHosts }
 
-// TLS reports whether connections are encrypted, and whether the servers' certificates are verified.
+// TLS reports whether connections are encrypted, and whether the servers' certificates are
+// verified.
 func (u URI) TLS() (encrypted, verified bool) {
 	encrypted = u.read.SSL || u.srv() && !u.read.SSLSet
 	return encrypted, encrypted && !u.read.SSLInsecure
@@ -322,8 +327,8 @@ func (u URI) hasSecret() bool {
 	return u.user != "" || slices.ContainsFunc(u.settings, func(s setting) bool { return s.secret })
 }
 
-// Remarks returns what an operator should know: which options are replaced although they ask for something else, and what others lead to. It
-// repeats no values.
+// Remarks returns what an operator should know: which options are replaced although they ask for
+// something else, and what others lead to. It repeats no values.
 func (u URI) Remarks() (remarks []string) {
 	for _, s := range u.settings {
 		switch {
@@ -336,7 +341,8 @@ func (u URI) Remarks() (remarks []string) {
 	return remarks
 }
 
-// Options returns what the driver gets: the options that are used. With SRV it looks the servers up; it reads the files that are named.
+// Options returns what the driver gets: the options that are used. With SRV it looks the servers
+// up; it reads the files that are named.
 func (u URI) Options() (*options.ClientOptions, error) {
 	o := options.Client().ApplyURI(u.compose(u.scheme, u.user, func(s setting) bool { return s.what == used }))
 	if err := o.Validate(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A password that is not percent-encoded is refused, or is the whole password: whatever its characters, no part of it becomes a host, and no
-// error or shown text has a part of it.
+// A password that is not percent-encoded is refused, or is the whole password: whatever its
+// characters, no part of it becomes a host, and no error or shown text has a part of it.
 func TestPasswordsAreWholeOrRefused(t *testing.T) {
 	t.Parallel()
 	const before, after = "Zq7xK", "Wv9jR"
