@@ -34,7 +34,7 @@ func TestCoverageAgreesWithWhatIsRead(t *testing.T) {
 	for range 20_000 {
 		c, before, between := draw(), draw(), draw()
 		union, covers := before.Union(between), true
-		dropped, any := c.Dropped(before, between)
+		dropped, lapsed := c.Dropped(before, between)
 		told, missing := Coverage{Namespaces: dropped}, false
 		for _, db := range dbs {
 			for _, coll := range colls {
@@ -45,7 +45,7 @@ func TestCoverageAgreesWithWhatIsRead(t *testing.T) {
 					}
 					if lost := c.reads(db, coll, op) && before.reads(db, coll, op) && !between.reads(db, coll, op); lost {
 						missing = true
-						if !any || !told.reads(db, coll, op) {
+						if !lapsed || !told.reads(db, coll, op) {
 							t.Fatalf("%v, %v, then %v: %s of %s.%s is missing in %v", before, between, c, op, db, coll, dropped)
 						}
 					}
@@ -58,7 +58,7 @@ func TestCoverageAgreesWithWhatIsRead(t *testing.T) {
 		if slices.Equal(c.Operations, before.Operations) && covers && !c.Covers(before) {
 			t.Fatalf("%v does not cover %v", c, before)
 		}
-		if any != missing && slices.Equal(c.Operations, before.Operations) && slices.Equal(c.Operations, between.Operations) {
+		if lapsed != missing && slices.Equal(c.Operations, before.Operations) && slices.Equal(c.Operations, between.Operations) {
 			t.Fatalf("%v, %v, then %v: dropped %v", before, between, c, dropped)
 		}
 	}

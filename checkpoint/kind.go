@@ -32,9 +32,10 @@ func KindOf(err error) Kind {
 	case errors.Is(err, ErrUnsavable):
 		return RowsOwn
 	}
-	switch fault.Of(err) {
+	switch fault.Of(err) { //nolint:exhaustive // the others are the store's
 	case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
 		return RowsOwn
+	default:
+		return StoresOwn
 	}
-	return StoresOwn
 }

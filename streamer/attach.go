@@ -29,7 +29,7 @@ func (e *Exclusive) Attach(ctx context.Context, places map[change.Partition]deli
 		e.session.Owe(left)
 	} else if !e.waits(places, true) {
 		e.node.logger.Warn("loading checkpoint failed, what is left of snapshots waits", "subscriber", e.name, "error", err)
-		go e.awaitLeft() //nolint:contextcheck // it outlives the call
+		go e.awaitLeft()
 	}
 	return e.session.Attach(places, nil, nil)
 }

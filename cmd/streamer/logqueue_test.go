@@ -65,9 +65,11 @@ func TestComplaintsEndAProcessThatNobodyReads(t *testing.T) {
 		defer close(done)
 		bounded(time.Millisecond, func() { _, _ = w.Write(make([]byte, 1<<20)) }) // more than a pipe takes
 	}()
+	patience := time.NewTimer(time.Minute)
+	defer patience.Stop()
 	select {
 	case <-done:
-	case <-time.After(time.Minute):
+	case <-patience.C:
 		t.Error("it waits for a reader")
 	}
 }

@@ -155,7 +155,7 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 		return nil, err
 	}
 	c.prefix = c.nc.NewInbox() + "."
-	sub, err := c.nc.Subscribe(c.prefix+"*", func(reply *nats.Msg) { c.acknowledged(reply) })
+	sub, err := c.nc.Subscribe(c.prefix+"*", func(reply *nats.Msg) { c.acknowledged(reply) }) //nolint:contextcheck // a reply has no context
 	if err == nil {
 		err = sub.SetPendingLimits(-1, -1) // bounded by what is under way
 	}
