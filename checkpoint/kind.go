@@ -32,7 +32,7 @@ func KindOf(err error) Kind {
 	case errors.Is(err, ErrUnsavable):
 		return RowsOwn
 	}
-	switch fault.Of(err) { //nolint:exhaustive // the others are the store's
+	switch fault.Of(err) {
 	case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
 		return RowsOwn
 	default:
