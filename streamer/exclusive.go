@@ -162,14 +162,16 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		if stored, unknown, err = n.savedCheckpoint(ctx, r); err != nil {
 			return nil, err
 		}
+		var read uint32
 		if stored != nil {
+			read = delivery.Stamp(stored.Snapshots)
 			stored.Snapshots = snapshot.Named(stored.Snapshots, idsOf(subscriptions))
 		}
 		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
 			return nil, err
 		}
 		cfg.Unknown = unknown
-		if moved, err = n.claim(ctx, r, stored, cfg, e); err != nil {
+		if moved, err = n.claim(ctx, r, stored, read, cfg, e); err != nil {
 			return nil, err
 		}
 	}
@@ -476,9 +478,10 @@ func (n *Node) openable(at change.Position, fingerprint string) delivery.Place {
 }
 
 // claim claims the subscriber's name and sets its generation. moved says that an operator has
-// rewound the checkpoint since it was loaded, or that its snapshots are others. If the store is
-// unavailable, a subscriber that knows its own position is accepted nevertheless.
-func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
+// rewound the checkpoint since it was loaded, or that its snapshots are others: read is the stamp of
+// those that were loaded. If the store is unavailable, a subscriber that knows its own position is
+// accepted nevertheless.
+func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, read uint32, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
 	case stored != nil:
 		e.mu.generation = stored.Generation
@@ -534,7 +537,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	e.claimLater = nil
 	// What another session has saved since the checkpoint was loaded, of which it is the last, may
 	// be a snapshot that has begun.
-	moved = claimed.Generation > e.mu.generation || stored != nil && delivery.Stamp(claimed.Snapshots) != delivery.Stamp(stored.Snapshots)
+	moved = claimed.Generation > e.mu.generation || stored != nil && delivery.Stamp(claimed.Snapshots) != read
 	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
 	return moved, nil
 }

@@ -135,7 +135,7 @@ func TestGatewaysAreMembers(t *testing.T) {
 			well.Store(true)
 			hears("recovered", "it passes again")
 			wire.cut()
-			hears("dead critical", "it is cut off")
+			hears("dead warning", "it is cut off")
 
 			again := newCable(t, served.service.Gateway())
 			p := served.connectTo(again.address(), client.Config{Subscriber: "orders"}, everything)
@@ -156,7 +156,7 @@ func TestGatewaysAreMembers(t *testing.T) {
 			served.connectTo(again.address(), client.Config{Subscriber: of, Checks: checks}, everything)
 			hears("degraded warning [cache]", "another fails a check")
 			again.cut() // before this is known, it would be known of the one that left
-			hears("dead critical", "another is dead")
+			hears("dead warning", "another is dead")
 			if n := len(slices.DeleteFunc(last.postedOf("orders"), func(p string) bool { return !strings.HasPrefix(p, "dead") })); n != 1 {
 				t.Errorf("%d deaths: %q", n, last.postedOf("orders"))
 			}

@@ -170,7 +170,11 @@ func (w *tellings) someEvents(ctx context.Context, web *http.Client, n *live, la
 		if err != nil {
 			return last, err
 		}
-		if m.Event != "" {
+		switch m.Event {
+		case "":
+		case string(client.CollectionMissing):
+			continue
+		default:
 			return last, fmt.Errorf("told of %s %s", m.Event, m.Data)
 		}
 		if err := w.take("events", m.Data); err != nil {

@@ -138,9 +138,11 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 		case m.Event == "error":
 			return refusal(m.Data, "ended")
 		}
-		if m.Event == "resync" && !t.json {
+		switch {
+		case m.Event == "resync" && !t.json:
 			err = t.printLoss(m.Data)
-		} else {
+		case m.Event != "" && t.note(m.Data):
+		default:
 			err = t.print(m.Data)
 		}
 		if err != nil {
@@ -210,6 +212,16 @@ func (t *tail) print(data []byte) error {
 		t.paint(dim, at), t.paint(colourOf(e.Op), fmt.Sprintf("%-8s", printable(e.Op))), ns,
 		strings.TrimSpace(printable(id(e.Key))+" "+printable(e.detail())))
 	return err
+}
+
+// note shows a notice about what is followed, which is no event, and reports whether it is one.
+func (t *tail) note(data []byte) bool {
+	var n struct{ Message string }
+	if json.Unmarshal(data, &n) != nil || n.Message == "" {
+		return false
+	}
+	fmt.Fprintln(t.notes, n.Message)
+	return true
 }
 
 // printLoss shows what the log no longer had.
