@@ -268,6 +268,14 @@ func (c *Conn) Mongo(ctx context.Context) (*mongodb.Client, error) {
 	return client, nil
 }
 
+// Alarms returns the names of the alarms that etcd has raised; none where there is no etcd.
+func (c *Conn) Alarms(ctx context.Context) ([]string, error) {
+	if c.etcd == nil {
+		return nil, nil
+	}
+	return etcd.Alarms(ctx, c.etcd)
+}
+
 // Etcd returns the connection to etcd, which is made when it is first asked for.
 func (c *Conn) Etcd(ctx context.Context) (*etcd.Client, error) {
 	if c.etcd != nil {

@@ -271,6 +271,9 @@ func (s *Service) health() *health.Registry {
 		Test: s.member.Sees,
 	})
 	r.Register(health.Check{
+		Name: "etcd_alarms", Severity: health.Warning, Text: "etcd has raised no alarm; with NOSPACE it refuses every write.", Test: s.alarms.check,
+	})
+	r.Register(health.Check{
 		Name: "log_written", Severity: health.Warning, Text: "What the node logs is read; if it is not, lines are dropped and counted.", Test: s.logWritten,
 	})
 	for _, check := range s.listeners.Checks() {

@@ -89,6 +89,7 @@ type Service struct {
 	owner      cluster.Registry
 	origin     checkpoint.Origin
 	conn       *backend.Conn
+	alarms     alarms // of etcd
 	log        *oplog.Log
 	extent     *oplog.Range
 	node       *streamer.Node
@@ -371,6 +372,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.source.Run(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.alarms.follow(web, s.conn.Alarms)
 		return nil
 	})
 	g.Go(func() error {

@@ -8,6 +8,8 @@ const checks = {
   checkpoints_saved: {code: 'STRM-CHECKPOINT-UNREADABLE', todo: 'Check the checkpoint store, etcd or MongoDB. Nothing is lost; more is redelivered after a crash.'},
   nodes_alike: {code: 'STRM-CONFIG-CONFLICT', todo: 'Give all nodes the same settings under mongodb (watch, operations, full_document) and restart those that differ.'},
   cluster_read: {code: 'STRM-ETCD-UNREACHABLE'},
+  etcd_alarms: {code: 'STRM-ETCD-ALARM'},
+  log_written: {code: 'STRM-NODE-LOG'},
   certificates: {code: 'STRM-ACCESS-BAD-CERTIFICATE'},
   identities: {code: 'STRM-ACCESS-BAD-FILE'},
   not_stopping: {code: 'STRM-NODE-STOPPING', todo: 'Nothing, if an operator has stopped it. Otherwise find out what has, and start it again.'},
