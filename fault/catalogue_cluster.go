@@ -143,6 +143,12 @@ func clusterEntries() []Entry {
 			Remedy:  "Reconnect to another node of the cluster with the last positions. If all nodes report this, check etcd.",
 		},
 		{
+			Code:    NodeFiles,
+			Summary: "the limit of open files is low",
+			Meaning: "Every connection is an open file. The process may have fewer than its clients, MongoDB, etcd and sinks may need together, so its servers accept fewer connections than gateway.max_sessions and http.max_clients allow; further clients wait.",
+			Remedy:  "Raise the limit (LimitNOFILE of systemd, ulimit -n, the container's), or lower gateway.max_sessions and http.max_clients.",
+		},
+		{
 			Code:    NodeLog,
 			Summary: "nobody reads the log",
 			Meaning: "Standard error is a pipe or terminal whose reader does not read. Up to 1 MiB of lines waits; further lines are dropped, and counted in streamer_log_dropped_lines_total. The node itself goes on.",

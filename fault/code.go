@@ -86,6 +86,7 @@ const (
 	MongoVersion          Code = "STRM-MONGODB-VERSION"
 	NodeAddressInUse      Code = "STRM-NODE-ADDRESS-IN-USE"
 	NodeDetached          Code = "STRM-NODE-DETACHED"
+	NodeFiles             Code = "STRM-NODE-FILES"
 	NodeLog               Code = "STRM-NODE-LOG"
 	NodeRestart           Code = "STRM-NODE-RESTART-ORDERED"
 	NodeRunning           Code = "STRM-NODE-RUNNING"

@@ -122,8 +122,8 @@ type port struct {
 	stall            time.Duration // how long a client may take nothing
 }
 
-// listen listens on a port. The listener accepts no more connections than the port has; those above
-// wait. Half of them may be of one address.
+// listen listens on a port. The listener accepts no more connections than the port has, and than
+// the limit of open files leaves; those above wait. Half of them may be of one address.
 func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
 	if err := access.CheckListen(p.address, p.secure, p.insecure); err != nil {
 		return nil, fault.Newf(fault.Of(err), "%s: %w", p.key, errors.Unwrap(err))
@@ -144,7 +144,9 @@ func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
 			l.Access.Seen(access.Peer{Listener: p.name, Address: from.String()}, nil, access.ErrHandshake)
 		}
 	}
-	return newGate(listener, p.connections, cmp.Or(l.cfg.Access.ConnectionsPerAddress, p.connections/2), p.secure, l.refused, failed), nil
+	needed, limit := Files(l.cfg)
+	room := fitting(p.connections, needed, demand(l.cfg), limit)
+	return newGate(listener, room, cmp.Or(l.cfg.Access.ConnectionsPerAddress, room/2), p.secure, l.refused, failed), nil
 }
 
 // GRPC returns the configuration of the gRPC server's TLS, nil where it speaks plaintext.

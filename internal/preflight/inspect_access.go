@@ -47,6 +47,7 @@ func (c closure) checks() []check {
 		{Name: "identities", Code: fault.AccessBadFile, run: c.identities},
 		{Name: "jwks", Code: fault.AccessBadFile, run: c.signers},
 		{Name: "secrets", Code: fault.ConfigUnreadable, run: c.exposed},
+		{Name: "files", run: of(judgeFiles(listen.Files(c.cfg)))},
 		{Name: "mongodb_options", run: of(judgeOptions(c.cfg.MongoDB.URI.Remarks()))},
 		{Name: "mongodb_link", run: of(judgeLink(c.cfg.MongoDB.URI.Link(), fault.MongoExposed))},
 		{Name: "etcd_link", run: of(etcd)},

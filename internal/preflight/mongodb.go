@@ -239,6 +239,14 @@ func judgeConnections(streams, available int, known bool) finding {
 	return fine("a node may need %d; the server takes %d more", need, available)
 }
 
+// judgeFiles judges the limit of open files of this process, which need not be that of a node.
+func judgeFiles(needed, limit int) finding {
+	if limit < needed {
+		return warning(fault.NodeFiles, "this process may have %d open files; a node may need %d", limit, needed)
+	}
+	return fine("a node may need %d open files", needed)
+}
+
 // judgeOptions judges the options of the connection string by what is to be known of them.
 func judgeOptions(remarks []string) finding {
 	if len(remarks) > 0 {
