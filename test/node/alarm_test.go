@@ -17,6 +17,7 @@ import (
 func alarm(t *testing.T, endpoints []string, action etcdserverpb.AlarmRequest_AlarmAction) {
 	t.Helper()
 	client := etcdtest.Client(t, endpoints)
+	defer func() { _ = client.Close() }()
 	status, err := client.Status(t.Context(), endpoints[0])
 	if err != nil {
 		t.Fatal(err)
