@@ -12,11 +12,16 @@ import (
 
 // A gated writer writes only while its gate is open.
 type gated struct {
-	gate chan struct{}
-	got  bytes.Buffer
+	gate  chan struct{}
+	waits chan struct{} // holds one signal: a line has come
+	got   bytes.Buffer
 }
 
 func (g *gated) Write(p []byte) (int, error) {
+	select {
+	case g.waits <- struct{}{}:
+	default:
+	}
 	<-g.gate
 	return g.got.Write(p)
 }
@@ -25,9 +30,11 @@ func (g *gated) Write(p []byte) (int, error) {
 // place.
 func TestLogNeverBlocks(t *testing.T) {
 	t.Parallel()
-	w := &gated{gate: make(chan struct{})}
+	w := &gated{gate: make(chan struct{}), waits: make(chan struct{}, 1)}
 	q := newLogQueue(w, func(n uint64) []byte { return fmt.Appendf(nil, "dropped %d\n", n) })
-	line, written := strings.Repeat("x", 1023)+"\n", 0
+	line, written := strings.Repeat("x", 1023)+"\n", 1
+	fmt.Fprint(q, line)
+	<-w.waits
 	for ; ; written++ {
 		if _, err := fmt.Fprint(q, line); err != nil {
 			t.Fatal(err)
