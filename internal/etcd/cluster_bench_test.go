@@ -58,7 +58,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 // BenchmarkView is what reading the state of 30 members and their partitions costs, without the
 // network.
 func BenchmarkView(b *testing.B) {
-	s := &ClusterStore{cfg: ClusterConfig{Partitions: n}}
+	s := &ClusterStore{cfg: ClusterConfig{Partitions: n}, client: &Client{}}
 	origin, err := checkpoint.EncodeOrigin(checkpointtest.Origin("c1"))
 	if err != nil {
 		b.Fatal(err)
