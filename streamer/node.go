@@ -257,12 +257,15 @@ func (n *Node) shutdown(ctx context.Context) error {
 	save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)
 	defer cancel()
 	err := n.writer.Flush(save, checkpoint.ReasonFinal)
-	n.hub.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
+	n.Close()
 	if err != nil {
 		return fmt.Errorf("save the last checkpoints: %w", err)
 	}
 	return nil
 }
+
+// Close ends the sessions of a node that has never run, or not to its end: nobody else would.
+func (n *Node) Close() { n.hub.Stop(fault.Newf(fault.NodeStopping, "node is stopping")) }
 
 // Failing reports whether saving checkpoints fails.
 func (n *Node) Failing() bool { return n.writer.Failing() }

@@ -142,6 +142,19 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	return n
 }
 
+// A node that never runs leaves no session behind when it is closed.
+func TestClosedNodeEndsSessionsThatItNeverServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &oplogtest.Log{})
+		log := oplog.New(oplog.Config{Partitions: partitions}, w.source)
+		var shared *streamer.Shared
+		idle := streamer.NewNode(streamer.NodeConfig{Origin: w.origin, By: "b"}, delivery.New(delivery.Config{Partitions: partitions}, log), log, w.store)
+		sharing(t, &shared)(idle)
+		idle.Close()
+		<-shared.Session().Done()
+	})
+}
+
 // sharing prepares a node to serve a shared subscriber of everything.
 func sharing(t *testing.T, s **streamer.Shared) func(*streamer.Node) {
 	return func(n *streamer.Node) {

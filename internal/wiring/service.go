@@ -213,6 +213,7 @@ func (s *Service) buildNode(context.Context) error {
 		Overlap:      overlap, FlushTimeout: cfg.Reliability.Shutdown.FlushTimeout, CheckpointTimeout: cfg.Reliability.Shutdown.CheckpointTimeout,
 		Logger: s.logger, Registerer: s.registry,
 	}, hub, s.log, s.guardStore())
+	s.closers = append(s.closers, s.node.Close)
 	if err := s.buildComponents(); err != nil {
 		return err
 	}
