@@ -833,7 +833,12 @@ func (s *Session) cutAfter(p change.Partition, last uint64) {
 		first := s.mu.sent[i]
 		end, reading, snapshots = first.before, first.reading, first.snapshots
 	}
-	s.mu.cuts[p] = cut{attachment{at: reading.place(p, end), seq: last}, snapshots}
+	at := reading.place(p, end)
+	// Batches from before the partition was attached, the last time, know another place of it.
+	if a, has := s.mu.joined[p]; has && last <= a.seq {
+		at = a.at
+	}
+	s.mu.cuts[p] = cut{attachment{at: at, seq: last}, snapshots}
 }
 
 // HasAcked reports whether the batches up to seq are acknowledged.

@@ -243,3 +243,34 @@ func TestEndOfAWindowIsSaidAfterTheAttachment(t *testing.T) {
 		}
 	})
 }
+
+// A partition comes back, earlier, and is cut before the batch that attaches it has been received:
+// nothing of it is handed over any more, so that its checkpoint stays, whatever is acknowledged of
+// the others.
+func TestPartitionThatIsCutBeforeItsAttachmentIsReceivedStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Append(deliverytest.Inserts(1, -1)...)
+		b := begin(t, source, delivery.Config{})
+		defer b.end()
+		f := b.follow(false)
+		at := b.hub.Position()
+		source.Append(deliverytest.Inserts(50, 0)...)
+		received := f.receive()
+		source.Append(deliverytest.Inserts(50, 50)...)
+		synctest.Wait() // they are queued, and not received
+		if err := f.Attach(map[change.Partition]delivery.Place{0: {At: at}}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		f.Cut([]change.Partition{0})
+		source.Append(deliverytest.Inserts(10, 100)...)
+		for _, batch := range append(received, f.receive()...) {
+			if _, err := f.Ack(batch.Seq); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.State().Partitions[0]; got.After(at) {
+				t.Fatalf("after batch %d it is at %s, later than %s", batch.Seq, got.Time, at.Time)
+			}
+		}
+	})
+}
