@@ -22,7 +22,7 @@ func KeyHash(id Value) []byte {
 // type.
 func Before(id Value, size int) Value {
 	switch id.Type {
-	case typeString, typeCode, typeSymbol:
+	case TypeString, TypeJavaScript, TypeSymbol:
 		const around = 5 // the length, and 0 at the end
 		text := id.Data[4 : len(id.Data)-1]
 		text = text[:min(len(text), size-around)]
@@ -31,20 +31,10 @@ func Before(id Value, size int) Value {
 		}
 		data := binary.LittleEndian.AppendUint32(nil, uint32(len(text)+1))
 		return Value{Type: id.Type, Data: append(append(data, text...), 0)}
-	case typeDocument:
+	case TypeDocument:
 		return Value{Type: id.Type, Data: []byte{5, 0, 0, 0, 0}}
-	case typeBinary:
+	case TypeBinary:
 		return Value{Type: id.Type, Data: []byte{0, 0, 0, 0, 0}}
 	}
-	return Value{Type: typeMinKey}
+	return Value{Type: TypeMinKey}
 }
-
-// The types of BSON of which values can be long, and the first of all (bsonspec.org).
-const (
-	typeString   = 0x02
-	typeDocument = 0x03
-	typeBinary   = 0x05
-	typeCode     = 0x0D
-	typeSymbol   = 0x0E
-	typeMinKey   = 0xFF
-)

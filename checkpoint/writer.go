@@ -295,7 +295,6 @@ func (w *Writer) Run(ctx context.Context) {
 		w.saving.RestFor(w.cfg.SaveTimeout)
 		if w.saveDue(ctx, now) != nil { // which has logged it
 			again = time.Now().Add(max(w.policy.MinInterval, retryAfter))
-			wait(max(w.policy.MinInterval, retryAfter))
 			continue
 		}
 		wait(w.policy.MinInterval)

@@ -51,10 +51,11 @@ const CollectionMissing = "collection_missing"
 
 // The bounds of kinds.
 const (
-	kindFor      = time.Second     // how long an answer holds
-	kindPatience = 2 * time.Second // how long MongoDB may take to answer
-	mostKinds    = 4096            // how many are remembered
-	mostLooks    = 4               // how many are asked for at a time
+	kindFor      = time.Second      // how long an answer holds
+	kindPatience = 2 * time.Second  // how long MongoDB may take to answer
+	kindRest     = 10 * time.Second // how long it is not asked after it has not answered
+	mostKinds    = 4096             // how many are remembered
+	mostLooks    = 4                // how many are asked for at a time
 )
 
 // kinds remembers for a moment what namespaces are, so that many who come at once cost MongoDB one
@@ -66,6 +67,7 @@ type kinds struct {
 	mu struct {
 		sync.Mutex
 		known map[change.Namespace]knownKind
+		rests time.Time // until then nothing is known, and nobody asks
 	}
 }
 
@@ -75,36 +77,50 @@ type knownKind struct {
 }
 
 // of returns what a namespace is. It is unknown where nobody tells in time: what may be right is
-// not refused.
+// not refused, and who comes with many names waits once while MongoDB does not answer.
 func (k *kinds) of(ctx context.Context, ns change.Namespace, look func(context.Context, change.Namespace) (change.NamespaceKind, error)) (change.NamespaceKind, error) {
 	k.once.Do(func() { k.looks = make(chan struct{}, mostLooks) })
 	if kind, known := k.remembered(ns); known {
 		return kind, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, kindPatience)
+	asking, cancel := context.WithTimeout(ctx, kindPatience)
 	defer cancel()
 	select {
 	case k.looks <- struct{}{}:
 		defer func() { <-k.looks }()
-	case <-ctx.Done():
-		return change.NamespaceUnknown, context.Cause(ctx)
+	case <-asking.Done():
+		return change.NamespaceUnknown, context.Cause(asking)
 	}
 	if kind, known := k.remembered(ns); known { // somebody else has asked meanwhile
 		return kind, nil
 	}
-	kind, err := look(ctx, ns)
+	kind, err := look(asking, ns)
 	if err != nil {
 		kind = change.NamespaceUnknown
+	}
+	if asking.Err() != nil && ctx.Err() == nil {
+		k.rest()
 	}
 	k.remember(ns, kind)
 	return kind, err
 }
 
+// rest has nobody ask for a while.
+func (k *kinds) rest() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.rests = time.Now().Add(kindRest)
+}
+
 func (k *kinds) remembered(ns change.Namespace) (change.NamespaceKind, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := time.Now()
 	known, there := k.mu.known[ns]
-	return known.kind, there && time.Now().Before(known.until)
+	if there = there && now.Before(known.until); !there && now.Before(k.mu.rests) {
+		return change.NamespaceUnknown, true
+	}
+	return known.kind, there
 }
 
 func (k *kinds) remember(ns change.Namespace, kind change.NamespaceKind) {

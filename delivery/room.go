@@ -50,14 +50,20 @@ func (r *rooms) take() map[*Session]struct{} {
 
 // roomy resumes the scans, and offers them the readers of sessions that have changed.
 func (h *Hub) roomy() {
+	h.wakeScans()
 	for s := range h.rooms.take() {
-		h.resume(s)
+		h.offerAgain(s)
 	}
 }
 
 // resume resumes the scans, and offers them a session's readers that wait.
 func (h *Hub) resume(s *Session) {
 	h.wakeScans()
+	h.offerAgain(s)
+}
+
+// offerAgain offers the readers of a session that waited.
+func (h *Hub) offerAgain(s *Session) {
 	waiting := h.rooms.waiting[s]
 	delete(h.rooms.waiting, s)
 	for _, r := range waiting {
@@ -69,7 +75,7 @@ func (h *Hub) resume(s *Session) {
 func (h *Hub) resumeAll() {
 	h.wakeScans()
 	for _, s := range slices.Collect(maps.Keys(h.rooms.waiting)) {
-		h.resume(s)
+		h.offerAgain(s)
 	}
 }
 

@@ -106,7 +106,8 @@ func (d *Documents) Kind(ctx context.Context, ns change.Namespace) (change.Names
 		}
 		return change.NamespaceMissing, nil
 	}
-	switch cursor.Current.Lookup("type").StringValue() {
+	kind, _ := cursor.Current.Lookup("type").StringValueOK() // other servers may not say
+	switch kind {
 	case "view":
 		return change.NamespaceView, nil
 	case "timeseries":

@@ -44,8 +44,8 @@ func (c *changeover) replied(command string) {
 func (c *changeover) due(command string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.after == 0 {
-		return false
+	if c.after == 0 || command != "getMore" && command != "aggregate" {
+		return false // a commit whose reply comes late counts nothing that streams have had by then
 	}
 	before := c.sent
 	c.sent = c.server.Load().Stats().EventsSent
@@ -197,10 +197,10 @@ func TestTokensOfTwoVersionsMeet(t *testing.T) {
 							t.Errorf("told of %v, want %v", got, want)
 						}
 					}
-					// Which stream has how many of the changes at the changeover depends on whose replies
-					// came first, and a stream of a catch-up drops what came again, too.
-					if got := w.node.duplicates(); got > len(want) || (got > 0) != (c.drops > 0) {
-						t.Errorf("%d duplicates are counted, where about %d of %d changes come again", got, c.drops, len(want))
+					// Replies of a catch-up count towards the changeover, too, so that the tail may
+					// have had fewer changes by then.
+					if got := w.node.duplicates(); got > c.drops || got == 0 && c.drops > 0 {
+						t.Errorf("%d duplicates are counted, want 1 to %d", got, c.drops)
 					}
 				})
 			}

@@ -1,0 +1,44 @@
+package delivery_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+)
+
+// Who comes with many names waits once for a MongoDB that does not answer, and its names are
+// accepted; when it answers again, views are refused as before.
+func TestNamesWaitOnceForAServerThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away, asked := true, 0
+		b := begin(t, &oplogtest.Log{}, delivery.Config{Kind: func(ctx context.Context, _ change.Namespace) (change.NamespaceKind, error) {
+			if asked++; away {
+				<-ctx.Done()
+				return change.NamespaceUnknown, context.Cause(ctx)
+			}
+			return change.NamespaceView, nil
+		}})
+		defer b.end()
+		begun := time.Now()
+		for i := range 1000 {
+			if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begun); took > 5*time.Second || asked != 1 {
+			t.Errorf("1,000 names took %s, MongoDB was asked %d times", took, asked)
+		}
+		away = false
+		time.Sleep(time.Minute)
+		if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: "0"}); fault.Of(err) != fault.SessionUnwatched {
+			t.Errorf("a view: %v", err)
+		}
+	})
+}
