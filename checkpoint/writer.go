@@ -294,7 +294,9 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 		w.saving.RestFor(w.cfg.SaveTimeout)
 		if w.saveDue(ctx, now) != nil { // which has logged it
-			again = time.Now().Add(max(w.policy.MinInterval, retryAfter))
+			rest := max(w.policy.MinInterval, retryAfter)
+			again = time.Now().Add(rest)
+			wait(rest)
 			continue
 		}
 		wait(w.policy.MinInterval)

@@ -279,9 +279,10 @@ func TestLossThatIsNotDealtWithEndsRun(t *testing.T) {
 
 func TestSlowPartitionDoesNotHoldTheOthers(t *testing.T) {
 	n, j := newNode(t), newJournal()
-	release := make(chan struct{})
+	release, entered := make(chan struct{}), make(chan struct{}, 4)
 	p := start(t, config(j, n.address), func(ctx context.Context, c client.Change) error {
-		if c.Partition == 0 {
+		if c.Partition == 0 || string(c.Data) == "w1" {
+			entered <- struct{}{}
 			select {
 			case <-release:
 			case <-ctx.Done():
@@ -297,14 +298,19 @@ func TestSlowPartitionDoesNotHoldTheOthers(t *testing.T) {
 		v.batch(place, "1:"+place)
 		j.wait(t, "the next one", func() bool { return len(j.lines) > i })
 	}
+	// What is in a handler follows what the client has taken note of.
+	v.batch("w1", "1:w1")
+	for range 2 {
+		<-entered
+	}
 	v.close(errBroken)
 	v = n.welcomed(t, 2, "a")
 	if v.says() != "a 1:v1" {
 		t.Errorf("it is at %q", v.says())
 	}
 	close(release)
-	v.acked(v.batch("v1", "0:b1", "1:c1", "1:v1"))
-	j.wait(t, "all", func() bool { return len(j.lines) == 21 })
+	v.acked(v.batch("w1", "0:b1", "1:c1", "1:v1", "1:w1"))
+	j.wait(t, "all", func() bool { return len(j.lines) == 22 })
 	p.end()
 }
 
