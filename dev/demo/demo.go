@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -244,28 +242,15 @@ const startTimeout = time.Minute
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
 	cfg, err := config.Load(d.target.file(), []string{
 		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0],
-		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + free(d.http), "STREAMER_GRPC_LISTEN=" + free(d.grpc), "STREAMER_NODE_ID=demo",
+		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + d.http, "STREAMER_GRPC_LISTEN=" + d.grpc, "STREAMER_NODE_ID=demo",
 	})
 	if err != nil {
 		return nil, err
 	}
-	return wiring.Assemble(ctx, wiring.Options{
+	return assembleAnywhere(ctx, wiring.Options{
 		Config: cfg, Version: "demo", Process: rand.Text(),
 		Logger: cfg.Log.Logger(d.notes, slog.LevelWarn),
 	})
-}
-
-// free returns the address, or one with a free port when it is in use. One that is none is refused
-// later by whoever listens there.
-func free(address string) string {
-	l, err := net.Listen("tcp", address) //nolint:noctx // answers at once
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return "127.0.0.1:0"
-	}
-	if err == nil {
-		_ = l.Close()
-	}
-	return address
 }
 
 // subscriber returns what takes everything that the node delivers: gateways, or a shared subscriber

@@ -41,9 +41,10 @@ func run(t *testing.T, args ...string) io.Reader {
 	return out
 }
 
+// Its addresses are in use, so it listens at any free ports.
 func TestDemoDeliversWhatItWritesAndNoMore(t *testing.T) {
 	var s summary
-	if err := json.NewDecoder(run(t, "-for", "1s", "-rate", "500", "-o", "json")).Decode(&s); err != nil {
+	if err := json.NewDecoder(run(t, "-http", taken(t), "-grpc", taken(t), "-for", "1s", "-rate", "500", "-o", "json")).Decode(&s); err != nil {
 		t.Fatal(err)
 	}
 	if s.Written == 0 || s.Delivered > s.Written || s.Missing > 0 || s.OutOfOrder > 0 {
@@ -71,7 +72,7 @@ func TestDemoIsSlowUnlessItMeasures(t *testing.T) {
 }
 
 func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
-	lines := bufio.NewScanner(run(t, "-nodes", "3", "-for", "2s", "-rate", "100"))
+	lines := bufio.NewScanner(run(t, "-http", taken(t), "-nodes", "3", "-for", "2s", "-rate", "100"))
 	if !lines.Scan() {
 		t.Fatal(lines.Err())
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -28,38 +27,31 @@ type fleet struct {
 	roster *etcd.ClusterStore
 }
 
-// A node is one of them, with the same addresses in each life.
+// A node is one of them, with the same addresses in each life: those of the first.
 type node struct {
 	id, grpc    string
 	http        string
 	arguments   []string // of this program
 	environment []string
 	notes       io.Writer
+	telling     *os.File // where a process tells its addresses, nil where nobody asks
 
 	command *exec.Cmd
 	exited  chan error // gets how the process ended
 }
 
 // newFleet makes the nodes of a cluster on the parts, and starts them. The first one has the
-// addresses that were asked for.
+// addresses that were asked for, if they are free.
 func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: p.etcd.Endpoints(), Prefix: "/streamer", Cluster: "streamer"})
 	if err != nil {
 		return nil, err
 	}
 	f := &fleet{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: d.partitions})}
-	taken := make(map[string]bool)
 	for i := range d.nodes {
-		http, grpc := "127.0.0.1:0", "127.0.0.1:0"
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), http: anyPort, grpc: anyPort, arguments: []string{"node", d.target.file()}, notes: d.notes}
 		if i == 0 {
-			http, grpc = d.http, d.grpc
-		}
-		nd := &node{id: fmt.Sprintf("node-%d", i+1), arguments: []string{"node", d.target.file()}, notes: d.notes}
-		if nd.http, err = reserve(http, taken); err == nil {
-			nd.grpc, err = reserve(grpc, taken)
-		}
-		if err != nil {
-			return nil, errors.Join(err, f.close())
+			nd.http, nd.grpc = d.http, d.grpc
 		}
 		nd.environment = []string{
 			"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], "STREAMER_NODE_ID=" + nd.id,
@@ -76,32 +68,45 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		}
 		f.nodes = append(f.nodes, nd)
 	}
-	for _, nd := range f.nodes {
-		if err := nd.start(); err != nil {
+	told := make([]*os.File, len(f.nodes))
+	for i, nd := range f.nodes {
+		if told[i], err = nd.begin(); err != nil {
+			return nil, errors.Join(err, f.close())
+		}
+	}
+	for i, nd := range f.nodes {
+		if err := nd.meet(told[i]); err != nil {
 			return nil, errors.Join(err, f.close())
 		}
 	}
 	return f, nil
 }
 
-// reserve returns the address, or one with a port that nobody has now where it is in use, and notes
-// it as taken.
-func reserve(address string, taken map[string]bool) (string, error) {
-	for {
-		l, err := net.Listen("tcp", free(address)) //nolint:noctx // answers at once
-		if err != nil {
-			return "", fmt.Errorf("find a free port: %w", err)
-		}
-		found := l.Addr().String()
-		if err := l.Close(); err != nil {
-			return "", fmt.Errorf("find a free port: %w", err)
-		}
-		if !taken[found] {
-			taken[found] = true
-			return found, nil
-		}
-		address = "127.0.0.1:0"
+// begin starts a node's first process, which tells where it listens: later ones listen there, too.
+func (n *node) begin() (told *os.File, err error) {
+	told, telling, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", n.id, err)
 	}
+	n.telling = telling
+	err = n.start()
+	n.telling = nil
+	_ = telling.Close() // the process has its own
+	n.arguments = append(n.arguments, againArgument)
+	return told, err
+}
+
+// meet waits for what a node's first process tells.
+func (n *node) meet(told *os.File) error {
+	defer func() { _ = told.Close() }()
+	if err := told.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
+		return fmt.Errorf("wait for %s: %w", n.id, err)
+	}
+	if _, err := fmt.Fscanln(told, &n.http, &n.grpc); err != nil {
+		return fmt.Errorf("%s has not begun to listen: %w", n.id, err)
+	}
+	n.environment = append(n.environment, "STREAMER_HTTP_LISTEN="+n.http, "STREAMER_GRPC_LISTEN="+n.grpc)
+	return nil
 }
 
 // addresses are where gateways and browsers reach the nodes.
@@ -121,6 +126,9 @@ func (n *node) start() error {
 	n.command = exec.Command(program, n.arguments...) //nolint:noctx // a signal ends it
 	n.command.Env = append(os.Environ(), n.environment...)
 	n.command.Stderr = n.notes
+	if n.telling != nil {
+		n.command.Stdout = n.telling
+	}
 	if err := n.command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", n.id, err)
 	}
