@@ -12,8 +12,8 @@ func mongodbEntries() []Entry {
 		{
 			Code:    LogHidden,
 			Summary: "the oplog cannot be inspected",
-			Meaning: "Through mongos, or without the right to read local, it is unknown how far the oplog reaches back: head-room is unknown, and a lost position is noticed only when a stream is opened at it.",
-			Remedy:  "On a replica set grant the user read on local. With mongos inspect the shards' own oplogs (rs.printReplicationInfo()).",
+			Meaning: "Through mongos, or without the right to read local, it is unknown how far the oplog reaches back: head-room is unknown, and a lost position is noticed only when a stream is opened at it. start_from, and the start of a sink, cannot be the oldest change.",
+			Remedy:  "On a replica set grant the user read on local. With mongos inspect the shards' own oplogs (rs.printReplicationInfo()), and give a time to begin at.",
 		},
 		{
 			Code:    LogHistoryLost,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Begin sets where partitions without a checkpoint begin: StartNow, StartEarliest, StartTime at a
@@ -116,7 +117,7 @@ func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
 			return change.Timestamp{}, err
 		}
 		if reach.First.IsZero() {
-			return change.Timestamp{}, errors.New("cannot determine the oldest oplog entry: use a start time")
+			return change.Timestamp{}, fault.Newf(fault.LogHidden, "cannot determine the oldest oplog entry: use a start time")
 		}
 		return n.log.Earliest(ctx, reach.First)
 	case StartSnapshot: // a later one is not reached while nothing happens

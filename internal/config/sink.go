@@ -141,6 +141,19 @@ func (c *Config) AddStdout() error {
 	return nil
 }
 
+// Oldest returns the keys that ask to begin with the oldest change in the oplog.
+func (c *Config) Oldest() (keys []string) {
+	if c.StartFrom.Oldest {
+		keys = append(keys, "start_from")
+	}
+	for _, s := range c.Sinks {
+		if s.Start.Oldest {
+			keys = append(keys, "start of sink "+s.Name)
+		}
+	}
+	return keys
+}
+
 // Used reports whether the connection has TLS.
 func (t SinkTLS) Used() bool { return t.Enabled || t.CAFile != "" || t.CertFile != "" }
 

@@ -98,6 +98,7 @@ func TestJudgements(t *testing.T) {
 		"images before missing":         {judgeImages("default", "required", []string{"a.b"}), Warn, fault.MongoImages, "mongodb.full_document_before_change is required, and these keep none: a.b"},
 		"both images missing":           {judgeImages("whenAvailable", "required", []string{"a.b"}), Warn, fault.MongoImages, "mongodb.full_document is whenAvailable, mongodb.full_document_before_change is required, and these keep none: a.b"},
 		"hidden log":                    {judgeOplog(oplogFacts{Last: now}, 0), Warn, fault.LogHidden, "how far it reaches back cannot be told"},
+		"hidden log, oldest change":     {judgeOplog(oplogFacts{Last: now, Oldest: []string{"start_from"}}, 0), Warn, fault.LogHidden, "how far it reaches back cannot be told; a first start at the oldest change will be refused: start_from"},
 		"full log, long":                {judgeOplog(log(72*time.Hour, 100, 100), 24*time.Hour), OK, "", "it reaches back 3 days"},
 		"full log, short":               {judgeOplog(log(23*time.Hour, 95, 100), 24*time.Hour), Warn, fault.LogShort, "it reaches back 23h0m, an outage of 24h0m is to be survived"},
 		"young log, will be long":       {judgeOplog(log(time.Hour, 1, 100), 24*time.Hour), OK, "", "it reaches back 1h0m and is filled to 1 %: at this pace it will reach back 4 days"},

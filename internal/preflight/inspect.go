@@ -177,7 +177,7 @@ func (s *inspector) oplog(ctx context.Context) (f finding, err error) {
 	if s.reach, err = s.mongo.Reach(ctx); err != nil {
 		return f, err
 	}
-	log := oplogFacts{First: s.reach.First.Time(), Last: s.reach.Last.Time(), Readable: !s.reach.First.IsZero()}
+	log := oplogFacts{First: s.reach.First.Time(), Last: s.reach.Last.Time(), Readable: !s.reach.First.IsZero(), Oldest: s.conn.Config.Oldest()}
 	if log.Readable {
 		size, most, known, err := mongodb.OplogSize(ctx, s.mongo)
 		if err != nil {

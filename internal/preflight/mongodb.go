@@ -122,6 +122,8 @@ type oplogFacts struct {
 	Readable    bool
 	// Size and MaxSize are in bytes; MaxSize is 0 where they are unknown.
 	Size, MaxSize int64
+	// Oldest are the keys of the configuration that ask to begin with the oldest change.
+	Oldest []string
 }
 
 // leastSample is the least of a log that is not full yet from which is concluded how far it will
@@ -136,7 +138,11 @@ const fullFrom = 0.9
 // by how far it will reach at this pace.
 func judgeOplog(l oplogFacts, outage time.Duration) finding {
 	if !l.Readable {
-		return warning(fault.LogHidden, "how far it reaches back cannot be told")
+		text := "how far it reaches back cannot be told"
+		if len(l.Oldest) > 0 {
+			text += "; a first start at the oldest change will be refused: " + strings.Join(l.Oldest, ", ")
+		}
+		return warning(fault.LogHidden, "%s", text)
 	}
 	reach := l.Last.Sub(l.First)
 	text := "it reaches back " + rounded(reach)

@@ -72,8 +72,14 @@ func (s *Service) accept(ctx context.Context) error {
 		}
 	}
 	for _, c := range cfg.Sinks {
-		if err := refuseFuture("start of sink "+c.Name, c.Start.At, now); err != nil {
+		key := "start of sink " + c.Name
+		if err := refuseFuture(key, c.Start.At, now); err != nil {
 			return err
+		}
+		if c.Start.Oldest {
+			if err := s.persist(ctx, func(ctx context.Context) error { return s.refuseHidden(ctx, key, c.Subscriber()) }); err != nil {
+				return err
+			}
 		}
 		if _, err := backend.Subscriptions(c, cfg); err != nil {
 			return err
@@ -98,6 +104,43 @@ func refuseFuture(key string, at time.Time, now change.Timestamp) error {
 			key, at.Format(time.RFC3339), ahead.Round(time.Second))
 	}
 	return nil
+}
+
+// refuseHidden returns the fault of a sink that is to begin with the oldest change, which cannot be
+// found: it would never be served. One that has begun needs it no more, nor one of a cluster that
+// was adopted or repartitioned, which begins at the origin.
+func (s *Service) refuseHidden(ctx context.Context, key, subscriber string) error {
+	_, cause := s.oldest(ctx, key)
+	if fault.Of(cause) != fault.LogHidden {
+		return cause
+	}
+	origin, err := s.store.Origin(ctx)
+	switch {
+	case errors.Is(err, checkpoint.ErrNoOrigin):
+		return cause
+	case err != nil:
+		return fmt.Errorf("read the origin: %w", err)
+	case origin.Incarnation > 1:
+		return nil
+	}
+	begun, err := s.store.Load(ctx, subscriber)
+	if len(begun) > 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read where %s begins: %w", subscriber, err)
+	}
+	return cause
+}
+
+// oldest returns the time of the oplog's oldest entry, for a key of the configuration that asks to
+// begin there. Where it cannot be known that is the fault LogHidden.
+func (s *Service) oldest(ctx context.Context, key string) (change.Timestamp, error) {
+	first, known, err := s.mongo.FirstEntry(ctx)
+	if err == nil && !known {
+		err = fault.Newf(fault.LogHidden, "%s: the oldest change cannot be found: the user may not read the oplog, or MongoDB is reached through mongos: give a time", key)
+	}
+	return first, err
 }
 
 // findOrigin reads the origin, or writes it where this is the first start.
@@ -137,10 +180,7 @@ func (s *Service) startTime(ctx context.Context) (change.Timestamp, error) {
 	from := s.opts.Config.StartFrom
 	switch {
 	case from.Oldest:
-		first, known, err := s.mongo.FirstEntry(ctx)
-		if err == nil && !known {
-			err = fault.Newf(fault.ConfigConflict, "start_from: beginning-of-oplog needs the right to read the oplog, which is missing here or does not exist on mongos: give a time")
-		}
+		first, err := s.oldest(ctx, "start_from")
 		if err != nil {
 			return first, err
 		}

@@ -2,9 +2,11 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,8 +14,10 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway/sse"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -123,6 +127,47 @@ func TestNodeGoesOnWithWhatTheLogStillHas(t *testing.T) {
 				t.Errorf("%d gaps", len(gaps))
 			}
 			n.wantBoundsBeforeWhatCame()
+		})
+	}
+}
+
+// A start at the oldest change of a log that cannot be looked at is refused with what to do, before
+// anything is written, by sinks as by start_from: it would never be served. A sink that has begun
+// goes on.
+func TestStartAtTheOldestChangeOfAHiddenLogIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range blind() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, out := &landing{}, &endpoint{}
+			out.answers(func(_ *http.Request, lines []string) int { l.add(lines...); return http.StatusOK })
+			settings := toHTTP(t, out)
+			r := sinkRigOn(t, cfg, "earliest", settings)
+			refused := func(key string, more ...string) {
+				t.Helper()
+				service, err := r.assemble(more...)
+				if err == nil {
+					service.Close()
+				}
+				if fault.Of(err) != fault.LogHidden || !strings.Contains(err.Error(), key) {
+					t.Errorf("%s: %v", key, err)
+				}
+				if _, err := r.store.Origin(t.Context()); !errors.Is(err, checkpoint.ErrNoOrigin) {
+					t.Errorf("%s: an origin is written: %v", key, err)
+				}
+			}
+			refused("sink out")
+			r.sinkFrom("now", settings)
+			refused("start_from", "STREAMER_START_FROM=beginning-of-oplog")
+			n := r.beginWith(nil)
+			n.status()
+			r.writes(0, 10)
+			n.arrived(l, 10)
+			n.stopped()
+			r.sinkFrom("earliest", settings)
+			r.writes(10, 20)
+			n = r.beginWith(nil)
+			n.arrived(l, 20)
 		})
 	}
 }
