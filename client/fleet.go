@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mongostream/streamer/gateway/streampb"
 )
@@ -45,6 +46,7 @@ type fleet struct {
 	cfg   fleetConfig
 	links sync.WaitGroup
 	freed chan struct{} // holds one signal: a session or an attempt has ended
+	alone atomic.Bool   // there is no session to which partitions may be attached
 
 	mu struct {
 		sync.Mutex
@@ -204,6 +206,7 @@ func (f *fleet) arrived(s member, partitions []uint32) {
 // route attaches partitions to the sessions that should serve them, and starts missing links. The
 // caller holds the mutex.
 func (f *fleet) route() {
+	f.alone.Store(len(f.mu.up) == 0)
 	if f.mu.begin == nil || len(f.mu.up) == 0 {
 		return
 	}

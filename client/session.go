@@ -63,11 +63,11 @@ func (s *session) run(ctx context.Context) error {
 		c.mu.Lock()
 		delete(c.mu.sessions, s)
 		c.mu.Unlock()
-		if s.work != nil {
-			s.work.forget(&s.feed)
-		}
 		if c.fleet != nil {
 			c.fleet.down(s)
+		}
+		if s.work != nil { // afterwards, because sessions that wait for others look again then
+			s.work.forget(&s.feed)
 		}
 	}()
 	var err error
@@ -196,8 +196,8 @@ func (s *session) receive() ([]byte, error) {
 	return m, err
 }
 
-// runReceive handles messages until the session breaks. After the context has ended, it discards
-// them.
+// runReceive handles messages until the session breaks. If the context ends while a message is
+// handled, it discards what follows: a change must not be handled after one that was not.
 func (s *session) runReceive(ctx context.Context) error {
 	for {
 		message, err := s.receive()
@@ -213,6 +213,18 @@ func (s *session) runReceive(ctx context.Context) error {
 			err = s.other(ctx, m)
 		}
 		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err != nil {
+			return s.discard()
+		}
+	}
+}
+
+// discard receives until the session breaks.
+func (s *session) discard() error {
+	for {
+		if _, err := s.receive(); err != nil {
 			return err
 		}
 	}

@@ -480,11 +480,17 @@ func (w *work) waitsIn(partition uint32, at *place) bool {
 	return false
 }
 
-// stuck reports whether a session waits in vain, because it would itself bring a missing partition
-// after it reads on. The caller holds the mutex.
+// stuck reports whether a session waits in vain: it would itself bring a missing partition after it
+// reads on, or nobody brings it, because nothing is attached to any session before this one has
+// ended. The caller holds the mutex.
 func (w *work) stuck(f *feed) bool {
-	for p := range f.wanted {
-		if !w.mu.has(&f.track, p) && !w.mu.saw(p, f.waits) && !w.comes(p, f) {
+	alone := w.client.fleet != nil && w.client.fleet.alone.Load()
+	for p := range w.mu.parts {
+		p := uint32(p)
+		if _, wanted := f.wanted[p]; !wanted && !alone || w.mu.has(&f.track, p) {
+			continue
+		}
+		if !w.mu.saw(p, f.waits) && !w.comes(p, f) {
 			return true
 		}
 	}
