@@ -422,8 +422,9 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 	}
 	c.writer.Next(e)
 	c.writer.cost, c.writer.copied = 0, 0
-	s.event(e, e.Position().Ref(), p, keyed, s.matched, &c.writer)
-	s.leave(e, e.Position().Ref(), p, s.leaving, &c.writer)
+	ref := e.Position().Ref()
+	s.event(e, ref, p, keyed, s.matched, &c.writer)
+	s.leave(e, ref, p, s.leaving, &c.writer)
 	s.closeUnit(e.Position())
 	c.spent, c.sends, c.slice = c.spent+c.writer.cost, c.sends+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
 	s.forgetMatched()
