@@ -37,7 +37,7 @@ type demo struct {
 	mishaps                 bool     // nodes are killed, frozen and restarted
 	handoffs                int      // partitions that move from node to node
 	wedged                  []string // components that are made to stand still
-	documents               int      // that a subscriber begins with; 0: it begins with changes
+	documents               int      // that subscribers begin with; 0: they begin with changes
 	sink                    string   // where the nodes publish, and what has arrived is taken; empty means nowhere
 	out, notes              io.Writer
 
@@ -63,13 +63,13 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.partitions, "partitions", 16, "partitions")
 	flags.StringVar(&d.http, "http", "127.0.0.1:8080", "address of the first node's HTTP server; any free port if it is in use")
 	flags.StringVar(&d.grpc, "grpc", "127.0.0.1:9090", "address of the first node's gRPC server; any free port if it is in use")
-	flags.IntVar(&d.gateways, "gateways", 0, "gateways that subscribe over gRPC; without any, one subscriber in the process")
+	flags.IntVar(&d.gateways, "gateways", 0, "gateways that subscribe over gRPC; without any, one subscriber in the process. With -snapshot, subscribers that join a second apart, over gRPC and server-sent events, with filters of their own")
 	flags.IntVar(&d.subscriptions, "subscriptions", 0, "subscriptions of all gateways together; at least one each")
 	flags.IntVar(&d.nodes, "nodes", 1, "nodes; several are processes of their own and share the partitions")
 	flags.BoolVar(&d.mishaps, "chaos", false, "kill, freeze and restart nodes at random meanwhile; needs several")
 	flags.IntVar(&d.handoffs, "handoffs", 0, "partitions to move from node to node meanwhile; needs several nodes, and -for")
 	wedged := flags.String("wedge", "", "components to make stand still meanwhile, at one node after the other: hub, sink; needs several nodes. With sink the nodes publish to Kafka unless -sink says otherwise")
-	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; a subscriber begins with them, and is compared with the collection. With -chaos it is killed, too")
+	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; subscribers begin with them, and are compared with the collection. With -chaos they are killed, too")
 	flags.StringVar(&d.sink, "sink", "", "kafka or nats: publish to an embedded broker, and take the changes from there")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
@@ -109,8 +109,8 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
 	case len(d.wedged) > 0 && (d.nodes < 2 || d.mishaps):
 		return nil, errors.New("-wedge needs at least 2 -nodes, and goes without -chaos")
-	case d.documents < 0 || d.documents > 0 && (d.gateways > 0 || d.handoffs > 0 || d.sink != "" || d.length == 0):
-		return nil, errors.New("-snapshot must not be negative, needs -for, and is without -gateways, -handoffs and -sink")
+	case d.documents < 0 || d.documents > 0 && (d.subscriptions > 0 || d.sink != "" || d.length == 0):
+		return nil, errors.New("-snapshot must not be negative, needs -for, and is without -subscriptions and -sink")
 	case d.handoffs < 0 || d.handoffs > 0 && (d.nodes < 2 || d.length == 0):
 		return nil, errors.New("-handoffs must not be negative, and needs -for and at least 2 -nodes")
 	}

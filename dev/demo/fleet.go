@@ -63,8 +63,12 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		if len(d.wedged) > 0 {
 			nd.environment = append(nd.environment, wedgeSettings()...)
 		}
-		if d.documents > 0 { // the documents fill half of the time
-			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(float64(2*d.documents)/max(1, d.length.Seconds())))))
+		if d.documents > 0 { // the documents of one subscriber fill half of the time; whoever has broken off reads the rest alone
+			rate := 2 * float64(d.documents*(1+d.gateways)) / max(1, d.length.Seconds())
+			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(rate))))
+			if d.gateways > 0 { // their filters read documents
+				nd.environment = append(nd.environment, "STREAMER_MONGODB_FULL_DOCUMENT=updateLookup")
+			}
 		}
 		f.nodes = append(f.nodes, nd)
 	}

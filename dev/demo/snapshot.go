@@ -1,31 +1,26 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/dev/workload"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// snapshotDone begins the line of a replica's journal that says that the snapshot is complete.
-const snapshotDone = "snapshot done"
-
-// runSnapshot loads documents, has a subscriber begin with them while they are changed, and
-// compares what it has with the collection.
+// runSnapshot loads documents, has subscribers begin with them while they are changed, and compares
+// what each of them has with the collection.
 func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	cfg := workload.Config{URI: p.mongo.URI(), Rate: d.rate}
 	writer := workload.NewWriter(cfg, &d.ledger)
@@ -38,17 +33,13 @@ func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	}
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if d.nodes > 1 { // the subscriber waits for a single one
+	if d.nodes > 1 { // the subscribers wait for a single one
 		_, err = f.settled(starting, nil)
 	}
 	if err != nil {
 		return errors.Join(err, f.close())
 	}
-	addresses, _ := f.addresses()
-	r := &replica{journal: filepath.Join(p.dir, "replica"), node: node{id: "subscriber", arguments: []string{"subscriber"}, notes: d.notes}}
-	r.environment = []string{
-		"DEMO_JOURNAL=" + r.journal, "DEMO_ADDRESSES=" + strings.Join(addresses, ","), "DEMO_BEGUN=" + time.Now().Format(time.RFC3339Nano),
-	}
+	r := d.newReplicas(p, f)
 	if err := r.start(); err != nil {
 		return errors.Join(err, f.close())
 	}
@@ -65,46 +56,88 @@ func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 		})
 		trouble.Go(func() error { return r.chaos(writing) })
 	}
+	if d.handoffs > 0 {
+		trouble.Go(func() (err error) {
+			d.moved, err = d.moves(writing, f, d.handoffs)
+			return err
+		})
+	}
 	err = errors.Join(writer.Run(writing), trouble.Wait())
 	d.faults = append(d.faults, r.killed...)
 	background := context.WithoutCancel(ctx)
 	s, compared := r.compare(background, cfg)
 	err = errors.Join(err, compared, r.end(syscall.SIGTERM), f.close())
-	s.Documents, s.Written, s.Nodes, s.Partitions, s.Faults = d.documents, d.ledger.Written(), d.nodes, d.partitions, d.faults
+	return errors.Join(err, d.judgeSnapshot(s))
+}
+
+// judgeSnapshot prints the summary, and says what went wrong.
+func (d *demo) judgeSnapshot(s snapshotSummary) (err error) {
+	s.Documents, s.Written, s.Nodes, s.Partitions, s.Faults, s.Handoffs = d.documents, d.ledger.Written(), d.nodes, d.partitions, d.faults, len(d.moved)
 	if d.json {
-		err = errors.Join(err, json.NewEncoder(d.out).Encode(s))
+		err = json.NewEncoder(d.out).Encode(s)
 	} else {
-		fmt.Fprintf(d.out, "%d documents, %d changes written; the subscriber had the documents after %.1f s: %d missing, %d stale, %d resurrected\n",
-			s.Documents, s.Written-s.Documents, s.Complete, s.Missing, s.Stale, s.Resurrected)
+		who := "the subscriber"
+		if s.Subscribers > 1 {
+			who = fmt.Sprintf("the last of %d subscribers", s.Subscribers)
+		}
+		fmt.Fprintf(d.out, "%d documents, %d changes written; %s had the documents after %.1f s: %d missing, %d stale, %d resurrected, %d left wrongly\n",
+			s.Documents, s.Written-s.Documents, who, s.Complete, s.Missing, s.Stale, s.Resurrected, s.LeftWrongly)
 	}
 	if s.Differences != (workload.Differences{}) {
-		err = errors.Join(err, fmt.Errorf("the subscriber differs from the collection: %+v", s.Differences))
+		err = errors.Join(err, fmt.Errorf("subscribers differ from the collection: %+v", s.Differences))
 	}
 	return err
 }
 
 // A snapshotSummary is what -o json prints with -snapshot.
 type snapshotSummary struct {
-	workload.Differences
+	workload.Differences // of all subscribers together
 
-	Documents  int      `json:"documents"` // before the subscriber began
-	Written    int      `json:"written"`   // with them
-	Complete   float64  `json:"complete_s"`
-	Partitions int      `json:"partitions"`
-	Nodes      int      `json:"nodes"`
-	Faults     []mishap `json:"faults,omitempty"`
+	Documents   int      `json:"documents"` // before subscribers began
+	Written     int      `json:"written"`   // with them
+	Subscribers int      `json:"subscribers"`
+	Complete    float64  `json:"complete_s"` // when the last one had the documents
+	Partitions  int      `json:"partitions"`
+	Nodes       int      `json:"nodes"`
+	Faults      []mishap `json:"faults,omitempty"`
+	Handoffs    int      `json:"handoffs,omitempty"`
 }
 
-// A replica is a subscriber in a process of its own, which keeps a journal of what it is sent.
-type replica struct {
+// A replicas is the subscribers, in a process of their own, each with a journal of what it is sent.
+type replicas struct {
 	node
 
-	journal string
-	killed  []mishap
+	journals []*journal
+	killed   []mishap
 }
 
-// chaos kills the subscriber and starts it again, until the context ends.
-func (r *replica) chaos(ctx context.Context) error {
+// A journal is what a subscriber has been sent, as far as it was read.
+type journal struct {
+	path      string
+	joiner    *joiner
+	read      int64
+	has       workload.Replica
+	completed float64 // when it had the documents, in seconds; 0: not yet
+}
+
+// newReplicas returns the subscribers: one that takes everything, and those that join it.
+func (d *demo) newReplicas(p *parts, f *fleet) *replicas {
+	addresses, sites := f.addresses()
+	r := &replicas{node: node{id: "subscriber", arguments: []string{"subscriber"}, notes: d.notes}}
+	for i := range 1 + d.gateways {
+		path := filepath.Join(p.dir, fmt.Sprintf("replica-%d", i))
+		r.journals = append(r.journals, &journal{path: path, joiner: newJoiner(i, path), has: make(workload.Replica)})
+	}
+	r.environment = []string{
+		"DEMO_JOURNALS=" + filepath.Join(p.dir, "replica-"), fmt.Sprintf("DEMO_SUBSCRIBERS=%d", len(r.journals)),
+		"DEMO_ADDRESSES=" + strings.Join(addresses, ","), "DEMO_SITES=" + strings.Join(sites, ","),
+		"DEMO_BEGUN=" + time.Now().Format(time.RFC3339Nano), "DEMO_LENGTH=" + d.length.String(),
+	}
+	return r
+}
+
+// chaos kills the subscribers and starts them again, until the context ends.
+func (r *replicas) chaos(ctx context.Context) error {
 	for begun := time.Now(); ; {
 		_ = retry.Sleep(ctx, time.Second+time.Duration(rand.Int64N(int64(2*time.Second))))
 		if ctx.Err() != nil {
@@ -114,11 +147,12 @@ func (r *replica) chaos(ctx context.Context) error {
 		if err := r.end(syscall.SIGKILL); err != nil {
 			return err
 		}
-		size := r.size() // it begins with a line that ends the last one
+		size := r.size()
 		if err := r.start(); err != nil {
 			return err
 		}
-		for look := at; r.size() <= size+1 && look.Sub(at) < settleTimeout; look = time.Now() {
+		marks := int64(len(r.journals)) // each begins with a line that ends the last one
+		for look := at; r.size() <= size+marks && look.Sub(at) < settleTimeout; look = time.Now() {
 			_ = retry.Sleep(context.WithoutCancel(ctx), 20*time.Millisecond)
 		}
 		r.killed = append(r.killed, mishap{Kind: killed, Node: r.id, AtSeconds: at.Sub(begun).Seconds(), Recovery: time.Since(at).Seconds()})
@@ -126,96 +160,80 @@ func (r *replica) chaos(ctx context.Context) error {
 	}
 }
 
-func (r *replica) size() int64 {
-	info, err := os.Stat(r.journal)
-	if err != nil {
-		return 0
+// size returns that of all journals together.
+func (r *replicas) size() (total int64) {
+	for _, j := range r.journals {
+		if info, err := os.Stat(j.path); err == nil {
+			total += info.Size()
+		}
 	}
-	return info.Size()
+	return total
 }
 
-// compare waits until the replica equals the collection, which nobody changes any more, and returns
-// how it differs from it.
-func (r *replica) compare(ctx context.Context, cfg workload.Config) (s snapshotSummary, err error) {
+// compare waits until every replica equals the collection, which nobody changes any more, and
+// returns how they differ from it.
+func (r *replicas) compare(ctx context.Context, cfg workload.Config) (s snapshotSummary, err error) {
+	documents, err := workload.Load(ctx, cfg)
+	if err != nil {
+		return s, err
+	}
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
-	grown, size := time.Now(), int64(-1)
-	for {
-		if now := r.size(); now != size {
-			grown, size = time.Now(), now
+	for grown := time.Now(); ; <-look.C {
+		s = snapshotSummary{Subscribers: len(r.journals)}
+		var loading, different []string
+		for _, j := range r.journals {
+			some, err := j.follow()
+			if err != nil {
+				return s, err
+			}
+			if some {
+				grown = time.Now()
+			}
+			if s.Complete = max(s.Complete, j.completed); j.completed == 0 {
+				loading = append(loading, j.joiner.name)
+			}
+			if d := j.has.Compare(documents, j.joiner.Selection); d != (workload.Differences{}) {
+				different = append(different, fmt.Sprintf("%s %+v", j.joiner, d))
+				s.Add(d)
+			}
 		}
-		journal, err := os.ReadFile(r.journal)
-		if err != nil {
-			return s, fmt.Errorf("read what the subscriber has: %w", err)
-		}
-		has, err := workload.Replay(bytes.NewReader(journal))
-		if err != nil {
-			return s, err
-		}
-		if s.Differences, err = has.Compare(ctx, cfg); err != nil {
-			return s, err
-		}
-		_, after, done := bytes.Cut(journal, []byte(snapshotDone))
-		if done {
-			_, _ = fmt.Sscanf(string(after), " after %f", &s.Complete)
-		}
-		if done && s.Differences == (workload.Differences{}) {
+		switch {
+		case len(loading)+len(different) == 0:
 			return s, nil
-		}
-		if time.Since(grown) > settleTimeout {
-			if !done {
-				return s, errors.New("the snapshot does not end")
+		case time.Since(grown) <= settleTimeout:
+		case len(loading) > 0:
+			return s, fmt.Errorf("the snapshots of %s do not end", strings.Join(loading, ", "))
+		default:
+			for _, text := range different {
+				fmt.Fprintln(r.notes, text)
 			}
 			return s, nil
 		}
-		<-look.C
 	}
 }
 
-// subscriberCommand runs the subscriber of a replica, configured by the environment. What is
-// acknowledged has been written to its journal.
-func subscriberCommand(ctx context.Context) error {
-	journal, err := os.OpenFile(os.Getenv("DEMO_JOURNAL"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) //nolint:gosec // the demo has named it
+// follow reads what has come since the last time, and reports whether something has.
+func (j *journal) follow() (some bool, err error) {
+	file, err := os.Open(j.path)
+	if errors.Is(err, os.ErrNotExist) { // it has yet to join
+		return false, nil
+	}
 	if err != nil {
-		return fmt.Errorf("open journal: %w", err)
+		return false, fmt.Errorf("open journal: %w", err)
 	}
-	defer journal.Close()                                //nolint:errcheck // every write has been checked
-	if _, err := journal.WriteString("\n"); err != nil { // ends what a killed one has left unfinished
-		return fmt.Errorf("write journal: %w", err)
+	defer file.Close() //nolint:errcheck // only read
+	if _, err := file.Seek(j.read, io.SeekStart); err != nil {
+		return false, fmt.Errorf("read journal: %w", err)
 	}
-	begun := time.Now()
-	if text := os.Getenv("DEMO_BEGUN"); text != "" {
-		if err := begun.UnmarshalText([]byte(text)); err != nil {
-			return fmt.Errorf("read DEMO_BEGUN: %w", err)
-		}
-	}
-	var mu sync.Mutex
-	var line []byte
-	c, err := client.New(client.Config{
-		Addresses: strings.Split(os.Getenv("DEMO_ADDRESSES"), ","), Subscriber: "replica", Start: client.StartSnapshot,
-		OnNotice: func(_ context.Context, n client.Notice) error {
-			switch n := n.(type) {
-			case client.Resync:
-				return fmt.Errorf("the subscriber was told of a loss: %+v", n)
-			case client.SnapshotDone:
-				_, err := fmt.Fprintf(journal, "%s after %.1f s\n", snapshotDone, time.Since(begun).Seconds())
-				return err
-			}
-			return nil
-		},
-	})
+	text, err := io.ReadAll(file)
 	if err != nil {
-		return fmt.Errorf("make the subscriber: %w", err)
+		return false, fmt.Errorf("read journal: %w", err)
 	}
-	if err := c.Subscribe(client.Subscription{ID: "replica", DB: "demo", Coll: "orders", Format: client.JSON}, func(_ context.Context, c client.Change) (err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if line, err = workload.AppendJSON(line[:0], c.Data); err == nil {
-			_, err = journal.Write(line)
-		}
-		return err
-	}); err != nil {
-		return fmt.Errorf("subscribe: %w", err)
+	n := j.has.Apply(text)
+	j.read += int64(n)
+	if _, after, done := strings.Cut(string(text[:n]), snapshotDone); done && j.completed == 0 {
+		_, _ = fmt.Sscanf(after, " after %f", &j.completed)
 	}
-	return c.Run(ctx)
+	return n > 0, nil
 }

@@ -55,15 +55,15 @@ func (c *Check) JSON(line []byte, now time.Time) error {
 // Timed does what JSON does, and returns how long the event took from its writing, 0 where it does
 // not tell.
 func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error) {
-	id, f, err := parse(line)
+	e, f, err := parse(line)
 	switch {
 	case err != nil:
 		return 0, err
 	case f.Seq == 0:
-		return 0, c.deletion(id)
+		return 0, c.deletion(e.Key.ID)
 	}
 	took = now.Sub(time.Unix(0, f.At))
-	c.arrived(id, f.Seq, took)
+	c.arrived(e.Key.ID, f.Seq, took)
 	return took, nil
 }
 
@@ -73,33 +73,35 @@ type fields struct {
 	At  int64 `json:"at"`
 }
 
-// parse reads an event.
-func parse(line []byte) (id int64, f fields, err error) {
-	var e struct {
-		Op  string `json:"operationType"`
-		Key struct {
-			ID int64 `json:"_id"`
-		} `json:"documentKey"`
-		Full   fields `json:"fullDocument"`
-		Update struct {
-			Set fields `json:"updatedFields"`
-		} `json:"updateDescription"`
-	}
+// An event is what a node writes of a change, or of a document of a snapshot.
+type event struct {
+	Op  string `json:"operationType"`
+	Key struct {
+		ID int64 `json:"_id"`
+	} `json:"documentKey"`
+	Full   fields `json:"fullDocument"`
+	Update struct {
+		Set fields `json:"updatedFields"`
+	} `json:"updateDescription"`
+}
+
+// parse reads an event, and what the change itself has written.
+func parse(line []byte) (e event, own fields, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
-		return 0, f, fmt.Errorf("read event: %w", err)
+		return e, own, fmt.Errorf("read event: %w", err)
 	}
 	switch e.Op {
-	case "delete":
-		return e.Key.ID, f, nil
+	case "delete", left:
+		return e, own, nil
 	case "update":
-		f = e.Update.Set
+		own = e.Update.Set
 	default:
-		f = e.Full
+		own = e.Full
 	}
-	if f.Seq == 0 {
-		return 0, f, fmt.Errorf("%w: %s", errNotOurs, line)
+	if own.Seq == 0 {
+		return e, own, fmt.Errorf("%w: %s", errNotOurs, line)
 	}
-	return e.Key.ID, f, nil
+	return e, own, nil
 }
 
 // deletion takes a delete event, which has no number of its own; the ledger knows it.

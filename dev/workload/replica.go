@@ -1,81 +1,145 @@
 package workload
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strconv"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
 // A Replica is the documents of the workload as a subscriber knows them: by _id the number of the
-// last change.
+// last change, or hasLeft.
 type Replica map[int64]int64
+
+// hasLeft stands for a document that does not match the subscriber's filter any more.
+const hasLeft = -1
+
+// left is the operation of an event that says so.
+const left = "left"
+
+// Anew is the line of a journal with which a subscriber begins without anything.
+const Anew = "anew.\n"
+
+// A Selection is the part of the workload that a subscriber subscribes to.
+type Selection struct {
+	// Filter is an expression, and Matches the same for a document; empty and nil for all.
+	Filter  string
+	Matches func(id, seq int64) bool
+	// Ops are the operations, none for all. They go with filters whose answers never change for a
+	// document, and contain insert.
+	Ops []string
+	// Leaves is set if the subscriber hears of documents that match no more.
+	Leaves bool
+}
+
+// selects reports whether the subscriber gets changes of an operation.
+func (s Selection) selects(op string) bool { return len(s.Ops) == 0 || slices.Contains(s.Ops, op) }
 
 // AppendJSON appends the effect of an event to a journal of a replica. One write of the result is
 // one event.
 func AppendJSON(journal, event []byte) ([]byte, error) {
-	id, f, err := parse(event)
+	e, f, err := parse(event)
 	if err != nil {
 		return journal, err
 	}
-	return fmt.Appendf(journal, "%d %d.\n", id, f.Seq), nil
+	seq := f.Seq
+	switch {
+	case e.Op == left:
+		seq = hasLeft
+	case e.Full.Seq > 0: // what was looked up may be later than the change
+		seq = e.Full.Seq
+	}
+	return fmt.Appendf(journal, "%d %d.\n", e.Key.ID, seq), nil
 }
 
-// Replay returns the replica that a journal describes. It ignores lines of others, and of an event
-// of which only a part was written.
-func Replay(journal io.Reader) (Replica, error) {
-	r := make(Replica)
-	lines := bufio.NewScanner(journal)
-	for lines.Scan() {
-		var id, seq int64
-		var end rune
-		if n, err := fmt.Sscanf(lines.Text(), "%d %d%c", &id, &seq, &end); err != nil || n < 3 || end != '.' {
+// Apply applies the whole lines of a journal, and returns their length. It ignores lines of others,
+// and of an event of which only a part was written.
+func (r Replica) Apply(journal []byte) (applied int) {
+	for {
+		n := bytes.IndexByte(journal[applied:], '\n')
+		if n < 0 {
+			return applied
+		}
+		line := journal[applied : applied+n+1]
+		applied += n + 1
+		if string(line) == Anew {
+			clear(r)
+			continue
+		}
+		key, rest, _ := bytes.Cut(line, []byte(" "))
+		number, whole := bytes.CutSuffix(rest, []byte(".\n"))
+		id, bad := strconv.ParseInt(string(key), 10, 64)
+		seq, worse := strconv.ParseInt(string(number), 10, 64)
+		if !whole || bad != nil || worse != nil {
 			continue
 		}
 		if r[id] = seq; seq == 0 {
 			delete(r, id)
 		}
 	}
-	return r, lines.Err()
 }
 
 // Differences are those between a replica and the collection.
 type Differences struct {
-	Missing     int `json:"missing"`     // documents that the replica does not have
-	Stale       int `json:"stale"`       // documents of which it has another state
-	Resurrected int `json:"resurrected"` // documents that it has although they were deleted
+	Missing     int `json:"missing"`      // documents that the replica does not have
+	Stale       int `json:"stale"`        // documents of which it has another state
+	Resurrected int `json:"resurrected"`  // documents that it has although they were deleted
+	LeftWrongly int `json:"left_wrongly"` // documents that have left although they match, or have not although they do not
 }
 
-// Compare compares the replica with the collection, which nobody may write to meanwhile.
-func (r Replica) Compare(ctx context.Context, cfg Config) (d Differences, err error) {
+// Load returns the documents of the collection by _id, with the number of the last change.
+func Load(ctx context.Context, cfg Config) (Replica, error) {
 	cfg.DB, cfg.Coll = cmp.Or(cfg.DB, "demo"), cmp.Or(cfg.Coll, "orders")
 	coll, disconnect, err := collection(ctx, cfg)
 	if err != nil {
-		return d, err
+		return nil, err
 	}
 	defer disconnect()
 	cursor, err := coll.Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "seq", Value: 1}}).SetBatchSize(10_000))
 	if err != nil {
-		return d, fmt.Errorf("read the collection: %w", err)
+		return nil, fmt.Errorf("read the collection: %w", err)
 	}
-	found := 0
+	all := make(Replica)
 	for cursor.Next(ctx) {
 		id, _ := cursor.Current.Lookup("_id").AsInt64OK()
-		seq, _ := cursor.Current.Lookup("seq").AsInt64OK()
-		switch has, known := r[id]; {
-		case !known:
+		all[id], _ = cursor.Current.Lookup("seq").AsInt64OK()
+	}
+	return all, errors.Join(cursor.Err(), cursor.Close(ctx))
+}
+
+// Compare compares what a subscriber has of a selection with the documents of the collection. Of
+// operations that it does not get it cannot know states and deletions.
+func (r Replica) Compare(documents Replica, s Selection) (d Differences) {
+	for id, seq := range documents {
+		has, known := r[id]
+		gone := known && has == hasLeft
+		switch matches := s.Matches == nil || s.Matches(id, seq); {
+		case matches && gone, !matches && known && !gone && s.Leaves:
+			d.LeftWrongly++
+		case matches && !known:
 			d.Missing++
-			continue
-		case has != seq:
+		case matches && has != seq && s.selects("update") && s.selects("replace"):
 			d.Stale++
 		}
-		found++
 	}
-	d.Resurrected = len(r) - found
-	return d, errors.Join(cursor.Err(), cursor.Close(ctx))
+	for id, has := range r {
+		if _, exists := documents[id]; !exists && has != hasLeft && s.selects("delete") {
+			d.Resurrected++
+		}
+	}
+	return d
+}
+
+// Add adds the differences of another replica.
+func (d *Differences) Add(other Differences) {
+	d.Missing += other.Missing
+	d.Stale += other.Stale
+	d.Resurrected += other.Resurrected
+	d.LeftWrongly += other.LeftWrongly
 }
