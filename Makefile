@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # the benchmark; and whole processes, of which CI runs two tests with it. make race runs all of them with it.
 PLAIN := ./cluster/plan ./dev/bench ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live model build image release clients manifests deploy-check browser browser-clients site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live model build image release clients manifests deploy-check browser browser-clients streams site
 
 check:
 	.ci/run
@@ -181,6 +181,15 @@ browser-clients:
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 	cd examples/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
+
+# Event streams as the libraries and proxies of others speak them: npm's in Node, Chromium and Firefox, Python's, Go's; proxies from npm and Debian (nginx-light,
+# haproxy, caddy, varnish, apache2). A minute.
+streams:
+	$(GO) build -o bin/ ./dev/demo
+	cd test/streams/goclient && $(GO) vet . && $(GO) build -o $(CURDIR)/bin/streamclient .
+	cd test/streams && npm ci --ignore-scripts --no-audit --no-fund
+	node test/streams/clients.mjs
+	node test/streams/proxies.mjs
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img. Before that,
 # pages of another origin in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.

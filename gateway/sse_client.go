@@ -168,14 +168,14 @@ func (c *client) batch(b *delivery.Batch) error {
 	case b.Loss != nil:
 		id := c.id(b, end)
 		c.at = end
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: %s\ndata: ", id, b.Loss.Kind)
-		c.buffer = append(delivery.AppendLoss(c.buffer, string(id), b.Loss), "\n\n"...)
+		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", b.Loss.Kind)
+		c.buffer = endEvent(delivery.AppendLoss(c.buffer, string(id), b.Loss), id)
 		return nil
 	case b.Snapshot != nil:
 		id := c.id(b, end)
 		c.at = end
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\nevent: snapshot\ndata: ", id)
-		c.buffer = append(delivery.AppendMark(c.buffer, string(id), b.Snapshot), "\n\n"...)
+		c.buffer = append(c.buffer, "event: snapshot\ndata: "...)
+		c.buffer = endEvent(delivery.AppendMark(c.buffer, string(id), b.Snapshot), id)
 		return nil
 	case len(b.Events) == 0 && end.Compare(c.at) <= 0:
 		return nil // the log is read from an earlier time up to where the client is, whose own id is better
@@ -191,12 +191,18 @@ func (c *client) batch(b *delivery.Batch) error {
 		}
 		c.at = e.Ref
 		id := c.id(b, c.at)
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\ndata: ", id)
-		c.buffer = delivery.AppendEvent(c.buffer, string(id), e, payload)
-		c.buffer = append(c.buffer, "\n\n"...)
+		c.buffer = append(c.buffer, "data: "...)
+		c.buffer = endEvent(delivery.AppendEvent(c.buffer, string(id), e, payload), id)
 		c.written++
 	}
 	return nil
+}
+
+// endEvent ends an event with its id, after everything else. Many clients take an id for theirs as
+// soon as they have read its line, and not when the event is complete: an id before the data would
+// have them resume after an event that they have not got when a connection breaks within it.
+func endEvent(buffer, id []byte) []byte {
+	return append(append(append(buffer, "\nid: "...), id...), "\n\n"...)
 }
 
 // notice appends a notice about the client's own subscription. Notices about the service are served

@@ -682,3 +682,35 @@ func TestStreamEndsAtALossWhereLossesHalt(t *testing.T) {
 		t.Errorf("%+v %s %v", m.Event, m.Data, err)
 	}
 }
+
+// The id of an event is its last line, whatever its kind: clients that take an id as soon as they
+// have read its line, of which there are many, resume at an event that breaks off.
+func TestIDIsTheLastLineOfItsEvent(t *testing.T) {
+	w := newWorld(t, options{})
+	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2})
+	w.source.Truncate(1)
+	body := bufio.NewReader(w.stream("", id(change.At(change.Timestamp{T: 900, I: 1}), "c")).Body) // a loss, then an event
+	for kinds := map[string]bool{}; len(kinds) < 2; {
+		var block []string
+		for {
+			line, err := body.ReadString('\n')
+			if err != nil {
+				t.Fatalf("after %v: %v", kinds, err)
+			}
+			if line == "\n" {
+				break
+			}
+			block = append(block, line)
+		}
+		has := func(field string) int {
+			return slices.IndexFunc(block, func(line string) bool { return strings.HasPrefix(line, field) })
+		}
+		if has("data: ") < 0 || has("id: ") < 0 {
+			continue
+		}
+		kinds[strings.Join(block[:has("data: ")], "")] = true
+		if has("id: ") != len(block)-1 {
+			t.Errorf("%q", block)
+		}
+	}
+}

@@ -153,7 +153,8 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 				n.Fields = map[string]any{"error": err.Error()}
 				text, _ = json.Marshal(n) //nolint:errchkjson // text and numbers only
 			}
-			buffer = fmt.Appendf(buffer, "id: %s-%d\nevent: %s\ndata: %s\n\n", s.process, n.ID, n.Channel, text)
+			// the id comes last: clients that take it at once do not resume after half a notice
+			buffer = fmt.Appendf(buffer, "event: %s\ndata: %s\nid: %s-%d\n\n", n.Channel, text, s.process, n.ID)
 		}
 	}
 }

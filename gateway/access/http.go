@@ -156,7 +156,7 @@ func CORS(origins []string, next http.Handler) (http.Handler, error) {
 			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "requests from this origin are not allowed"))
 		default:
 			w.Header().Set("Access-Control-Allow-Methods", http.MethodGet)
-			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control")
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Last-Event-ID, Cache-Control, X-Requested-With") // the latter two are those of polyfills
 			w.Header().Set("Access-Control-Max-Age", "600")
 			w.WriteHeader(http.StatusNoContent)
 		}

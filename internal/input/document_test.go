@@ -45,7 +45,8 @@ A message has at most 4 MiB, and all of its lists together at most 262,144 eleme
 ## Requests over HTTP
 
 Parameters of queries and parts of paths. The header ` + "`Last-Event-ID`" + ` has the bound of the parameter, which may also be written ` + "`lastEventId`" + `
-or otherwise, as clients do that cannot set headers.
+or otherwise, as clients do that cannot set headers. Event streams take ` + "`_`, `r`, `padding`, `evs_buffer_size_limit` and `evs_preamble`" + `,
+which libraries add by themselves, and ignore them.
 
 | parameter | what | bytes | values | charged to | code |
 |---|---|---|---|---|---|

@@ -226,7 +226,13 @@ func TestIDsToResumeAfter(t *testing.T) {
 		{"lastEventId=q", "", "q", ""},
 		{"last-event-id=q", "", "q", ""},
 		{"last_event_id=q", "", "q", ""},
-		{"lastEventId=", "", "", ""}, // the first connection
+		{"lastEventId=", "", "", ""},       // the first connection
+		{"lastEventId=&r=123", "", "", ""}, // event-source-polyfill before 0.0.10
+		{"padding=true&lastEventId=q&_=1", "", "q", ""},
+		{"evs_buffer_size_limit=262144", "h", "h", ""}, // eventsource-polyfill
+		{"evs_buffer_size_limit=262144&evs_preamble=2056&evs_last_event_id=q", "", "q", ""},
+		{"r=" + strings.Repeat("x", word.Bytes+1), "", "", fault.SessionBadRequest},
+		{"rr=1", "", "", fault.SessionBadRequest},
 		{"lastEventId=q", "h", "h", ""},
 		{"lastEventId=q&Last-Event-ID=q", "", "q", ""},
 		{"lastEventId=q&Last-Event-ID=r", "", "", fault.SessionBadPosition},
@@ -247,6 +253,9 @@ func TestIDsToResumeAfter(t *testing.T) {
 		if fault.Of(err) != c.code || err == nil && id != c.want {
 			t.Errorf("%.60s, %.20s: %.20q, %v", c.query, c.header, id, err)
 		}
+	}
+	if _, err := Query(request(t, "r=1"), "db"); fault.Of(err) != fault.SessionBadRequest {
+		t.Errorf("what is no event stream takes what libraries for them add: %v", err)
 	}
 	if _, err := Resumes(request(t, "", LastEventID, "a", LastEventID, "b"), nil); fault.Of(err) != fault.SessionBadPosition {
 		t.Errorf("two headers: %v", err)

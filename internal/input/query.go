@@ -14,31 +14,43 @@ import (
 // parts of paths, which mean the same wherever they are.
 func parameters() map[string]Bound {
 	return map[string]Bound{
-		"channel":      {Kind: Name, Bytes: 32, Count: 64},
-		"coll":         namespace,
-		"db":           namespace,
-		"do":           word,
-		"filter":       expression,
-		"for":          word,
-		"fresh":        word,
-		"from":         {Kind: Name, Bytes: 4 << 10, Code: fault.SessionBadPosition}, // what a page says as next
-		LastEventID:    eventID,
-		"leaves":       word,
-		"limit":        word,
-		"name":         named,
-		"namespace":    {Kind: Text, Bytes: 255},
-		"node":         named,
-		"on_loss":      word,
-		"op":           operations,
-		"operation":    word,
-		"partition":    word,
-		"slug":         {Kind: Name, Bytes: 2 * MaxName},
-		"start":        word,
-		"subscriber":   stored,
-		"subscription": named,
-		"to":           named,
+		"channel":               {Kind: Name, Bytes: 32, Count: 64},
+		"coll":                  namespace,
+		"db":                    namespace,
+		"do":                    word,
+		"filter":                expression,
+		"for":                   word,
+		"fresh":                 word,
+		"from":                  {Kind: Name, Bytes: 4 << 10, Code: fault.SessionBadPosition}, // what a page says as next
+		LastEventID:             eventID,
+		"leaves":                word,
+		"limit":                 word,
+		"name":                  named,
+		"namespace":             {Kind: Text, Bytes: 255},
+		"node":                  named,
+		"on_loss":               word,
+		"op":                    operations,
+		"operation":             word,
+		"partition":             word,
+		"slug":                  {Kind: Name, Bytes: 2 * MaxName},
+		"start":                 word,
+		"subscriber":            stored,
+		"subscription":          named,
+		"to":                    named,
+		"_":                     word, // and of the other polyfills
+		"evs_buffer_size_limit": word,
+		"evs_preamble":          word,
+		"padding":               word,
+		"r":                     word,
 		"POST /v1/subscribers/snapshots subscriber": {Kind: Name, Bytes: 2 * MaxName}, // with its identity
 	}
+}
+
+// polyfills are parameters that libraries for event streams add by themselves to what their users
+// ask for (eventsource-polyfill, old ones of event-source-polyfill, and those that keep caches
+// away): every event stream takes them, and they change nothing.
+func polyfills() []string {
+	return []string{"_", "evs_buffer_size_limit", "evs_preamble", "padding", "r"}
 }
 
 // LastEventID is the header with which a client of an event stream resumes, and the parameter where
@@ -53,7 +65,7 @@ func Query(r *http.Request, names ...string) (url.Values, error) {
 	if err != nil {
 		return nil, fault.Newf(fault.SessionBadRequest, "the query is malformed: use &, and %% with two digits")
 	}
-	table := parameters()
+	table, stream := parameters(), slices.Contains(names, LastEventID)
 	for asked, values := range query {
 		name := asked
 		if isLastEventID(asked) {
@@ -63,7 +75,8 @@ func Query(r *http.Request, names ...string) (url.Values, error) {
 		if !known {
 			bound, known = table[name]
 		}
-		if !known || !slices.Contains(names, name) {
+		added := stream && slices.Contains(polyfills(), name)
+		if !known || !added && !slices.Contains(names, name) {
 			return nil, fault.Newf(fault.SessionBadRequest, "unknown parameter %.64q: %s", asked, usable(names))
 		}
 		if len(values) > max(bound.Count, 1) {
@@ -110,6 +123,7 @@ func Resumes(r *http.Request, query url.Values) (id string, err error) {
 // isLastEventID reports whether a parameter is called like the header, in any of the ways in which
 // clients spell it.
 func isLastEventID(name string) bool {
+	name = strings.TrimPrefix(name, "evs_") // of eventsource-polyfill
 	return strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(name), "lasteventid")
 }
 
