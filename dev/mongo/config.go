@@ -134,6 +134,9 @@ type Profile struct {
 	// Shards is how many shards stand behind the router, beside config servers: a change is held
 	// until all others have told that they are past its time. Zero is one that tells it at once.
 	Shards int
+	// RenamesMove has a document's shard depend on its collection's name, too: events name another
+	// shard after a rename (SERVER-120696).
+	RenamesMove bool
 	// ConfigNoopEvery is how often the config servers write an entry that changes nothing.
 	ConfigNoopEvery time.Duration
 }
@@ -155,7 +158,7 @@ func presets() map[string]func(*Profile) {
 		string(oplog.R70): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R70, true },
 		string(oplog.R80): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R80, true },
 		string(oplog.R90): func(p *Profile) {
-			p.Release, p.SplitsEvents, p.TokensGoBack, p.ControlTokens = oplog.R90, true, true, 280
+			p.Release, p.SplitsEvents, p.TokensGoBack, p.ControlTokens, p.RenamesMove = oplog.R90, true, true, 280, true
 		},
 	}
 }

@@ -41,6 +41,7 @@ type Server struct {
 	counters counters
 	saved    atomic.Uint64 // cluster time of the last snapshot
 
+	refuseTokens atomic.Int32 // the code that refuses streams to be opened after a token; 0: none is
 	tokenVersion atomic.Int32 // of streams to be opened; 0: that of the release
 	certified    certified
 
@@ -201,6 +202,10 @@ func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
 // release. Tokens of both are accepted.
 func (s *Server) SetTokenVersion(version int) { s.tokenVersion.Store(int32(version)) }
 
+// RefuseTokens refuses with a code, from now on, every change stream that is to begin after a token,
+// whatever the log has: only times are accepted. Zero refuses none.
+func (s *Server) RefuseTokens(code int) { s.refuseTokens.Store(int32(code)) }
+
 // SetClockOffset moves the server's wall clock. Cluster time never goes back.
 func (s *Server) SetClockOffset(d time.Duration) { s.oplog.SetOffset(d) }
 
@@ -291,7 +296,7 @@ func (s *Server) runStranger(ctx context.Context) {
 
 // restore reads the snapshot, or begins a new replica set where there is none.
 func (s *Server) restore() error {
-	config := oplog.Config{Release: s.profile.Release, MaxBytes: s.config.OplogBytes, Lags: s.profile.JournalEvery > 0, Shards: s.profile.Shards}
+	config := oplog.Config{Release: s.profile.Release, MaxBytes: s.config.OplogBytes, Lags: s.profile.JournalEvery > 0, Shards: s.profile.Shards, RenamesMove: s.profile.RenamesMove}
 	if path := s.config.Snapshot; path != "" {
 		data, set, err := store.Load(path, config)
 		if err == nil {
@@ -347,6 +352,7 @@ type client struct {
 func (s *Server) env() oplog.StreamEnv {
 	return oplog.StreamEnv{
 		TokensGoBack: s.profile.TokensGoBack, ControlTokens: s.profile.ControlTokens,
+		RefuseTokens: s.refuseTokens.Load(),
 		TokenVersion: s.tokenVersion.Load(), StrictStart: s.profile.StrictStart, SplitsEvents: s.profile.SplitsEvents, SplitsVary: s.profile.SplitsVary,
 		Opening: s.counters.opened.Load(), Log: s.oplog, Lookup: s.store.Lookup, Examined: &s.counters.examined, Sent: &s.counters.sent,
 	}

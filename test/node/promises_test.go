@@ -446,6 +446,8 @@ func TestPromises(t *testing.T) {
 		{name: "crash within a rescan", settings: []string{
 			"STREAMER_RESCAN_COLLECTIONS=shop.orders", "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=10",
 		}, hold: holdCrashWithinRescan},
+		{name: "refused tokens", server: devmongo.Config{Release: "9.0"}, hold: holdRefusedTokens},
+		{name: "renames to another shard", server: moving(), hold: holdRenamesToAnotherShard},
 		{name: "slow subscriber", settings: []string{"STREAMER_GATEWAY_CREDIT_EVENTS=100"}, hold: holdSlow},
 	} {
 		for _, over := range transports() {

@@ -26,6 +26,8 @@ type Config struct {
 	// Shards is how many shards' logs this is, beside the config servers'. Defaults to none: it is
 	// one server's log.
 	Shards int
+	// RenamesMove is that of the server's profile.
+	RenamesMove bool
 	// Now is the wall clock. Defaults to time.Now.
 	Now func() time.Time
 }
@@ -620,6 +622,9 @@ func (l *Log) shardOf(e *Entry) uint8 {
 		h := fnv.New32a()
 		_, _ = h.Write(id.Data)
 		n = int64(h.Sum32())
+	}
+	if l.config.RenamesMove {
+		n += int64(len(e.NS.Coll))
 	}
 	shards := int64(l.config.Shards)
 	return uint8((n%shards + shards) % shards)

@@ -18,6 +18,8 @@ type StreamEnv struct {
 	// TokensGoBack and ControlTokens are those of the server's profile.
 	TokensGoBack  bool
 	ControlTokens int
+	// RefuseTokens is the code that refuses streams that begin after a token; 0: none is refused.
+	RefuseTokens int32
 	// TokenVersion is the version of the tokens. Zero is that of the log's release.
 	TokenVersion int32
 
@@ -79,6 +81,9 @@ func OpenStream(env StreamEnv, db, coll string, stages []bsoncore.Document) (*St
 	at, err := sp.begin(coll, env.Log, version)
 	if err != nil {
 		return nil, err
+	}
+	if env.RefuseTokens != 0 && (sp.resumeAfter != nil || sp.startAfter != nil) {
+		return nil, wire.Errorf(wire.Code(env.RefuseTokens), "the resume token is refused, as every token")
 	}
 	s := &Stream{version: version, env: env, scope: streamScope{db: db, coll: coll}, spec: sp, pipeline: p, start: at, position: at.ts, token: at.token, resume: at.event, whole: maxWhole}
 	if env.SplitsVary && env.Opening%2 == 0 {
