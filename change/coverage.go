@@ -1,6 +1,9 @@
 package change
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -34,6 +37,9 @@ func (c Coverage) Dropped(before, between Coverage) (namespaces []string, some b
 	if len(both.namespaces()) == 0 || len(missing) == 0 {
 		return nil, false
 	}
+	for i, ns := range missing {
+		missing[i] = reach(ns)
+	}
 	if slices.Contains(missing, everything) {
 		return nil, true
 	}
@@ -59,11 +65,87 @@ const everything = "*"
 // none is the coverage of nothing: no namespace has this name.
 const none = ""
 
-// common returns what both read.
+// maxNames bounds the namespaces of a bounded coverage, in bytes.
+const maxNames = 2 << 10
+
+// hashed begins a name that stands for a list of collections: `db.$hash` for some of a database,
+// `$hash` for some of many databases. MongoDB allows no such name.
+const hashed = "$"
+
+// Bounded returns the coverage as heartbeats and checkpoints keep it. In a long list of namespaces,
+// the collections of each database are replaced by a hash of their names, and if that is still too
+// long, all of them are. What is bounded covers another one only if it reads all that the other one
+// reads; of two long lists that differ it is not known whether one reads more.
+func (c Coverage) Bounded() *Coverage { return c.within(maxNames) }
+
+// within returns the coverage with so many bytes of namespaces, or one hash.
+func (c Coverage) within(limit int) *Coverage {
+	c = Coverage{Namespaces: slices.Clone(c.Namespaces), Operations: slices.Clone(c.Operations)}
+	slices.Sort(c.Namespaces)
+	c.Namespaces = slices.Compact(c.Namespaces)
+	if c.fits(limit) {
+		return &c
+	}
+	collections := make(map[string][]string) // by database
+	for _, ns := range c.Namespaces {
+		db, _, _ := strings.Cut(ns, ".")
+		collections[db] = append(collections[db], ns)
+	}
+	c.Namespaces = nil
+	for _, db := range slices.Sorted(maps.Keys(collections)) {
+		c.Namespaces = append(c.Namespaces, hashOf(db+".", collections[db]))
+	}
+	if !c.fits(limit) {
+		c.Namespaces = []string{hashOf("", c.Namespaces)}
+	}
+	return &c
+}
+
+func (c Coverage) fits(limit int) bool { return len(strings.Join(c.Namespaces, ",")) <= limit }
+
+// hashOf returns the name that stands for a sorted list; a single name stands for itself, and `db.*`
+// for a whole database.
+func hashOf(prefix string, names []string) string {
+	switch {
+	case len(names) == 1:
+		return names[0]
+	case slices.Contains(names, prefix+everything):
+		return prefix + everything
+	}
+	sum := sha256.Sum256([]byte(strings.Join(names, ",")))
+	return fmt.Sprintf("%s%s%x", prefix, hashed, sum[:8])
+}
+
+// reach returns the namespace, or for a hash the narrowest namespace that has all of its list.
+func reach(ns string) string {
+	prefix, _, isHash := strings.Cut(ns, hashed)
+	if isHash {
+		return prefix + everything
+	}
+	return ns
+}
+
+// covers reports whether one namespace certainly has all collections of another one.
+func covers(a, b string) bool {
+	db, whole := strings.CutSuffix(a, everything)
+	return a == b || whole && strings.HasPrefix(b, db)
+}
+
+// mayRead reports whether c may read a part of the namespace, which hashes leave open.
+func (c Coverage) mayRead(ns string) bool {
+	return slices.ContainsFunc(c.namespaces(), func(own string) bool {
+		certain := covers(own, ns) || covers(ns, own)
+		possible := covers(reach(own), reach(ns)) || covers(reach(ns), reach(own))
+		return possible && !certain
+	})
+}
+
+// common returns what both read: of lists that are hashed, all that they may both read, in the words
+// of c.
 func (c Coverage) common(d Coverage) Coverage {
 	var both Coverage
 	for _, ns := range c.namespaces() {
-		if d.coversNamespace(ns) {
+		if d.coversNamespace(ns) || d.mayRead(ns) {
 			both.Namespaces = append(both.Namespaces, ns)
 		}
 	}
@@ -104,11 +186,7 @@ func (c Coverage) namespaces() []string {
 }
 
 func (c Coverage) coversNamespace(ns string) bool {
-	if len(c.Namespaces) == 0 || slices.Contains(c.Namespaces, ns) {
-		return true
-	}
-	db, _, found := strings.Cut(ns, ".")
-	return found && slices.Contains(c.Namespaces, db+".*")
+	return len(c.Namespaces) == 0 || slices.ContainsFunc(c.namespaces(), func(own string) bool { return covers(own, ns) })
 }
 
 func (c Coverage) coversOperations(d Coverage) bool {

@@ -1,13 +1,6 @@
 package checkpoint
 
-import (
-	"crypto/sha256"
-	"fmt"
-	"slices"
-	"strings"
-
-	"github.com/mongostream/streamer/change"
-)
+import "github.com/mongostream/streamer/change"
 
 // A Lapse says that streams of before read changes that a later one did not, which moved the
 // checkpoint past them.
@@ -18,24 +11,6 @@ type Lapse struct {
 	At change.Timestamp
 }
 
-// maxCoverage bounds the namespaces of a coverage in a checkpoint, in bytes.
-const maxCoverage = 2 << 10
-
-// BoundedCoverage returns the coverage as checkpoints keep it: a longer list of namespaces is
-// replaced by its hash, which only the same list covers.
-func BoundedCoverage(c change.Coverage) *change.Coverage {
-	c = change.Coverage{Namespaces: slices.Clone(c.Namespaces), Operations: slices.Clone(c.Operations)}
-	slices.Sort(c.Namespaces)
-	if text := strings.Join(c.Namespaces, ","); len(text) > maxCoverage {
-		hash := sha256.Sum256([]byte(text))
-		c.Namespaces = []string{fmt.Sprintf("%s%x", hashed, hash[:8])}
-	}
-	return &c
-}
-
-// hashed begins the name that stands for a list of namespaces. No database is called so.
-const hashed = "#"
-
 // Lost returns the stretch that the subscriber of a checkpoint missed because a stream did not read
 // it, if a stream of the coverage reads it again: the namespaces, of which none are all, and where
 // the stretch begins; it ends at the checkpoint. Some is false where there is none.
@@ -43,11 +18,7 @@ func (c Checkpoint) Lost(reads change.Coverage) (namespaces []string, from chang
 	if c.Lapse == nil || c.Coverage == nil {
 		return nil, from, false
 	}
-	reads = *BoundedCoverage(reads)
-	namespaces, some = reads.Dropped(c.Lapse.Coverage, *c.Coverage)
-	if slices.ContainsFunc(namespaces, func(ns string) bool { return strings.HasPrefix(ns, hashed) }) {
-		namespaces = nil
-	}
+	namespaces, some = reads.Bounded().Dropped(c.Lapse.Coverage, *c.Coverage)
 	return namespaces, c.Lapse.At, some
 }
 
@@ -66,7 +37,7 @@ func (c *Checkpoint) cover(before, by Checkpoint) {
 	if before.Coverage != nil && !by.Coverage.Covers(*before.Coverage) {
 		further := Lapse{Coverage: *before.Coverage, At: before.Earliest().Time}
 		if lapse != nil {
-			further.Coverage = *BoundedCoverage(further.Coverage.Union(lapse.Coverage))
+			further.Coverage = *further.Coverage.Union(lapse.Coverage).Bounded()
 			if further.At.Compare(lapse.At) > 0 {
 				further.At = lapse.At
 			}

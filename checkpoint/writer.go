@@ -80,7 +80,7 @@ type Writer struct {
 func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 	cfg.SaveTimeout = cmp.Or(cfg.SaveTimeout, 5*time.Second)
 	w := &Writer{
-		cfg: cfg, policy: cfg.Policy.withDefaults(), coverage: BoundedCoverage(cfg.Coverage), store: store, gaps: gaps,
+		cfg: cfg, policy: cfg.Policy.withDefaults(), coverage: cfg.Coverage.Bounded(), store: store, gaps: gaps,
 		logger:  cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		metrics: newMetrics(cfg.Registerer),
 		saving:  health.NewLoop(),

@@ -11,6 +11,8 @@
 // # Coverage
 //
 // A heartbeat says what its node reads of MongoDB ([change.Coverage]) and which sinks it serves.
+// A long list of namespaces is a hash there, by database where that is short enough; a whole
+// database covers such a list, and of two lists that differ neither covers the other.
 // The rule: only nodes that cover all others own partitions. A node that reads less would move the
 // checkpoints of sinks past changes that it does not read, and one that lacks a sink would not move
 // that sink's at all. If the nodes' settings do not cover each other, those of most nodes count,

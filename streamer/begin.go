@@ -29,7 +29,7 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 		if claimed[i].Position.IsZero() {
 			first = append(first, checkpoint.Checkpoint{
 				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: t.Partition}, Partitions: n.cfg.Origin.Partitions, Epoch: t.Epoch,
-				Fingerprint: n.cfg.Fingerprint, Coverage: checkpoint.BoundedCoverage(n.cfg.Coverage), At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin, Generation: claimed[i].Generation,
+				Fingerprint: n.cfg.Fingerprint, Coverage: n.cfg.Coverage.Bounded(), At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin, Generation: claimed[i].Generation,
 			})
 			places = append(places, i)
 		}

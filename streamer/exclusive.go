@@ -493,7 +493,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 	}
 	first := checkpoint.Checkpoint{
 		Key: checkpoint.Key{Subscriber: r.Subscriber}, Position: cfg.Start.From(), Partitions: n.cfg.Origin.Partitions, Fingerprint: n.cfg.Fingerprint,
-		Coverage:   checkpoint.BoundedCoverage(n.cfg.Coverage),
+		Coverage:   n.cfg.Coverage.Bounded(),
 		Snapshots:  cfg.Snapshots,
 		Generation: e.mu.generation, At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin,
 	}

@@ -94,5 +94,5 @@ func (c *cover) lacks(d *cover) string {
 		}
 		return fmt.Sprintf("it does not serve the sinks of %s as they are there: %s", d.node, strings.Join(sinks, ", "))
 	}
-	return "it reads less of MongoDB than " + d.node
+	return "it does not read all of MongoDB that " + d.node + " reads, or both watch lists are long and differ"
 }

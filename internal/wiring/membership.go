@@ -130,6 +130,7 @@ func NewMembership(cfg MembershipConfig) *Membership {
 		cfg.Clock = cluster.SinceBoot
 	}
 	cfg.HeartbeatInterval = cmp.Or(cfg.HeartbeatInterval, 2*time.Second)
+	cfg.Coverage = *cfg.Coverage.Bounded()
 	cfg.Sinks = slices.Sorted(slices.Values(cfg.Sinks))
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.Tracer{}

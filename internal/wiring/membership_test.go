@@ -2,6 +2,8 @@ package wiring
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -27,6 +29,26 @@ func TestStopWhileTheNodeBegins(t *testing.T) {
 	}
 	if !registry.released {
 		t.Error("its claim is left to run out")
+	}
+}
+
+// A node with a long watch list writes little into each heartbeat.
+func TestHeartbeatsOfLongWatchListsAreSmall(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for i := range 10_000 {
+		names = append(names, fmt.Sprint("shop.collection", i))
+	}
+	node, log := newNode(t, 4, checkpointtest.NewMemory(4))
+	m := NewMembership(MembershipConfig{
+		Node: node, Log: log, Registry: &registry{partitions: 4}, Partitions: 4, Coverage: change.Coverage{Namespaces: names}, Stopping: func() bool { return false },
+	})
+	text, err := json.Marshal(m.report())
+	if err != nil || len(text) > 4<<10 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if h := m.report(); h.Coverage == nil || !(change.Coverage{Namespaces: []string{"shop.*"}}).Covers(*h.Coverage) || h.Coverage.Covers(change.Coverage{}) {
+		t.Errorf("it covers %v", h.Coverage)
 	}
 }
 
