@@ -171,6 +171,8 @@ func (s *Session) catchUp(ctx context.Context) error {
 	defer c.giveBack()
 	bookmark := time.NewTicker(h.cfg.Bookmark) // while it is away
 	defer bookmark.Stop()
+	back := time.NewTimer(0) // fires when it need not be away any more
+	defer back.Stop()
 	told := s.position()
 	for key, sub := range s.byKey {
 		c.index.Add(key, sub.Program)
@@ -212,8 +214,12 @@ func (s *Session) catchUp(ctx context.Context) error {
 		if batch != nil {
 			continue
 		}
+		if wait := s.awayFor(time.Now()); wait > 0 {
+			back.Reset(wait)
+		}
 		select {
 		case <-cursor.Signal():
+		case <-back.C:
 		case <-bookmark.C:
 			if at := s.position(); s.isAway(time.Now()) && s.idle() && at.After(told) {
 				told = at

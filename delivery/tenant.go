@@ -465,15 +465,20 @@ func (s *Session) evaluates() bool {
 
 // isAway reports whether the session must stay off the live path, because its filters cost too
 // much. The session's own loop calls it.
-func (s *Session) isAway(now time.Time) bool {
+func (s *Session) isAway(now time.Time) bool { return s.awayFor(now) > 0 }
+
+// awayFor returns for how long that is, if it spends nothing more.
+func (s *Session) awayFor(now time.Time) time.Duration {
 	if s.tenant == nil || !s.expense.slot && s.expense.away.IsZero() {
-		return false
+		return 0
 	}
-	if s.expense.level.add(now, 0, liveWindow) > freeUnits/2 {
-		return true
+	hold := s.expense.away.Sub(now)
+	if level := s.expense.level.add(now, 0, liveWindow); level > freeUnits/2 {
+		decays := math.Log(level/(freeUnits/2)) * float64(liveWindow)
+		return max(hold, time.Duration(decays)+1)
 	}
 	s.expense.slot = false
-	return now.Before(s.expense.away)
+	return max(hold, 0)
 }
 
 // suspend ends a session because one of its filters keeps costing too much, after a notice. Nothing

@@ -91,6 +91,29 @@ func TestCostlySessionComesBack(t *testing.T) {
 	})
 }
 
+// A session comes back though nothing happens in the log: its snapshots wait for that.
+func TestCostlySessionComesBackWhileTheLogRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, delivery.Config{Bookmark: time.Hour})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{Account: "a", CreditEvents: 1000}, filtered(t, costlyOn("key._id == 17")))
+		synctest.Wait()
+		source.Append(deliverytest.Inserts(1, 17)...)
+		deliverytest.Receive(t, s, 1)
+		synctest.Wait()
+		if s.State().Live {
+			t.Fatal("it is on the live path")
+		}
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if !s.State().Live {
+			t.Error("it stays away")
+		}
+	})
+}
+
 // Connecting again evades nothing; a session whose filters the index decides is not concerned.
 func TestIdentityStaysAwayWhenItConnectsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
