@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/health"
 )
 
 // A Status is a member's condition by its own account.
@@ -69,7 +70,12 @@ type Heartbeat struct {
 	// many more there are.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	Unlisted int       `json:"gateways_unlisted,omitempty"`
+	// Problems are what is wrong at the member, at most MaxProblems.
+	Problems []health.Problem `json:"problems,omitempty"`
 }
+
+// MaxProblems is how many problems a heartbeat names at most.
+const MaxProblems = 16
 
 // A Load is how much a member has to do.
 type Load struct {

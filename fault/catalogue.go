@@ -9,5 +9,5 @@ import (
 
 //nolint:gochecknoglobals // the catalogue is a constant table
 var catalogue = slices.SortedFunc(
-	slices.Values(slices.Concat(clusterEntries(), configEntries(), gatewayEntries(), handoffEntries(), mongodbEntries(), sinkEntries(), supervisorEntries())),
+	slices.Values(slices.Concat(clusterEntries(), configEntries(), gatewayEntries(), handoffEntries(), healthEntries(), mongodbEntries(), sinkEntries(), supervisorEntries())),
 	func(a, b Entry) int { return cmp.Compare(a.Code, b.Code) })

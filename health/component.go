@@ -221,6 +221,18 @@ func (c *Components) Vital(slug string) (Vital, error) {
 	return Vital{}, ErrUnknownComponent
 }
 
+// Stalled returns the components that are stalled.
+func (c *Components) Stalled() (stalled []Vital) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.all {
+		if v, _ := c.vital(w, time.Now()); v.Status == VitalStalled {
+			stalled = append(stalled, v)
+		}
+	}
+	return stalled
+}
+
 // Restart restarts a component within the process.
 func (c *Components) Restart(slug string) error {
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package health
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -14,7 +15,8 @@ type Report struct {
 	Version    string      `json:"version"`
 	Uptime     float64     `json:"uptime"` // seconds
 	Partitions []Partition `json:"partitions"`
-	Checks     []Result    `json:"checks"`
+	// Problems are those of the verdict, the most urgent first.
+	Problems []Problem `json:"problems"`
 	// Membership is absent where the node owns all partitions.
 	Membership *Membership `json:"membership,omitempty"`
 }
@@ -38,11 +40,27 @@ type Membership struct {
 	Owned   int `json:"owned"`
 }
 
-// A Node tells what a Report says of the node beside its checks.
+// A Partition is how one partition does.
+type Partition struct {
+	ID     int    `json:"id"`
+	Status Status `json:"status"`
+	// Lag is in seconds; absent while unknown.
+	Lag *float64 `json:"lag,omitempty"`
+	// HeadRoom is for how many seconds of log time the position still lives; absent while unknown.
+	HeadRoom  *float64   `json:"headRoom,omitempty"`
+	EventRate float64    `json:"eventRate"`
+	LastEvent *time.Time `json:"lastEvent,omitempty"`
+	// Error says why the partition has stopped.
+	Error string `json:"error,omitempty"`
+}
+
+// A Node tells what a Report says of the node beside its problems.
 type Node struct {
 	Name, Cluster, Version string
 	Uptime                 func() time.Duration
 	Partitions             func() []Partition
+	// Judge returns the verdict of this moment.
+	Judge func() Verdict
 	// Membership may be nil, or return nil: the node owns all partitions.
 	Membership func() *Membership
 	// Alive returns why the process should be replaced, nil as long as it should not. It may be
@@ -51,38 +69,43 @@ type Node struct {
 }
 
 // Report makes the report of this moment.
-func (r *Registry) Report(n Node) Report {
+func (n Node) Report() Report {
+	v := n.Judge()
 	report := Report{
-		Node: n.Name, Cluster: n.Cluster, Version: n.Version, Uptime: n.Uptime().Seconds(), Partitions: n.Partitions(), Checks: r.Results(),
+		Status: v.Status, Node: n.Name, Cluster: n.Cluster, Version: n.Version, Uptime: n.Uptime().Seconds(), Partitions: n.Partitions(), Problems: v.Problems,
 	}
 	if n.Membership != nil {
 		report.Membership = n.Membership()
 	}
-	report.Status = Overall(report.Checks, report.Partitions)
 	return report
+}
+
+// A Readiness is what /readyz answers.
+type Readiness struct {
+	Ready bool `json:"ready"`
+	// Problems are those that affect the node, where it is not ready.
+	Problems []Problem `json:"problems"`
 }
 
 // Handle puts /health, /livez and /readyz on a mux.
 //
 // /health answers 200 while the node is healthy or degraded and 503 while it is unhealthy. /readyz
-// answers 503 while a check that serving depends on fails. /livez answers 503 when [Node.Alive]
-// says so: never because MongoDB or etcd is away.
-func (r *Registry) Handle(mux *http.ServeMux, n Node) {
+// answers 503 while a problem keeps the node from serving. /livez answers 503 when [Node.Alive]
+// says so: never because MongoDB or etcd is away. Nobody needs to show who they are, so none tells
+// what dependencies said.
+func (n Node) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		report := r.Report(n)
+		report := n.Report()
+		report.Problems = Verdict{Problems: report.Problems}.Public().Problems
 		answer(w, report.Status != Unhealthy, report)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		failing := []Result{}
-		for _, c := range r.Results() {
-			if c.ready && !c.OK {
-				failing = append(failing, c)
-			}
+		v := n.Judge().Public()
+		said := Readiness{Ready: v.Ready, Problems: []Problem{}}
+		if !v.Ready {
+			said.Problems = slices.DeleteFunc(v.Problems, func(p Problem) bool { return !slices.Contains(p.Affects.Nodes, n.Name) })
 		}
-		answer(w, len(failing) == 0, struct {
-			Ready   bool     `json:"ready"`
-			Failing []Result `json:"failing"`
-		}{len(failing) == 0, failing})
+		answer(w, said.Ready, said)
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		var said struct {

@@ -2,58 +2,33 @@ package health_test
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mongostream/streamer/health"
 )
 
-func TestOverall(t *testing.T) {
-	ok := health.Result{OK: true, Severity: health.Critical}
-	well, sick := health.Partition{Status: health.Healthy}, health.Partition{Status: "lagging"}
-	for name, c := range map[string]struct {
-		checks     []health.Result
-		partitions []health.Partition
-		want       health.Status
-	}{
-		"all well":               {[]health.Result{ok}, []health.Partition{well, well}, health.Healthy},
-		"nothing to look at":     {nil, nil, health.Healthy},
-		"a warning":              {[]health.Result{ok, {Severity: health.Warning}}, []health.Partition{well}, health.Degraded},
-		"a critical check":       {[]health.Result{{Severity: health.Warning}, {Severity: health.Critical}}, []health.Partition{well}, health.Unhealthy},
-		"one of three is sick":   {[]health.Result{ok}, []health.Partition{well, sick, well}, health.Degraded},
-		"half of them are sick":  {[]health.Result{ok}, []health.Partition{well, sick}, health.Unhealthy},
-		"a warning and one sick": {[]health.Result{{Severity: health.Warning}}, []health.Partition{well, sick, well}, health.Degraded},
-	} {
-		if got := health.Overall(c.checks, c.partitions); got != c.want {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
-
-func TestHandlersSayWhatTheChecksSay(t *testing.T) {
-	var r health.Registry
-	var reading, saving error
-	r.Register(health.Check{Name: "reading", Severity: health.Critical, Ready: true, Text: "reads", Test: func() error { return reading }})
-	r.Register(health.Check{Name: "marks", Severity: health.Warning, Text: "saves", Test: func() error { return saving }})
+func TestHandlersShowTheVerdict(t *testing.T) {
+	verdict := health.Verdict{Status: health.Healthy, Ready: true, Problems: []health.Problem{}}
 	var membership *health.Membership
 	lag := 1.5
 	mux := http.NewServeMux()
-	r.Handle(mux, health.Node{
+	health.Node{
 		Name: "a", Cluster: "c", Version: "v", Uptime: func() time.Duration { return 90 * time.Second },
 		Partitions: func() []health.Partition {
 			return []health.Partition{{ID: 0, Status: health.Healthy, Lag: &lag}, {ID: 1, Status: health.Healthy}}
 		},
-		Membership: func() *health.Membership { return membership },
-	})
+		Judge: func() health.Verdict { return verdict }, Membership: func() *health.Membership { return membership },
+	}.Handle(mux)
 	get := func(path string, status int, into any) {
 		t.Helper()
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		if w.Code != status {
-			t.Errorf("%s: %d", path, w.Code)
+		if w.Code != status || strings.Contains(w.Body.String(), "secret") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -78,15 +53,21 @@ func TestHandlersSayWhatTheChecksSay(t *testing.T) {
 	if m, _ := report["membership"].(map[string]any); m["leader"] != "b" || m["plan"] != 7.0 || m["detached"] != false {
 		t.Errorf("%v", report["membership"])
 	}
-	saving = errors.New("store away")
+	verdict.Status = health.Degraded
 	get("/health", 200, &report)
-	if report["status"] != "degraded" {
-		t.Errorf("%v", report["status"])
-	}
 	get("/readyz", 200, &report)
-	reading = errors.New("stream broken")
+	verdict = health.Verdict{Status: health.Unhealthy, Problems: []health.Problem{
+		{Subject: "mongodb", Detail: "dial secret", Affects: health.Affects{Nodes: []string{"a"}}}, {Subject: "nodes", Affects: health.Affects{Nodes: []string{"b"}}},
+	}}
 	get("/health", 503, &report)
-	get("/readyz", 503, &report)
+	if problems, _ := report["problems"].([]any); report["status"] != "unhealthy" || len(problems) != 2 {
+		t.Errorf("%v", report)
+	}
+	var ready health.Readiness
+	get("/readyz", 503, &ready)
+	if ready.Ready || len(ready.Problems) != 1 || ready.Problems[0].Subject != "mongodb" {
+		t.Errorf("%+v", ready)
+	}
 	get("/livez", 200, &report)
 }
 

@@ -2,6 +2,16 @@ package health
 
 import "time"
 
+// A Status is the state of a node or of a partition.
+type Status string
+
+// The states of a node; a partition has more.
+const (
+	Healthy   Status = "healthy"
+	Degraded  Status = "degraded"
+	Unhealthy Status = "unhealthy"
+)
+
 // The states of a partition, from the worst on; a partition is in the first that fits.
 const (
 	Failed     Status = "failed"      // ended for good; a person must act

@@ -102,11 +102,18 @@ func TestRecoveredMeansAcknowledged(t *testing.T) {
 			s.look(time.Now())
 		}
 		wait(time.Minute)
+		silent := s.Status().Silent
+		if silent == nil || time.Since(*silent) < time.Minute {
+			t.Errorf("silent since %v", silent)
+		}
 		m.Done(ErrReplaced) // and dropped: its partition has moved away
 		s.mu.failed = false
 		wait(time.Second)
 		s.mu.moved = time.Now() // as an operator's Resume does
 		wait(time.Second)
+		if again := s.Status().Silent; again == nil || !again.Equal(*silent) {
+			t.Errorf("silent since %v after a resumption, before since %v", again, silent)
+		}
 		s.begin(m)
 		wait(time.Minute)
 		if got := heard(); !slices.Equal(got, []string{notice.KindSinkStalled}) {
@@ -114,6 +121,9 @@ func TestRecoveredMeansAcknowledged(t *testing.T) {
 		}
 		m.Done(nil)
 		wait(time.Second)
+		if silent := s.Status().Silent; silent != nil {
+			t.Errorf("silent since %v after an acknowledgement", silent)
+		}
 		if got := heard(); !slices.Equal(got, []string{notice.KindSinkStalled, notice.KindSinkRecovered}) {
 			t.Errorf("operators heard %q", got)
 		}

@@ -94,6 +94,8 @@ type Sink struct {
 		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
 		acked    bool      // it has acknowledged something since it was stalled
 		told     bool      // operators know that it is stalled
+		waited   time.Time // when something last waited for the target, as far as was looked
+		silent   time.Time // since when the target acknowledges nothing of what waits, zero while it does
 		last     error
 	}
 	published, dead, retried atomic.Uint64
@@ -331,6 +333,7 @@ func (s *Sink) done(m *Message, err error) {
 		s.mu.failed = true
 		if !errors.Is(err, ErrEarlier) {
 			s.mu.last = err
+			s.fails(err)
 		}
 		notify(s.signal)
 		return
@@ -603,6 +606,7 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 	defer s.mu.Unlock()
 	if m.err = err; err != nil {
 		s.mu.last = err
+		s.fails(err)
 		return err
 	}
 	s.acknowledged()
@@ -614,7 +618,18 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 func (s *Sink) acknowledged() {
 	s.published.Add(1)
 	s.metrics.published.Inc()
-	s.mu.moved, s.mu.acked = time.Now(), true
+	s.mu.moved, s.mu.acked, s.mu.silent = time.Now(), true, time.Time{}
+}
+
+// fails notes since when the target acknowledges nothing. One that refuses a change answers. The
+// caller holds the mutex.
+func (s *Sink) fails(err error) {
+	refused, is := errors.AsType[*RefusedError](err)
+	switch {
+	case is && refused != nil, errors.Is(err, ErrReplaced), errors.Is(err, context.Canceled):
+	case s.mu.silent.IsZero():
+		s.mu.silent = time.Now()
+	}
 }
 
 // attempt notes that a message is handed to the target, which is a retry unless it is the first
@@ -713,6 +728,10 @@ func (s *Sink) watch(ctx context.Context) {
 	}
 }
 
+// elsewhere is how long after the last change that waited here a sink still says that its target
+// acknowledges nothing: by then another node, to which the partitions have moved, knows more.
+const elsewhere = 15 * time.Second
+
 // look judges whether the sink is stalled. It has recovered when the target has acknowledged
 // something, and not because nothing waits any more: a sink that an operator has resumed, or whose
 // partitions have moved away, says nothing of its target.
@@ -722,6 +741,14 @@ func (s *Sink) look(now time.Time) {
 	stalled, was, last := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled, s.mu.last
 	if stalled && !was {
 		s.mu.acked = false
+		if s.mu.silent.IsZero() {
+			s.mu.silent = s.mu.moved
+		}
+	}
+	if waits {
+		s.mu.waited = now
+	} else if now.Sub(s.mu.waited) > elsewhere {
+		s.mu.silent = time.Time{}
 	}
 	begins, ends := stalled && !s.mu.told, s.mu.told && !stalled && s.mu.acked
 	s.mu.told = s.mu.told && !ends || begins
@@ -767,6 +794,9 @@ type Status struct {
 	DeadLetters uint64 `json:"dead_letters"`
 	// Error is why it is halted, or what failed last while it retries.
 	Error string `json:"error,omitempty"`
+	// Silent is since when the target has acknowledged nothing although something waits for it; nil
+	// while it acknowledges.
+	Silent *time.Time `json:"silent_since,omitempty"`
 }
 
 // Status returns the status of the sink.
@@ -793,7 +823,19 @@ func (s *Sink) Status() Status {
 	if err != nil {
 		st.Error = err.Error()
 	}
+	if silent := s.mu.silent; !silent.IsZero() {
+		st.Silent = &silent
+		st.Error = cmp.Or(st.Error, errorText(s.mu.last))
+	}
 	return st
+}
+
+// errorText returns the text of an error, empty for none.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // notify sends a signal to a channel of capacity 1 unless one is pending.

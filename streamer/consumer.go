@@ -278,6 +278,27 @@ func (n *Node) evidence(now time.Time, reach gap.Reach, known bool) (e health.Ev
 	return e
 }
 
+// A Reading is how the node reads the oplog.
+type Reading struct {
+	// Stuck says that nothing comes although the oplog advances, or that MongoDB answers nothing,
+	// NoMajority that the majority commit point does not follow.
+	Stuck, NoMajority bool
+	// Lag is the log time from what the node has read to the last operation, 0 while unknown.
+	Lag time.Duration
+}
+
+// Reading returns how the node reads the oplog.
+func (n *Node) Reading() Reading {
+	now := time.Now()
+	reach, known := n.cfg.Range.Latest(now)
+	e := n.evidence(now, reach, known)
+	r := Reading{Stuck: e.Stuck, NoMajority: e.NoMajority}
+	if at := n.hub.Position(); known && !at.IsZero() {
+		r.Lag = max(0, reach.Last.Time().Sub(at.Time.Time()))
+	}
+	return r
+}
+
 // runPulse measures rates and posts notices when reading gets stuck and when it recovers, until the
 // context ends.
 func (n *Node) runPulse(ctx context.Context) {

@@ -175,7 +175,7 @@ func (a *attachment) answered(sent, ttl time.Duration, err error) error {
 	if left := onlyLeft(err); left != nil {
 		return left
 	}
-	a.logTurn(err)
+	a.logTurn(sent, err)
 	if a.failure = err; err != nil {
 		a.deadline = a.deadline.Failed(a.cfg.Clock())
 		return nil
@@ -190,10 +190,11 @@ func (a *attachment) answered(sent, ttl time.Duration, err error) error {
 }
 
 // logTurn counts renewals that fail, and logs when they begin to and when they succeed again.
-func (a *attachment) logTurn(err error) {
+func (a *attachment) logTurn(sent time.Duration, err error) {
 	a.renewed.Store(err == nil)
 	switch {
 	case err != nil:
+		a.unansweredSince(sent, err)
 		if a.streak++; a.streak == 1 {
 			a.cfg.Log.Warn("the lease cannot be renewed", "error", err)
 		}
@@ -202,7 +203,15 @@ func (a *attachment) logTurn(err error) {
 		a.cfg.Log.Info("the lease is renewed again", "failures", a.streak)
 		a.streak = 0
 	}
+	a.endOutage()
 	a.metrics.streak.Set(float64(a.streak))
+}
+
+// endOutage notes that the store answers, if it has answered requests of both kinds.
+func (a *attachment) endOutage() {
+	if a.renewed.Load() && a.blind.Load() == nil {
+		a.outage.Store(nil)
+	}
 }
 
 // beat says how the node does.
@@ -239,7 +248,7 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 	asked := a.cfg.Clock()
 	view, err := a.store.View(asking)
 	return func() error {
-		a.logView(err)
+		a.logView(asked, err)
 		if err != nil {
 			return onlyLeft(err)
 		}
@@ -282,17 +291,21 @@ const (
 func unanswered(err error) bool { return err != nil && fault.Of(err) != fault.ClusterCorrupt }
 
 // logView counts views that fail, and logs that they do and that they succeed again.
-func (a *attachment) logView(err error) {
+func (a *attachment) logView(asked time.Duration, err error) {
 	if err == nil {
 		if a.toldView > 0 {
 			a.cfg.Log.Info("the cluster is read again", "failures", a.unseen)
 		}
 		a.unseen, a.toldView = 0, 0
 		a.seen()
+		a.endOutage()
 		return
 	}
 	a.unseen++
 	a.blind.Store(&err)
+	if onlyLeft(err) == nil && fault.Of(err) != fault.ClusterReplaced {
+		a.unansweredSince(asked, err)
+	}
 	a.metrics.unseen.Inc()
 	now := a.cfg.Clock()
 	if a.unseen >= viewFailures && (a.toldView == 0 || now-a.toldView >= viewTold) {

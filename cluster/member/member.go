@@ -96,8 +96,9 @@ type Member struct {
 	lease   atomic.Int64               // the reading of the clock at which the lease ends unless it is renewed, 0 before there is one
 	viewed  atomic.Int64               // that of the last view, 0 before the first
 	turning *health.Loop
-	blind   atomic.Pointer[error] // why views have failed since, nil where they have not
-	apart   atomic.Pointer[error] // why the node cannot come back, nil where it can or need not
+	blind   atomic.Pointer[error]  // why views have failed since, nil where they have not
+	apart   atomic.Pointer[error]  // why the node cannot come back, nil where it can or need not
+	outage  atomic.Pointer[outage] // nil while the store answers
 }
 
 // New makes a Member.
@@ -277,6 +278,30 @@ func (s *Member) Sees() error {
 	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)
 }
 
+// An outage is since when the store has not answered, and why.
+type outage struct {
+	since time.Time
+	err   error
+}
+
+// Outage returns since when the store has not answered requests of both kinds, renewals of the
+// lease and views, and why; nil while it does.
+func (s *Member) Outage() (since time.Time, err error) {
+	if o := s.outage.Load(); o != nil {
+		return o.since, o.err
+	}
+	return time.Time{}, nil
+}
+
+// unansweredSince notes that a request that was sent then was not answered.
+func (s *Member) unansweredSince(sent time.Duration, err error) {
+	o := outage{since: time.Now().Add(sent - s.cfg.Clock()), err: err}
+	if before := s.outage.Load(); before != nil {
+		o.since = before.since
+	}
+	s.outage.Store(&o)
+}
+
 // Apart returns why a node that is detached cannot join again although the store answers, nil where
 // that is not so.
 func (s *Member) Apart() error {
@@ -341,6 +366,7 @@ func (s *Member) attach(ctx context.Context, m cluster.Membership, t leaseDeadli
 	}
 	s.held.Store(a)
 	s.renewed.Store(true)
+	s.outage.Store(nil)
 	s.rely(t)
 	s.seen() // joining was one
 	s.metrics.detached.Set(0)
@@ -431,7 +457,11 @@ func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 		s.seen()
 	}
 	_, err := old.Renew(ctx)
-	return err == nil || errors.Is(err, cluster.ErrLeft)
+	answered := err == nil || errors.Is(err, cluster.ErrLeft)
+	if answered {
+		s.outage.Store(nil)
+	}
+	return answered
 }
 
 // rejoin ends the old lease and joins under a new one.

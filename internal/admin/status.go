@@ -30,11 +30,12 @@ type Status struct {
 	Plan   StatusPlan `json:"plan"`
 	// HeadRoomWarning and HeadRoomCritical are the configured thresholds of head-room in seconds;
 	// in a short oplog a half and a quarter of its length count instead.
-	HeadRoomWarning  float64         `json:"head_room_warning_seconds"`
-	HeadRoomCritical float64         `json:"head_room_critical_seconds"`
-	Checks           []health.Result `json:"checks"`         // of the node that answers
-	Expected         int             `json:"expected_nodes"` // as the node that answers is configured
-	Nodes            []StatusNode    `json:"nodes"`
+	HeadRoomWarning  float64 `json:"head_room_warning_seconds"`
+	HeadRoomCritical float64 `json:"head_room_critical_seconds"`
+	// Problems are those of the cluster as the node that answers sees it, the most urgent first.
+	Problems []health.Problem `json:"problems"`
+	Expected int              `json:"expected_nodes"` // as the node that answers is configured
+	Nodes    []StatusNode     `json:"nodes"`
 	// Absent are nodes that the plan names and that are not there.
 	Absent     []string         `json:"absent"`
 	Partitions StatusPartitions `json:"partitions"`
@@ -93,7 +94,7 @@ type StatusPartitions struct {
 func NewStatus(report health.Report, view cluster.View) *Status {
 	s := &Status{
 		Cluster: report.Cluster, Node: report.Node, Version: report.Version, Status: report.Status, Uptime: report.Uptime,
-		Detached: report.Membership != nil && report.Membership.Detached, Leader: view.Leader, Checks: report.Checks,
+		Detached: report.Membership != nil && report.Membership.Detached, Leader: view.Leader, Problems: report.Problems,
 		Plan:  StatusPlan{Version: view.Plan.Version, At: view.Plan.At, By: view.Plan.By, Cause: view.Plan.Cause},
 		Nodes: []StatusNode{}, Absent: []string{},
 	}

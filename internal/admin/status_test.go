@@ -84,7 +84,7 @@ func TestStatusIsSmallAndWhole(t *testing.T) {
 	if len(text) > 160<<10 {
 		t.Errorf("%d bytes for 4096 partitions", len(text))
 	}
-	text, err = json.Marshal(admin.NewStatus(health.Report{Checks: []health.Result{}}, cluster.View{})) // before the first view
+	text, err = json.Marshal(admin.NewStatus(health.Report{Problems: []health.Problem{}}, cluster.View{})) // before the first view
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestStatusIsSmallAndWhole(t *testing.T) {
 			t.Errorf("partitions.%s is null", name)
 		}
 	}
-	for _, name := range []string{"nodes", "absent", "checks"} {
+	for _, name := range []string{"nodes", "absent", "problems"} {
 		if shown[name] == nil {
 			t.Errorf("%s is null", name)
 		}

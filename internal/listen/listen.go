@@ -13,7 +13,6 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
-	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/config"
 )
 
@@ -172,28 +171,21 @@ func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
 	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next)))
 }
 
-// Checks say whether the files as they stand are in force.
-func (l *Listeners) Checks() []health.Check {
-	certificates := func() error {
-		var errs []error
-		for _, t := range []*access.TLS{l.http, l.grpc} {
-			if t != nil {
-				errs = append(errs, t.Err())
-			}
+// Certificates returns why the servers' certificates cannot be used as their files are, nil where
+// they can; those from before stay in force.
+func (l *Listeners) Certificates() error {
+	var errs []error
+	for _, t := range []*access.TLS{l.http, l.grpc} {
+		if t != nil {
+			errs = append(errs, t.Err())
 		}
-		return errors.Join(errs...)
 	}
-	return []health.Check{
-		{
-			Name: "certificates", Severity: health.Warning, Test: certificates,
-			Text: "The servers' certificates can be used as their files stand; while they cannot, those from before stay in force.",
-		},
-		{
-			Name: "identities", Severity: health.Warning, Test: l.Access.Err,
-			Text: "The files of who may connect can be used as they stand; while they cannot, those from before stay in force, revoked tokens too.",
-		},
-	}
+	return errors.Join(errs...)
 }
+
+// Identities returns why the files of who may connect cannot be used as they are, nil where they
+// can; those from before stay in force, revoked tokens too.
+func (l *Listeners) Identities() error { return l.Access.Err() }
 
 // Server makes an HTTP server over handlers that none of its clients can hold up. Requests'
 // contexts end with base.

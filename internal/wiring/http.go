@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
@@ -18,7 +17,6 @@ import (
 	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/internal/statuspage"
 	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/oplog"
 )
 
 // listen binds the addresses, first of all: a port in use must harm nothing.
@@ -57,9 +55,9 @@ func (s *Service) buildServers() error {
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
-	checks, self := s.health(), s.self()
+	self := s.self()
 	operations := s.operations()
-	status := func() *admin.Status { return s.status(checks.Report(self)) }
+	status := func() *admin.Status { return s.status(self.Report()) }
 	sinks := admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded)
 	for _, e := range []struct {
 		pattern    string
@@ -95,7 +93,7 @@ func (s *Service) buildServers() error {
 	// node.
 	probes := http.NewServeMux()
 	probes.Handle("GET /metrics", s.registry.handler(s.tracer != nil)) // traces have exemplars
-	checks.Handle(probes, self)
+	self.Handle(probes)
 	s.components.Handle(probes)
 	if s.probing != nil { // nothing of this is at the address for clients
 		s.probes = s.listeners.ProbesServer(clients, probes, s.logger)
@@ -113,7 +111,7 @@ func (s *Service) self() health.Node {
 	cfg := s.opts.Config
 	return health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
-		Membership: s.membership, Alive: s.components.Alive,
+		Judge: s.Judge, Membership: s.membership, Alive: s.components.Alive,
 	}
 }
 
@@ -200,84 +198,4 @@ func (s *Service) partitions() []health.Partition {
 		}
 	}
 	return partitions
-}
-
-// health registers the node's checks.
-func (s *Service) health() *health.Registry {
-	r := &health.Registry{}
-	r.Register(health.Check{
-		Name: "log_open", Severity: health.Critical, Ready: true, Text: "The node reads MongoDB's oplog through a change stream.",
-		Test: func() error {
-			if since, err := s.source.Failure(time.Now()); err != nil {
-				code, text, _ := fault.Public(err) // what MongoDB said is in the log
-				return fault.Newf(cmp.Or(code, fault.MongoUnreachable), "the stream has been broken since %s: %s", since.UTC().Format(time.RFC3339), text)
-			}
-			if !s.log.Stats().Open {
-				return errors.New("the stream is not open yet, or was lost and is being opened again")
-			}
-			return nil
-		},
-	})
-	r.Register(health.Check{
-		Name: "partitions_owned", Severity: health.Critical, Ready: true, Text: "The node owns its partitions and serves them.",
-		Test: s.member.Served,
-	})
-	r.Register(health.Check{
-		Name: "not_stopping", Severity: health.Warning, Ready: true, Text: "The node has not been told to stop.",
-		Test: func() error {
-			if s.stopping.Load() {
-				return errors.New("the node stops: what was delivered is being acknowledged and saved")
-			}
-			return nil
-		},
-	})
-	r.Register(health.Check{
-		Name: "checkpoints_saved", Severity: health.Warning, Text: "Checkpoints are saved; while they are not, more is redelivered after a crash.",
-		Test: func() error {
-			if s.node.Failing() {
-				return errors.New("the last round of checkpoints could not be saved")
-			}
-			return nil
-		},
-	})
-	r.Register(health.Check{
-		Name: "oplog_head_room", Severity: health.Warning, Text: "No subscriber is near the end of the oplog's reach, where its position is lost.",
-		Test: func() error {
-			for _, sub := range s.node.Subscribers() {
-				if sub.HeadRoomLevel != oplog.Fine {
-					return fmt.Errorf("the position of subscriber %s leaves the oplog in %s", sub.Name, sub.HeadRoom.Truncate(time.Second))
-				}
-			}
-			return nil
-		},
-	})
-	r.Register(health.Check{
-		Name: "subscribers_acknowledge", Severity: health.Warning, Text: "Every gateway acknowledges what it has been sent; one that does not is disconnected.",
-		Test: func() error {
-			for _, sub := range s.node.Subscribers() {
-				if sub.Overdue {
-					return fmt.Errorf("subscriber %s has acknowledged nothing of what it has been sent for %s", sub.Name, sub.Owes.Truncate(time.Second))
-				}
-			}
-			return nil
-		},
-	})
-	r.Register(health.Check{
-		Name: "nodes_alike", Severity: health.Warning, Text: "All nodes of the cluster read the same of MongoDB, so that it does not matter which one a gateway is with.",
-		Test: s.member.Alike,
-	})
-	r.Register(health.Check{
-		Name: "cluster_read", Severity: health.Warning, Text: "The node can read what the nodes share: who is there, who owns what, and the plan.",
-		Test: s.member.Sees,
-	})
-	r.Register(health.Check{
-		Name: "etcd_alarms", Severity: health.Warning, Text: "etcd has raised no alarm; with NOSPACE it refuses every write.", Test: s.alarms.check,
-	})
-	r.Register(health.Check{
-		Name: "log_written", Severity: health.Warning, Text: "What the node logs is read; if it is not, lines are dropped and counted.", Test: s.logWritten,
-	})
-	for _, check := range s.listeners.Checks() {
-		r.Register(check)
-	}
-	return r
 }

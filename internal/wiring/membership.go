@@ -27,6 +27,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
@@ -85,6 +86,9 @@ type MembershipConfig struct {
 	DrainTimeout time.Duration
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
 	Announce func(delivery.Notice)
+
+	// Problems returns what is wrong at the node, for its heartbeats. It may be nil.
+	Problems func() []health.Problem
 
 	// Gateways returns the named subscribers with sessions at the node, and how many more there
 	// are. It must not block. Defaults to none.
@@ -256,6 +260,13 @@ func (m *Membership) Sees() error { return m.member.Sees() }
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
 func (m *Membership) DeadlineLag() time.Duration { return m.member.DeadlineLag() }
 
+// Outage returns since when the store of the cluster has not answered, and why; nil while it does.
+func (m *Membership) Outage() (since time.Time, err error) { return m.member.Outage() }
+
+// Apart returns why a node that is detached cannot join again although the store answers, nil where
+// that is not so.
+func (m *Membership) Apart() error { return m.member.Apart() }
+
 // Trusted reports whether the node may hand anything to anybody now.
 func (m *Membership) Trusted() bool { return m.Alone() || m.member.Trusted() }
 
@@ -385,6 +396,9 @@ func (m *Membership) report() cluster.Heartbeat {
 		}
 	}
 	h.Gateways, h.Unlisted = m.gateways()
+	if cfg.Problems != nil {
+		h.Problems = cfg.Problems()
+	}
 	switch {
 	case cfg.Stopping():
 		h.Status = cluster.StatusStopping

@@ -90,6 +90,7 @@ type Service struct {
 	origin     checkpoint.Origin
 	conn       *backend.Conn
 	alarms     alarms // of etcd
+	observed   observed
 	log        *oplog.Log
 	extent     *oplog.Range
 	node       *streamer.Node
@@ -247,8 +248,8 @@ func (s *Service) buildMember() {
 		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce: func(n delivery.Notice) { s.gateway.Announce(n) },
-		Gateways: s.Peers,
-		Silence:  silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
+		Gateways: s.Peers, Problems: s.reported,
+		Silence: silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
 		Stopping: s.stopping.Load,
 		Logger:   s.logger, Registerer: s.registry, Tracer: s.tracer,
 	})
@@ -299,7 +300,7 @@ func (s *Service) Supervisor() *supervisor.Supervisor { return s.supervisor }
 func (s *Service) Supervision() supervisor.Store { return s.supervised }
 
 // Health returns what /health shows.
-func (s *Service) Health() health.Report { return s.health().Report(s.self()) }
+func (s *Service) Health() health.Report { return s.self().Report() }
 
 // Peers returns the gateways that have sessions on this node or had them, and how many were left
 // out.
@@ -381,6 +382,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.runRenewal(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.watchProblems(web)
 		return nil
 	})
 	g.Go(func() error {

@@ -22,7 +22,7 @@ export function status() {
   return {
     cluster: 'orders-eu', node: 'node-1', version: '1.4.0', status: 'degraded', uptime_seconds: 259_200, detached: false, leader: 'node-2',
     may_operate: false, plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members,
-    checks: [{name: 'checkpoints_saved', ok: true, severity: 'warning', text: 'Checkpoints are saved.'}],
+    problems: [],
     nodes, absent: [],
     partitions: {
       owners, planned, why: owners.map(() => 0), states, rates: owners.map((_, p) => Math.round(80 * random(p + 3) ** 4) / 10),

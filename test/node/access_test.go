@@ -216,14 +216,7 @@ func TestGatewaysOverMutualTLSWithTokens(t *testing.T) {
 	if err := os.WriteFile(cert, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.until("the certificate's check fails", func() bool {
-		for _, check := range n.service.Health().Checks {
-			if check.Name == "certificates" && !check.OK {
-				return true
-			}
-		}
-		return false
-	})
+	n.until("the certificate is a problem", func() bool { return n.has("certificates", fault.AccessBadCertificate) })
 }
 
 // withCertificateOf is what a client dials with that trusts one authority and shows a certificate

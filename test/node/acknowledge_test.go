@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/fault"
 )
 
 // A gateway that acknowledges nothing is named on /health, and disconnected in the end; others are
@@ -49,16 +51,16 @@ func TestGatewayThatAcknowledgesNothingIsNamed(t *testing.T) {
 	n.insert("a", "b")
 	<-got
 	prompt.takes(t, 2)
-	check := func() string {
-		for _, r := range n.service.Health().Checks {
-			if r.Name == "subscribers_acknowledge" {
-				return r.Error
+	named := func() []string {
+		for _, p := range n.service.Health().Problems {
+			if p.Code == fault.SessionUnacknowledged {
+				return p.Affects.Subscribers
 			}
 		}
-		return "there is no such check"
+		return nil
 	}
-	if check() != "" {
-		t.Errorf("too early: %s", check())
+	if named() != nil {
+		t.Errorf("too early: %q", named())
 	}
 	written := n.written()
 	n.until("the checkpoint of the other one moves on", func() bool {
@@ -67,6 +69,6 @@ func TestGatewayThatAcknowledgesNothingIsNamed(t *testing.T) {
 		}
 		return false
 	})
-	n.until("it is named", func() bool { return strings.HasPrefix(check(), "subscriber stuck has acknowledged nothing") })
-	n.until("it is disconnected", func() bool { return check() == "" })
+	n.until("it is named", func() bool { return slices.Equal(named(), []string{"stuck"}) })
+	n.until("it is disconnected", func() bool { return named() == nil })
 }

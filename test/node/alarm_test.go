@@ -33,18 +33,18 @@ func alarm(t *testing.T, endpoints []string, action etcdserverpb.AlarmRequest_Al
 	}
 }
 
-// An etcd without space is a check that fails, with its code and remedy, while those that are
+// An etcd without space is a problem, with its code and remedy, while those that are
 // connected are served on; with space again it is well.
-func TestAlarmOfEtcdIsACheckThatFails(t *testing.T) {
+func TestAlarmOfEtcdIsAProblem(t *testing.T) {
 	t.Parallel()
 	endpoints := etcdtest.Start(t, devetcd.Config{Dir: t.TempDir()})
 	r := newRig(t, devmongo.Config{}, "STREAMER_ETCD_ENDPOINTS="+strings.Join(endpoints, ","))
 	n := r.begin()
 	n.sees(r.series(0, 10)...)
 	alarm(t, endpoints, etcdserverpb.AlarmRequest_ACTIVATE)
-	n.until("the check fails", func() bool { return n.failsWith("etcd_alarms", fault.EtcdAlarm) })
+	n.until("the problem is told", func() bool { return n.has("etcd", fault.EtcdAlarm) })
 	n.sees(r.series(10, 20)...)
 	alarm(t, endpoints, etcdserverpb.AlarmRequest_DEACTIVATE)
-	n.until("the check passes", func() bool { return !n.failsWith("etcd_alarms", fault.EtcdAlarm) })
+	n.until("the problem is over", func() bool { return !n.has("etcd", fault.EtcdAlarm) })
 	n.sees(r.series(20, 30)...)
 }

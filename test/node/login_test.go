@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access/accesstest"
-	"github.com/mongostream/streamer/health"
 )
 
 // A lock is a MongoDB that lets in only its users: root, who may do everything, and the node.
@@ -65,14 +64,10 @@ func (l *lock) change(adjust func(*devmongo.User)) {
 // least are the privileges that the documentation asks for, and no others.
 func least() []devmongo.Privilege { return append(devmongo.Read(""), devmongo.Read("local")...) }
 
-// failing waits until the check of the log fails with the code, and says what to do.
+// failing waits until reading has a problem with the code, which says what to do.
 func (n *live) failing(code fault.Code) {
 	n.Helper()
-	n.until("the check of the log has "+string(code), func() bool {
-		return slices.ContainsFunc(n.service.Health().Checks, func(c health.Result) bool {
-			return c.Name == "log_open" && !c.OK && c.Code == code && c.Remedy != ""
-		})
-	})
+	n.until("the problem has "+string(code), func() bool { return n.has("mongodb", code) })
 }
 
 // A node that is not let in, or may not do what it must, does not start, and says what is missing.

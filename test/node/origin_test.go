@@ -22,9 +22,11 @@ func (r *rig) setting(name string) string {
 	return ""
 }
 
-// failsWith reports whether a check of the node fails with a code.
-func (n *live) failsWith(check string, code fault.Code) bool {
-	return slices.ContainsFunc(n.service.Health().Checks, func(c health.Result) bool { return c.Name == check && !c.OK && c.Code == code && c.Remedy != "" })
+// has reports whether the node has a problem of a subject with a code, and says what to do.
+func (n *live) has(subject string, code fault.Code) bool {
+	return slices.ContainsFunc(n.service.Health().Problems, func(p health.Problem) bool {
+		return p.Subject == subject && p.Code == code && p.Remedy != ""
+	})
 }
 
 // The origin is deleted, and later replaced, under running nodes: they own nothing any more and say
@@ -53,7 +55,7 @@ func TestOriginThatIsDeletedOrReplacedUnderRunningNodes(t *testing.T) {
 	origin := string(saved.Kvs[0].Value)
 	id := nodes[0].service.Origin().Cluster
 	apart := func(n *live) bool {
-		return n.failsWith("partitions_owned", fault.ClusterReplaced) && n.service.Health().Membership.Detached
+		return n.has("membership", fault.ClusterReplaced) && n.service.Health().Membership.Detached
 	}
 	for what, change := range map[string]func() error{
 		"deleted": func() error { _, err := raw.Delete(t.Context(), key); return err },
@@ -75,6 +77,6 @@ func TestOriginThatIsDeletedOrReplacedUnderRunningNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		nodes[0].until("everything is owned again", func() bool { return nodes[0].owned()+nodes[1].owned() == partitions })
-		all("nothing fails any more", func(n *live) bool { return !n.failsWith("partitions_owned", fault.ClusterReplaced) })
+		all("nothing fails any more", func(n *live) bool { return !n.has("membership", fault.ClusterReplaced) })
 	}
 }

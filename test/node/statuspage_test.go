@@ -59,7 +59,7 @@ func TestStatusPageOfANodeAlone(t *testing.T) {
 	if len(s.Nodes) != 1 || s.Nodes[0].Owned != partitions || s.Nodes[0].Planned != partitions || s.Leader != "n" || s.Node != "n" || s.Expected != 1 {
 		t.Errorf("%+v", s)
 	}
-	if s.HeadRoomWarning == 0 || len(s.Checks) == 0 || s.Nodes[0].StartedAt.IsZero() {
+	if s.HeadRoomWarning == 0 || len(s.Problems) != 0 || s.Nodes[0].StartedAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
 	if status := n.fetch(n.service.Addr(), "/", nil); status != http.StatusOK {

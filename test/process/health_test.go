@@ -9,6 +9,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
 )
 
 // report is what /health answers, with the fields of the reliability design (section 7) and ours.
@@ -25,18 +28,14 @@ type report struct {
 	Version string
 	Node    string
 	Cluster string
-	Checks  []check
-}
 
-type check struct {
-	Name, Severity, Text, Error string
-	OK                          bool
+	Problems []health.Problem
 }
 
 // readiness is what /readyz answers.
 type readiness struct {
-	Ready   bool
-	Failing []check
+	Ready    bool
+	Problems []health.Problem
 }
 
 func TestHealthTellsHowTheNodeDoes(t *testing.T) {
@@ -68,10 +67,8 @@ func TestHealthTellsHowTheNodeDoes(t *testing.T) {
 			t.Errorf("partition %d: %+v", i, q)
 		}
 	}
-	for _, c := range r.Checks {
-		if !c.OK || c.Name == "" || c.Text == "" || c.Severity == "" {
-			t.Errorf("check %+v", c)
-		}
+	if r.Problems == nil || len(r.Problems) > 0 {
+		t.Errorf("problems %+v", r.Problems)
 	}
 	for path, status := range map[string]int{"/livez": 200, "/readyz": 200, "/nowhere": 404} {
 		if got := ask(t, address+path); got.status != status {
@@ -131,7 +128,7 @@ func TestNodeIsReadyWhileItOwnsItsPartitions(t *testing.T) {
 	var got answer
 	until(t, "the second answers", func() bool { got = ask(t, "http://"+listen+"/readyz"); return got.status != 0 })
 	said := decode[readiness](t, got.body)
-	if got.status != http.StatusServiceUnavailable || said.Ready || !fails(said.Failing, "partitions_owned") {
+	if got.status != http.StatusServiceUnavailable || said.Ready || len(said.Problems) != 1 || said.Problems[0].Code != fault.NodeStarting {
 		t.Errorf("/readyz of a node that waits: %+v", got)
 	}
 	if got := ask(t, "http://"+listen+"/livez"); got.status != http.StatusOK {
@@ -149,15 +146,6 @@ func TestNodeIsReadyWhileItOwnsItsPartitions(t *testing.T) {
 	if code := waiting.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-}
-
-func fails(checks []check, name string) bool {
-	for _, c := range checks {
-		if c.Name == name && !c.OK && c.Error != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // A node that has nothing to do takes little memory, and one change stream of MongoDB's, however

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -70,14 +71,7 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	if m := r.Membership; m != nil {
 		writeMembership(t, m)
 	}
-	fmt.Fprintln(t, "CHECK\tSTATE\tSAYS")
-	for _, c := range r.Checks {
-		if c.OK {
-			fmt.Fprintf(t, "%s\tok\t\n", c.Name)
-		} else {
-			fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, c.Severity, c.Error)
-		}
-	}
+	writeProblems(t, r.Problems)
 	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
 	for _, p := range r.Partitions {
 		last := "-"
@@ -91,6 +85,21 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 		if p.Error != "" {
 			fmt.Fprintf(t, "\npartition %d: %s\n", p.ID, p.Error)
 		}
+	}
+}
+
+// writeProblems writes what is wrong, with what to do.
+func writeProblems(t *tabwriter.Writer, problems []health.Problem) {
+	if len(problems) == 0 {
+		fmt.Fprintln(t, "no problems")
+		return
+	}
+	fmt.Fprintln(t, "PROBLEM\tSEVERITY\tSINCE\tNODES\tCAUSE")
+	for _, p := range problems {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", printable(p.Subject), p.Severity, formatTime(p.Since), printable(strings.Join(p.Affects.Nodes, ", ")), printable(p.Cause))
+	}
+	for _, p := range problems {
+		fmt.Fprintf(t, "\n%s: %s\n%s\n", p.Code, p.Remedy, p.Runbook)
 	}
 }
 

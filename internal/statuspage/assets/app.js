@@ -22,8 +22,6 @@ const state = {
   answered: 0, // when the node answered last
   unanswered: 0, // requests in a row
   moved: new Map(), // when a partition's owner changed, as seen here
-  unled: 0, // since when there is no leader
-  unowned: 0, // since when some partition has no owner
   codes: {},
 };
 
@@ -63,7 +61,7 @@ function show() {
     drawing = false;
     const now = Date.now();
     showTop();
-    showAlerts(attention(state, now));
+    showAlerts(attention(state));
     for (const update of updates) update(now);
   });
 }
@@ -95,7 +93,8 @@ function showAlerts(items) {
     const todo = h('p.todo');
     const meaning = h('p');
     const code = h('code');
-    const more = h('details', h('summary', 'What it means'), meaning, h('p', code));
+    const runbook = h('a', {target: '_blank', rel: 'noreferrer'}, 'Runbook');
+    const more = h('details', h('summary', 'What it means'), meaning, h('p', code, ' ', runbook));
     const element = h('li.alert', {'data-level': item.level}, title, detail, todo, more);
     return {
       element,
@@ -110,6 +109,8 @@ function showAlerts(items) {
         todo.hidden = !remedy;
         prose(meaning, known ? `${known.summary[0].toUpperCase()}${known.summary.slice(1)}. ${known.meaning}` : '');
         text(code, i.code ?? '');
+        runbook.hidden = !i.runbook;
+        if (i.runbook) runbook.href = i.runbook;
         more.hidden = !known;
       },
     };
@@ -157,8 +158,6 @@ function tookStatus(s) {
   }
   for (const [p, m] of state.moved) if (now - m.at > 10_000) state.moved.delete(p);
   state.status = s;
-  state.unled = s.leader ? 0 : state.unled || now;
-  state.unowned = s.partitions.owners.includes(-1) ? state.unowned || now : 0;
   history.note('rate', s.nodes.reduce((sum, n) => sum + n.rate, 0));
   const kept = new Set();
   for (const n of s.nodes) {

@@ -1,0 +1,96 @@
+package health
+
+import (
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// A Since says since when something does not hold that should, and why. The zero Since says that it
+// holds.
+type Since struct {
+	At  time.Time
+	Err error
+}
+
+// lasted reports whether it has lasted for so long.
+func (s Since) lasted(now time.Time, d time.Duration) bool {
+	return !s.At.IsZero() && now.Sub(s.At) >= d
+}
+
+// Facts are what a node knows at one moment, without a judgement. [Judge] concludes from nothing
+// else.
+type Facts struct {
+	Now  time.Time
+	Node string
+
+	// Starting says that the node has not been ready yet, Stopping that it was told to stop.
+	Starting, Stopping Since
+	// MongoDB says that no server can be asked, or that streams break. Closed says that the stream
+	// is not open although MongoDB answers, Silent that an open one brings nothing although the
+	// oplog advances, Majority that the majority commit point does not follow.
+	MongoDB, Closed, Silent, Majority Since
+	// Lag is the log time between the last operation and what the node has read, LagThreshold the
+	// one that is tolerated.
+	Lag, LagThreshold time.Duration
+
+	// Etcd says that etcd does not answer, Alarm what it has raised, Unread what of it cannot be
+	// read.
+	Etcd, Alarm, Unread Since
+	// Detached says that the node has left the cluster because its lease may have run out, Apart
+	// that it cannot join again although etcd answers.
+	Detached, Apart Since
+	// Unled says that the cluster has no leader. Unserved says that partitions that the plan
+	// assigns to the node are not served, Unowned that partitions have no owner.
+	Unled, Unserved, Unowned Since
+	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes.
+	Missing      Since
+	MissingNodes []string
+	// Differ says that nodes read or serve something else than this one.
+	Differ Since
+
+	// Unsaved says that checkpoints cannot be saved. Store is the subject of their store: etcd or
+	// mongodb.
+	Unsaved Since
+	Store   string
+	// Certificates and Identities say that their files cannot be used as they are, Log that nobody
+	// reads what the node logs.
+	Certificates, Identities, Log Since
+
+	Partitions  []Partition
+	Subscribers []Subscriber
+	// Components are the parts of the node that are stalled.
+	Components []Vital
+
+	// Others are the problems that other nodes report.
+	Others []Problem
+}
+
+// A Subscriber is what is known of a subscriber with a session at the node. Whose client is slow is
+// no business of the node: of its lag nothing is concluded.
+type Subscriber struct {
+	Name   string
+	Shared bool
+	// Failed says that a shared subscriber has stopped until an operator acts.
+	Failed Since
+	// Unacknowledged says that the target of a sink acknowledges nothing of what waits, or that a
+	// client acknowledges nothing of what it was sent.
+	Unacknowledged Since
+	// Lost says that it has yet to acknowledge a loss.
+	Lost Since
+	// Lag is nil while unknown.
+	Lag *time.Duration
+	// Near says that its position is about to leave the oplog, HeadRoom in which log time, and
+	// Urgent that this is less than the critical threshold.
+	Near     Since
+	HeadRoom time.Duration
+	Urgent   bool
+}
+
+// codeOf is the code of an error, or another one where it has none.
+func codeOf(err error, other fault.Code) fault.Code {
+	if code := fault.Of(err); code != "" {
+		return code
+	}
+	return other
+}

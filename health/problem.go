@@ -1,0 +1,226 @@
+package health
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// A Severity is how urgent a problem is.
+type Severity string
+
+// The severities.
+const (
+	Info     Severity = "info" // a node that starts or stops
+	Warning  Severity = "warning"
+	Critical Severity = "critical"
+)
+
+// urgency orders severities.
+func (s Severity) urgency() int { return slices.Index([]Severity{Info, Warning, Critical}, s) }
+
+// A Problem is one cause of trouble, with all that follows from it.
+type Problem struct {
+	Code fault.Code `json:"code"`
+	// Subject names what is wrong: mongodb, sink/orders. A subject has one problem at most.
+	Subject  string   `json:"subject"`
+	Cause    string   `json:"cause"` // one sentence
+	Severity Severity `json:"severity"`
+	// Since is when it began, as far as is known.
+	Since   time.Time `json:"since"`
+	Affects Affects   `json:"affects"`
+	Remedy  string    `json:"remedy"`
+	// Runbook is the address of the page for operators.
+	Runbook string `json:"runbook"`
+	// Detail is what a dependency said. It may name hosts: it is for operators only.
+	Detail string `json:"detail,omitempty"`
+
+	rests   []string // subjects whose problems explain this one
+	makes   Status   // what it makes of its node
+	unready bool     // its node cannot serve
+}
+
+// Affects is whom a problem concerns.
+type Affects struct {
+	Nodes []string `json:"nodes"`
+	// Partitions are those of the node that answers.
+	Partitions  []int    `json:"partitions"`
+	Subscribers []string `json:"subscribers"`
+}
+
+// with returns the union.
+func (a Affects) with(b Affects) Affects {
+	return Affects{union(a.Nodes, b.Nodes), union(a.Partitions, b.Partitions), union(a.Subscribers, b.Subscribers)}
+}
+
+// union returns what is in a or b, sorted; never nil.
+func union[T int | string](a, b []T) []T {
+	all := append(append([]T{}, a...), b...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Told returns the problem as a node reports it to others: short, for a heartbeat.
+func (p Problem) Told() Problem {
+	const most = 200
+	return Problem{
+		Code: p.Code, Subject: shortened(p.Subject, most), Cause: shortened(p.Cause, most), Severity: p.Severity, Since: p.Since,
+		Detail: shortened(p.Detail, most), Affects: Affects{Nodes: p.Affects.Nodes},
+	}
+}
+
+// shortened cuts a text that is longer than that, between two characters.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
+// A Verdict is what is concluded from facts.
+type Verdict struct {
+	// Status is that of the node: unhealthy where it cannot do its own job, degraded where
+	// something that it serves is late or at risk.
+	Status Status `json:"status"`
+	// Ready says that the node can serve clients.
+	Ready bool `json:"ready"`
+	// Problems are those of the cluster as far as the node knows, the most urgent first.
+	Problems []Problem `json:"problems"`
+}
+
+// Public returns the verdict for those who need not show who they are: without what dependencies
+// said.
+func (v Verdict) Public() Verdict {
+	v.Problems = slices.Clone(v.Problems)
+	for i := range v.Problems {
+		v.Problems[i].Detail = ""
+	}
+	return v
+}
+
+// Judge concludes what is wrong. It is the only place that does: whatever shows the state of a node
+// or of its cluster shows a Verdict.
+//
+// A problem that another one explains is not told: the other one affects what it affects, and is as
+// urgent.
+func Judge(f Facts) Verdict {
+	own := problems(&f)
+	v := Verdict{Status: Healthy, Ready: true}
+	for _, p := range own {
+		v.Status = worse(v.Status, p.makes)
+		v.Ready = v.Ready && !p.unready
+	}
+	all := own
+	if f.Etcd.At.IsZero() && f.Detached.At.IsZero() { // otherwise what others have reported is old
+		for _, p := range f.Others {
+			p.rests = restsOf(p.Subject)
+			all = append(all, p)
+		}
+	}
+	v.Problems = explain(merge(all))
+	for i := range v.Problems {
+		v.Problems[i].explainTo()
+	}
+	slices.SortFunc(v.Problems, func(a, b Problem) int {
+		if a.Severity != b.Severity {
+			return b.Severity.urgency() - a.Severity.urgency()
+		}
+		return strings.Compare(a.Subject, b.Subject)
+	})
+	return v
+}
+
+// Reported returns the problems of the node that it reports to others in its heartbeats, at most so
+// many.
+func Reported(f Facts, most int) (told []Problem) {
+	for _, p := range explain(merge(problems(&f))) {
+		if p.Severity != Info && p.Subject != subjectNodes && p.Subject != subjectLeader && len(told) < most {
+			told = append(told, p.Told())
+		}
+	}
+	return told
+}
+
+// worse returns the worse of two states of a node.
+func worse(a, b Status) Status {
+	order := []Status{Healthy, Degraded, Unhealthy}
+	if slices.Index(order, b) > slices.Index(order, a) {
+		return b
+	}
+	return a
+}
+
+// take makes p the problem of everything that q affects. What follows from a stop is as expected as
+// the stop.
+func (p *Problem) take(q Problem) {
+	p.Affects = p.Affects.with(q.Affects)
+	if p.Severity != Info && q.Severity.urgency() > p.Severity.urgency() {
+		p.Severity = q.Severity
+	}
+}
+
+// merge joins the problems of each subject: the most urgent tells the cause, and the earliest the
+// beginning.
+func merge(all []Problem) (merged []Problem) {
+	for _, p := range all {
+		i := slices.IndexFunc(merged, func(m Problem) bool { return m.Subject == p.Subject })
+		if i < 0 {
+			p.Affects = p.Affects.with(Affects{})
+			merged = append(merged, p)
+			continue
+		}
+		m := &merged[i]
+		if p.Severity.urgency() > m.Severity.urgency() {
+			p, *m = *m, p
+			m.Affects = m.Affects.with(Affects{})
+		}
+		m.take(p)
+		if p.Since.Before(m.Since) {
+			m.Since = p.Since
+		}
+	}
+	return merged
+}
+
+// explain removes the problems that others explain.
+func explain(all []Problem) (causes []Problem) {
+	index := make(map[string]int, len(all))
+	for i, p := range all {
+		index[p.Subject] = i
+	}
+	var root func(i int) int
+	root = func(i int) int {
+		for _, subject := range all[i].rests {
+			if j, there := index[subject]; there && j != i {
+				return root(j)
+			}
+		}
+		return i
+	}
+	for i := range all {
+		if r := root(i); r != i {
+			all[r].take(all[i])
+		}
+	}
+	for i := range all {
+		if root(i) == i {
+			causes = append(causes, all[i])
+		}
+	}
+	return append([]Problem{}, causes...)
+}
+
+// runbooks is where the pages for operators are.
+const runbooks = "https://github.com/mongostream/streamer/blob/main/docs/"
+
+// explainTo adds what to do.
+func (p *Problem) explainTo() {
+	entry, _ := fault.Lookup(p.Code)
+	p.Remedy = entry.Remedy
+	p.Runbook = runbooks + "codes.md#" + strings.ToLower(string(p.Code))
+	if page := runbookOf(p.Subject); page != "" {
+		p.Runbook = runbooks + "runbooks/" + page + ".md"
+	}
+}

@@ -1,0 +1,288 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// The subjects of problems, beside the names of subscribers and components.
+const (
+	subjectStart      = "start"
+	subjectStop       = "stop"
+	SubjectMongoDB    = "mongodb"
+	subjectReading    = "reading"
+	SubjectEtcd       = "etcd"
+	subjectMembership = "membership"
+	subjectLeader     = "leader"
+	subjectNodes      = "nodes"
+	subjectPartitions = "partitions"
+	subjectSettings   = "settings"
+	subjectSaving     = "checkpoints"
+	subjectClients    = "clients"
+	subjectOplog      = "oplog"
+	componentPrefix   = "component/"
+)
+
+// A kind is what is known of the problems of a subject.
+type kind struct {
+	subject string
+	rests   []string // subjects whose problems explain this one, the first cause first
+	runbook string   // the name of its page
+}
+
+// kinds are those of all subjects. A subject rests on those that are listed before it only.
+func kinds() []kind {
+	return []kind{
+		{subjectStop, nil, ""},
+		{SubjectMongoDB, nil, "StreamerStreamFailures"},
+		{SubjectEtcd, nil, "StreamerDetached"},
+		{subjectReading, []string{SubjectMongoDB}, "StreamerPartitionStuck"},
+		{subjectMembership, []string{SubjectEtcd, subjectStop}, "StreamerDetached"},
+		{subjectStart, []string{SubjectMongoDB, SubjectEtcd, subjectMembership}, ""},
+		{subjectLeader, []string{SubjectEtcd, subjectMembership}, "StreamerNoLeader"},
+		{subjectNodes, []string{SubjectEtcd, subjectMembership}, "StreamerMemberDead"},
+		{subjectSettings, []string{SubjectEtcd, subjectMembership}, ""},
+		{subjectPartitions, []string{SubjectEtcd, subjectMembership, subjectStop, subjectLeader, subjectNodes}, "StreamerPartitionsUnserved"},
+		{subjectSaving, nil, "StreamerCheckpointsFailing"}, // and on its store
+		{"certificates", nil, ""},
+		{"identities", nil, ""},
+		{"log", nil, ""},
+		{"sink/", []string{SubjectMongoDB, subjectReading}, "StreamerSinkRetries"},
+		{"stdout", []string{SubjectMongoDB, subjectReading}, "StreamerSinkRetries"},
+		{subjectClients, nil, "StreamerSubscriberLagging"},
+		{subjectOplog, nil, "StreamerHeadRoomLow"},
+		{componentPrefix + "tail", []string{SubjectMongoDB, subjectReading}, "SupervisorComponentDown"},
+		{componentPrefix + "snapshots", []string{SubjectMongoDB}, "SupervisorComponentDown"},
+		{componentPrefix + "lease", []string{SubjectEtcd, subjectMembership}, "SupervisorComponentDown"},
+		{componentPrefix + "leader", []string{SubjectEtcd, subjectMembership}, "SupervisorComponentDown"},
+		{componentPrefix + "notices", []string{SubjectEtcd}, "SupervisorComponentDown"},
+		{componentPrefix + "supervisor", []string{SubjectEtcd}, "SupervisorComponentDown"},
+		{componentPrefix + "checkpoints", []string{SubjectEtcd, SubjectMongoDB, subjectSaving}, "SupervisorComponentDown"},
+		{componentPrefix, nil, "SupervisorComponentDown"},
+	}
+}
+
+// kindOf returns the kind of a subject. A kind that ends with a slash is that of all subjects that
+// begin with it.
+func kindOf(subject string) kind {
+	for _, k := range kinds() {
+		if k.subject == subject || strings.HasSuffix(k.subject, "/") && strings.HasPrefix(subject, k.subject) {
+			return k
+		}
+	}
+	return kind{}
+}
+
+// restsOf returns the subjects whose problems explain one of this subject.
+func restsOf(subject string) []string {
+	rests := kindOf(subject).rests
+	if slug, is := strings.CutPrefix(subject, componentPrefix+"sink-"); is {
+		rests = append(slices.Clone(rests), "sink/"+slug)
+	}
+	return rests
+}
+
+func runbookOf(subject string) string { return kindOf(subject).runbook }
+
+// A rule makes a problem of a fact.
+type rule struct {
+	fact     Since
+	subject  string
+	code     fault.Code // where the error has none
+	cause    string
+	severity Severity
+	makes    Status
+	unready  bool
+	patience time.Duration // how long the fact must have lasted
+}
+
+const (
+	// passing is how long a dependency may not answer before that is a problem.
+	passing = 3 * time.Second
+	// moving is how long partitions may be between two owners.
+	moving = 5 * time.Second
+	// electing is how long the election of a leader may take.
+	electing = 5 * time.Second
+)
+
+// rules are those of single facts.
+func rules(f *Facts) []rule {
+	return []rule{
+		{f.Stopping, subjectStop, fault.NodeStopping, "The node stops: what was delivered is acknowledged and saved.", Info, Degraded, true, 0},
+		{f.Starting, subjectStart, fault.NodeStarting, "The node starts and is not ready yet.", Info, Unhealthy, true, 0},
+		{f.MongoDB, SubjectMongoDB, fault.MongoUnreachable, "", Critical, Unhealthy, true, passing},
+		{f.Closed, subjectReading, fault.LogStuck, "The change stream is being opened again.", Critical, Unhealthy, true, passing},
+		{f.Silent, subjectReading, fault.LogStuck, "Nothing is read although the oplog advances.", Critical, Unhealthy, false, 0},
+		{f.Majority, subjectReading, fault.MongoMajority, "MongoDB has no majority: nothing new can be read.", Critical, Degraded, false, 0},
+		{f.Etcd, SubjectEtcd, fault.EtcdUnreachable, "etcd does not answer.", Critical, Degraded, false, passing},
+		{f.Alarm, SubjectEtcd, fault.EtcdAlarm, "etcd has raised an alarm.", Critical, Degraded, false, 0},
+		{f.Unread, SubjectEtcd, fault.ClusterCorrupt, "The cluster's state cannot be read.", Critical, Degraded, false, 0},
+		{f.Apart, subjectMembership, fault.NodeDetached, "The node cannot join its cluster again.", Critical, Unhealthy, true, 0},
+		{f.Detached, subjectMembership, fault.NodeDetached, "The node is cut off from its cluster.", Critical, Unhealthy, true, 0},
+		{f.Unled, subjectLeader, fault.ClusterLeaderless, "The cluster has no leader.", Critical, Healthy, false, electing},
+		{f.Missing, subjectNodes, fault.NodeMissing, "Nodes are missing.", Critical, Healthy, false, 0},
+		{f.Unserved, subjectPartitions, fault.ClusterUnowned, "The node does not serve all of its partitions.", Critical, Unhealthy, true, moving},
+		{f.Unowned, subjectPartitions, fault.ClusterUnowned, "Partitions have no owner.", Critical, Healthy, false, 2 * moving},
+		{f.Differ, subjectSettings, fault.ClusterCoverage, "Nodes read or serve something else than this one.", Warning, Degraded, false, 0},
+		{f.Unsaved, subjectSaving, fault.CheckpointUnsaved, "Checkpoints cannot be saved.", Critical, Degraded, false, 0},
+		{f.Certificates, "certificates", fault.AccessBadCertificate, "A certificate's file cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
+		{f.Identities, "identities", fault.AccessBadFile, "A file of identities cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
+		{f.Log, "log", fault.NodeLog, "Nobody reads the log.", Warning, Degraded, false, 0},
+	}
+}
+
+// problems returns what is wrong at the node itself, and with the cluster as it sees it.
+func problems(f *Facts) (all []Problem) {
+	node := []string{f.Node}
+	for _, r := range rules(f) {
+		if !r.fact.lasted(f.Now, r.patience) {
+			continue
+		}
+		p := Problem{
+			Code: codeOf(r.fact.Err, r.code), Subject: r.subject, Cause: r.cause, Severity: r.severity, Since: r.fact.At, Affects: Affects{Nodes: node},
+			rests: restsOf(r.subject), makes: r.makes, unready: r.unready,
+		}
+		if r.fact.Err != nil {
+			p.Detail = r.fact.Err.Error()
+		}
+		switch r.subject {
+		case SubjectMongoDB:
+			entry, _ := fault.Lookup(p.Code)
+			p.Cause = fmt.Sprintf("MongoDB cannot be read: %s.", entry.Summary)
+			p.Affects.Partitions = ids(f.Partitions)
+		case subjectReading:
+			p.Affects.Partitions = ids(f.Partitions)
+		case subjectNodes:
+			p.Affects.Nodes = f.MissingNodes
+			if len(f.MissingNodes) > 0 {
+				p.Cause = "No heartbeat comes from " + strings.Join(f.MissingNodes, ", ") + "."
+			}
+		case subjectSaving:
+			p.rests = []string{f.Store}
+		}
+		all = append(all, p)
+	}
+	if late := f.Lag > f.LagThreshold; late && f.LagThreshold > 0 {
+		all = append(all, Problem{
+			Code: fault.LogLate, Subject: subjectReading, Cause: "The node reads the oplog late.", Severity: Warning, Since: f.Now.Add(-f.Lag),
+			Affects: Affects{Nodes: node, Partitions: ids(f.Partitions)}, rests: restsOf(subjectReading), makes: Degraded,
+		})
+	}
+	all = append(all, ofShared(f)...)
+	all = append(all, ofClients(f)...)
+	for _, v := range f.Components {
+		all = append(all, Problem{
+			Code: fault.SupervisorDown, Subject: componentPrefix + v.Slug, Cause: "The component " + v.Slug + " makes no progress.", Severity: Critical,
+			Since: f.Now.Add(-time.Duration(v.LastDecision) * time.Millisecond), Affects: Affects{Nodes: node}, rests: restsOf(componentPrefix + v.Slug), makes: Degraded,
+		})
+	}
+	return all
+}
+
+// ids returns the numbers of partitions.
+func ids(partitions []Partition) (all []int) {
+	for _, p := range partitions {
+		all = append(all, p.ID)
+	}
+	return all
+}
+
+// ofShared returns the problems of sinks and standard output, each the subject of its own: why one
+// has stopped or is late, and how long that can last.
+func ofShared(f *Facts) (all []Problem) {
+	for _, s := range f.Subscribers {
+		if !s.Shared {
+			continue
+		}
+		p := Problem{
+			Subject: s.Name, Severity: Warning, Since: f.Now, rests: restsOf(s.Name), makes: Degraded,
+			Affects: Affects{Nodes: []string{f.Node}, Subscribers: []string{s.Name}},
+		}
+		label := "Sink " + strings.TrimPrefix(s.Name, "sink/")
+		switch {
+		case s.Failed.lasted(f.Now, 0):
+			p.Code, p.Severity, p.Since, p.Detail = codeOf(s.Failed.Err, fault.SinkHalted), Critical, s.Failed.At, text(s.Failed.Err)
+			p.Cause = label + " has stopped until an operator acts."
+		case s.Unacknowledged.lasted(f.Now, passing):
+			p.Code, p.Since, p.Detail = codeOf(s.Unacknowledged.Err, fault.SinkTarget), s.Unacknowledged.At, text(s.Unacknowledged.Err)
+			p.Cause = "The target of " + label + " acknowledges nothing."
+		case s.Lost.lasted(f.Now, 0):
+			p.Code, p.Severity, p.Since, p.Cause = fault.LogHistoryLost, Critical, s.Lost.At, label+" has yet to acknowledge a loss."
+		case s.Lag != nil && f.LagThreshold > 0 && *s.Lag > f.LagThreshold:
+			p.Code, p.Since, p.Cause = fault.SubscriberLate, f.Now.Add(-*s.Lag), label+" is late."
+		case s.Near.lasted(f.Now, 0):
+			p.Code, p.Since, p.Cause = fault.SubscriberHeadRoom, s.Near.At, label+" is near the end of the oplog."
+		default:
+			continue
+		}
+		if s.Near.lasted(f.Now, 0) {
+			if s.Urgent {
+				p.Severity = Critical
+			}
+			p.Cause += fmt.Sprintf(" Its position leaves the oplog in %s.", s.HeadRoom.Truncate(time.Second))
+		}
+		for _, q := range f.Partitions {
+			if q.Status != Healthy && q.Status != Idle {
+				p.Affects.Partitions = append(p.Affects.Partitions, q.ID)
+			}
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// ofClients returns the problems of the other subscribers, which are their own: together, and
+// without an effect on the node.
+func ofClients(f *Facts) (all []Problem) {
+	add := func(subject string, code fault.Code, severity Severity, cause string, concern func(Subscriber) Since) {
+		p := Problem{Code: code, Subject: subject, Severity: severity, Since: f.Now, Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(subject), makes: Healthy}
+		for _, s := range f.Subscribers {
+			since := concern(s)
+			if s.Shared || !since.lasted(f.Now, 0) {
+				continue
+			}
+			p.Affects.Subscribers = append(p.Affects.Subscribers, s.Name)
+			if since.At.Before(p.Since) {
+				p.Since = since.At
+			}
+		}
+		if n := len(p.Affects.Subscribers); n > 0 {
+			p.Cause = fmt.Sprintf("%s %s", counted(n, "client"), cause)
+			all = append(all, p)
+		}
+	}
+	near := func(urgent bool) func(Subscriber) Since {
+		return func(s Subscriber) Since {
+			if s.Urgent != urgent {
+				return Since{}
+			}
+			return s.Near
+		}
+	}
+	add(subjectClients, fault.LogHistoryLost, Warning, "must acknowledge a loss.", func(s Subscriber) Since { return s.Lost })
+	add(subjectClients, fault.SessionUnacknowledged, Warning, "acknowledged nothing of what was sent.", func(s Subscriber) Since { return s.Unacknowledged })
+	add(subjectOplog, fault.SubscriberHeadRoom, Critical, "will soon lose their positions to the end of the oplog.", near(true))
+	add(subjectOplog, fault.SubscriberHeadRoom, Warning, "will lose their positions to the end of the oplog.", near(false))
+	return all
+}
+
+// counted returns a number with its noun.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// text returns the text of an error, empty for none.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return cmp.Or(err.Error(), "unknown")
+}

@@ -1,0 +1,246 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/sink"
+)
+
+// judgeEvery is how often the node looks at itself when nobody asks.
+const judgeEvery = time.Second
+
+// observed is what is remembered from one look to the next.
+type observed struct {
+	begun atomic.Bool                      // the node has been ready
+	told  atomic.Pointer[[]health.Problem] // what its heartbeats report
+
+	mu     sync.Mutex
+	since  map[string]time.Time // since when facts held at the last look, by name
+	before map[string]time.Time // and at the one before
+	beats  map[string]heard     // of other nodes, by name
+}
+
+// heard is the last heartbeat of a node.
+type heard struct {
+	beat int64
+	at   time.Time
+}
+
+// fact returns since when an error has been there. A time that is known counts; otherwise it is
+// that of the first look. The caller holds the mutex.
+func (o *observed) fact(name string, now, known time.Time, err error) health.Since {
+	if err == nil {
+		return health.Since{}
+	}
+	if known.IsZero() {
+		known = now
+		if at, there := o.before[name]; there {
+			known = at
+		}
+		o.since[name] = known
+	}
+	return health.Since{At: known, Err: err}
+}
+
+// when returns an error if something holds.
+func when(holds bool, text string) error {
+	if !holds {
+		return nil
+	}
+	return errors.New(text)
+}
+
+// Judge returns what is wrong now.
+func (s *Service) Judge() health.Verdict { return health.Judge(s.facts(time.Now())) }
+
+// reported returns the problems that the node's heartbeats report.
+func (s *Service) reported() []health.Problem {
+	if told := s.observed.told.Load(); told != nil {
+		return *told
+	}
+	return nil
+}
+
+// watchProblems looks at the node until the context ends.
+func (s *Service) watchProblems(ctx context.Context) {
+	tick := time.NewTicker(judgeEvery)
+	defer tick.Stop()
+	for {
+		told := health.Reported(s.facts(time.Now()), cluster.MaxProblems)
+		s.observed.told.Store(&told)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// facts collects what the node knows.
+func (s *Service) facts(now time.Time) health.Facts {
+	cfg, o := s.opts.Config, &s.observed
+	f := health.Facts{
+		Now: now, Node: cfg.Node.ID, LagThreshold: cfg.Reliability.LagThreshold, Partitions: s.partitions(), Components: s.components.Stalled(),
+		Store: health.SubjectEtcd,
+	}
+	if cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
+		f.Store = health.SubjectMongoDB
+	}
+	reading := s.node.Reading()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.before, o.since = o.since, make(map[string]time.Time)
+	fact := func(name string, err error) health.Since { return o.fact(name, now, time.Time{}, err) }
+	f.Subscribers = s.observedSubscribers(now, fact)
+	since, err := s.source.Failure(now)
+	f.MongoDB = o.fact("mongodb", now, since, err)
+	f.Stopping = fact("stopping", when(s.stopping.Load(), "the node was told to stop"))
+	f.Unsaved = fact("unsaved", when(s.node.Failing(), "the last round of checkpoints could not be saved"))
+	f.Certificates, f.Identities, f.Log = fact("certificates", s.listeners.Certificates()), fact("identities", s.listeners.Identities()), fact("log", s.logWritten())
+	if s.clusterFacts(&f, now, fact) {
+		f.Lag = reading.Lag
+		f.Silent = fact("silent", when(reading.Stuck, "no reply for long, or replies without progress"))
+		f.Majority = fact("majority", when(reading.NoMajority, "the majority commit point does not follow"))
+	}
+	return f
+}
+
+// clusterFacts adds what the node knows of its place in the cluster and of its start. It reports
+// whether the node has been ready.
+func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string, error) health.Since) (begun bool) {
+	o, open, unserved := &s.observed, s.log.Stats().Open, s.member.Served()
+	f.Apart = fact("apart", s.member.Apart())
+	f.Alarm = fact("alarm", s.alarms.check())
+	f.Differ = fact("differ", s.member.Alike())
+	since, err := s.member.Outage()
+	switch {
+	case err == nil:
+	case fault.Of(err) == fault.ClusterCorrupt:
+		f.Unread = o.fact("unread", now, since, err)
+	case !s.member.Alone() || f.Store == health.SubjectEtcd:
+		f.Etcd = o.fact("etcd", now, since, err)
+	}
+	if open && unserved == nil {
+		o.begun.Store(true)
+	}
+	if !o.begun.Load() {
+		why := unserved
+		if !open {
+			why = errors.New("the change stream is not open yet")
+		}
+		f.Starting = fact("starting", why)
+		return false
+	}
+	f.Closed = fact("closed", when(!open, "the change stream was lost and is being opened again"))
+	detached := !s.member.Trusted()
+	f.Detached = fact("detached", when(detached, "the node is not a member of its cluster now"))
+	if detached {
+		unserved = nil
+	}
+	f.Unserved = fact("unserved", unserved)
+	if view, known := s.member.View(); known {
+		s.viewFacts(f, view, now, fact)
+	}
+	return true
+}
+
+// missedBeats is how many intervals of heartbeats a node may send none.
+const missedBeats = 2.5
+
+// viewFacts adds what the node sees of the others.
+func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, fact func(string, error) health.Since) {
+	o, cfg := &s.observed, s.opts.Config
+	f.Unled = fact("unled", when(view.Leader == "", "nobody is elected"))
+	unowned := 0
+	for _, owner := range view.Owners {
+		if owner.Process == "" {
+			unowned++
+		}
+	}
+	f.Unowned = fact("unowned", when(unowned > 0 && view.Plan.Version > 0, fmt.Sprintf("%d partitions", unowned)))
+	if o.beats == nil {
+		o.beats = make(map[string]heard)
+	}
+	present := make(map[string]bool, len(view.Members))
+	silence, oldest := time.Duration(missedBeats*float64(cfg.Cluster.HeartbeatInterval)), now
+	for _, m := range view.Members {
+		present[m.Node] = true
+		if m.Node == cfg.Node.ID {
+			continue
+		}
+		f.Others = append(f.Others, m.Problems...)
+		if last, known := o.beats[m.Node]; !known || last.beat != m.Beat {
+			o.beats[m.Node] = heard{m.Beat, now}
+		}
+	}
+	// A node that has left as planned is forgotten when there are as many as there should be.
+	for node, last := range o.beats {
+		gone := !present[node]
+		if gone && len(view.Members) >= cfg.Cluster.ExpectedNodes {
+			delete(o.beats, node)
+			continue
+		}
+		if gone || now.Sub(last.at) > silence {
+			f.MissingNodes = append(f.MissingNodes, node)
+			if last.at.Before(oldest) {
+				oldest = last.at
+			}
+		}
+	}
+	slices.Sort(f.MissingNodes)
+	missing := cfg.Cluster.ExpectedNodes - len(view.Members)
+	switch {
+	case len(f.MissingNodes) > 0:
+		f.Missing = o.fact("missing", now, oldest, errors.New("no heartbeat from "+strings.Join(f.MissingNodes, ", ")))
+	case missing > 0 && s.node.Uptime() > gathering:
+		f.Missing = fact("missing", fmt.Errorf("%d of %d nodes", missing, cfg.Cluster.ExpectedNodes))
+	default:
+		f.Missing = fact("missing", nil)
+	}
+}
+
+// gathering is how long after its start a node expects the others.
+const gathering = 30 * time.Second
+
+// observedSubscribers returns what is known of the subscribers with a session at the node.
+func (s *Service) observedSubscribers(now time.Time, fact func(string, error) health.Since) []health.Subscriber {
+	known := s.node.Subscribers()
+	all := make([]health.Subscriber, len(known))
+	for i, k := range known {
+		sub := health.Subscriber{Name: k.Name, Shared: k.Shared, Lag: k.Lag}
+		sub.Lost = fact("lost "+k.Name, when(k.Losses > 0, "a loss is not acknowledged yet"))
+		sub.Failed = fact("failed "+k.Name, k.Failure)
+		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine {
+			sub.Near, sub.HeadRoom = fact("near "+k.Name, errors.New("the position leaves the oplog")), *k.HeadRoom
+			sub.Urgent = k.HeadRoomLevel == oplog.CriticallyLow
+		}
+		if !k.Shared && k.Overdue {
+			sub.Unacknowledged = health.Since{At: now.Add(-k.Owes)}
+		}
+		all[i] = sub
+	}
+	for _, k := range s.sinks {
+		st := k.Status()
+		i := slices.IndexFunc(all, func(sub health.Subscriber) bool { return sub.Name == st.Subscriber })
+		switch {
+		case i < 0:
+		case st.State == sink.Halted:
+			all[i].Failed = fact("halted "+st.Subscriber, fault.Newf(fault.SinkHalted, "%s", st.Error))
+		case st.Silent != nil:
+			all[i].Unacknowledged = health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", st.Error)}
+		}
+	}
+	return all
+}
