@@ -192,10 +192,11 @@ streams:
 	node test/streams/proxies.mjs
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img. Before that,
-# pages of another origin in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.
+# pages of another origin, and with a name that is resolved to the node, in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.
 browser:
-	$(GO) build -o bin/demo ./dev/demo
+	$(GO) build -o bin/ ./dev/demo ./cmd/streamer
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	@mkdir -p docs/img
 	node test/browser/foreign.mjs
+	node test/browser/rebind.mjs
 	node test/browser/status.mjs docs/img

@@ -30,7 +30,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    AccessForeign,
 			Summary: "a web page of another site sent the request, or it is for another host",
-			Meaning: "Browsers send requests for every page that they show, also to a server on the same machine. The request names a host that is not this server (DNS rebinding), comes from a page that has no leave, or asks for an event stream with a name and does not say which page asks. Nothing was served.",
+			Meaning: "Browsers send requests for every page that they show, also to a server on the same machine. The request names a host that is not this server, or comes from a browser to a name that others can register (DNS rebinding), comes from a page that has no leave, or asks for an event stream with a name and does not say which page asks. Nothing was served.",
 			Remedy:  "Connect to localhost, to 127.0.0.1 or another IP address, or to the host of the listen key. For a page, or for a proxy that passes on its own Host, add its origin to http.cors_origins.",
 		},
 		{

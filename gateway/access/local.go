@@ -25,15 +25,7 @@ import (
 //
 // Programs that are no browsers send neither, and their Host is the address that they were given.
 func Local(listen string, origins []string, next http.Handler) http.Handler {
-	names := []string{"localhost"}
-	if host, _, err := net.SplitHostPort(listen); err == nil {
-		names = append(names, strings.ToLower(host))
-	}
-	for _, origin := range origins {
-		if u, err := url.Parse(origin); err == nil {
-			names = append(names, u.Hostname())
-		}
-	}
+	names := hostsOf(origins, listen)
 	origins = slices.Clone(origins)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host := hostname(r.Host); host != "" && !slices.Contains(names, host) && !isPlainAddress(host) {
@@ -46,6 +38,60 @@ func Local(listen string, origins []string, next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// Named refuses what browsers send to a server under a name that others can register in DNS and
+// that is none of its own: the hosts of the addresses and of the origins. A page whose own name has
+// been resolved to the server (DNS rebinding) counts as a page of the server, and would read what
+// the server gives to everybody. It is for servers that speak plaintext on addresses that are not
+// loopback and ask nobody who they are: no certificate and no token tells the page from theirs.
+//
+// Programs are let through by any name: no page can have them send requests. Names without a dot,
+// and those of private networks (streamer.default.svc, node-1.internal), belong to no page.
+func Named(addresses, origins []string, next http.Handler) http.Handler {
+	names := hostsOf(origins, addresses...)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host := hostname(r.Host); isRegistrable(host) && !slices.Contains(names, host) && (isBrowser(r) || speaksLanguages(r)) {
+			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "a browser asks for host %.100q", r.Host))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostsOf returns the hosts of listen addresses and of origins, and localhost.
+func hostsOf(origins []string, addresses ...string) []string {
+	names := []string{"localhost"}
+	for _, address := range addresses {
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			names = append(names, strings.ToLower(host))
+		}
+	}
+	for _, origin := range origins {
+		if u, err := url.Parse(origin); err == nil {
+			names = append(names, u.Hostname())
+		}
+	}
+	return names
+}
+
+// isRegistrable reports whether a host may be the name of somebody's page: one with a dot that is
+// not below a name that nobody can register (RFC 6761, RFC 6762, RFC 8375, ICANN's .internal, and
+// the names of Kubernetes' services).
+func isRegistrable(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	dot := strings.LastIndexByte(host, '.')
+	return dot >= 0 && !slices.Contains([]string{"localhost", "local", "internal", "svc", "test"}, host[dot+1:]) && !strings.HasSuffix(host, ".home.arpa")
+}
+
+// speaksLanguages reports whether a request says which languages its sender prefers, as every
+// browser does. A page can change what it says, also to nothing, and what a browser says of itself
+// (in Firefox), but cannot keep it from being said.
+func speaksLanguages(r *http.Request) bool {
+	_, said := r.Header["Accept-Language"]
+	return said
 }
 
 // checkPage refuses a request that a page of another origin has sent, if the browser says so. known

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
 
@@ -190,10 +191,24 @@ func (l *Listeners) Identities() error { return l.Access.Err() }
 // Server makes an HTTP server over handlers that none of its clients can hold up. Requests'
 // contexts end with base.
 func (l *Listeners) Server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
-	if l.http == nil && access.IsLocal(l.cfg.HTTP.Listen) {
+	switch {
+	case l.http != nil: // its certificate is for its own names
+	case access.IsLocal(l.cfg.HTTP.Listen):
 		handler = access.Local(l.cfg.HTTP.Listen, l.cfg.HTTP.CORSOrigins, handler)
+	case l.cfg.Access.IdentitiesFile == "" && l.cfg.Access.JWKSFile == "":
+		handler = access.Named(l.own(), l.cfg.HTTP.CORSOrigins, handler)
 	}
 	return l.server(base, handler, logger)
+}
+
+// own returns the addresses of this node that are the operator's to choose, with the name of its
+// machine.
+func (l *Listeners) own() []string {
+	own := []string{l.cfg.HTTP.Listen, l.cfg.HTTP.ProbesListen, l.cfg.HTTP.Advertise}
+	if name, err := os.Hostname(); err == nil {
+		own = append(own, net.JoinHostPort(name, "0"))
+	}
+	return own
 }
 
 // ProbesServer is Server for probes and metrics, which have a listener of their own and no pages of
@@ -201,6 +216,8 @@ func (l *Listeners) Server(base context.Context, handler http.Handler, logger *s
 func (l *Listeners) ProbesServer(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	if access.IsLocal(l.cfg.HTTP.ProbesListen) {
 		handler = access.Local(l.cfg.HTTP.ProbesListen, nil, handler)
+	} else {
+		handler = access.Named(l.own(), nil, handler) // also with access: probes and metrics ask for nothing
 	}
 	return l.server(base, handler, logger)
 }

@@ -381,19 +381,71 @@ func TestPagesOfOthersAreRefusedOnLoopback(t *testing.T) {
 	})
 }
 
-// Where a proxy stands in front on another machine, nobody knows by what name clients come.
-func TestHostsAreFreeOnOtherAddresses(t *testing.T) {
-	cfg := load(t, "STREAMER_HTTP_INSECURE=true")
-	cfg.HTTP.Listen = ":8080" // but nobody listens there
-	l, err := listen.New(cfg, nil)
+// On other addresses programs come by any name. A browser comes to an open node, and to the probes
+// of every node, by names only that no page can have for its own.
+func TestPagesOfOthersAreRefusedOnOtherAddresses(t *testing.T) {
+	chromium := []string{"User-Agent", "Mozilla/5.0 Chrome/150.0"}
+	disguised := []string{"User-Agent", "curl/8", "Accept-Language", ""} // what a page in Firefox can make of its own requests
+	machine, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://streamer.default.svc:8080/health", nil)
-	w := httptest.NewRecorder()
-	l.Server(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil).Handler.ServeHTTP(w, r)
-	if w.Code != http.StatusNoContent {
-		t.Error(w.Code)
+	open := []string{"STREAMER_HTTP_INSECURE=true", "STREAMER_HTTP_ADVERTISE=node-1.example.com:8080", "STREAMER_HTTP_CORS_ORIGINS=https://proxy.example"}
+	identities := "STREAMER_ACCESS_IDENTITIES_FILE=" + write(t, "i", "token sha256:"+strings.Repeat("0", 64)+" name=a namespace=*\n")
+	for _, tt := range []struct {
+		name, host string
+		header     []string
+		open       int // what an open node answers
+	}{
+		{"a program by any name", "streamer.example.com:8080", nil, 204},
+		{"a page with a name of its own", "evil.example:8080", chromium, 403},
+		{"a page that denies that it is in a browser", "evil.example:8080", disguised, 403},
+		{"a page whose name begins as the node's", "node-1.example.com.evil.example", chromium, 403},
+		{"a page whose name ends as the node's", "evil-node-1.example.com", chromium, 403},
+		{"a page with a dot at the end", "evil.example.:8080", chromium, 403},
+		{"a page below an address", "10.1.2.3.evil.example", chromium, 403},
+		{"a browser at an address", "10.1.2.3:8080", chromium, 204},
+		{"a browser at an address of IPv6", "[fd00::1]:8080", chromium, 204},
+		{"a browser on the machine", "localhost:8080", chromium, 204},
+		{"a browser at the machine's name", machine, chromium, 204},
+		{"a browser in Compose", "streamer:8080", chromium, 204},
+		{"a browser in Kubernetes", "streamer-0.streamer.default.svc.cluster.local:8080", chromium, 204},
+		{"a browser in Kubernetes, short", "streamer.default.svc", chromium, 204},
+		{"a browser in a private network", "node-1.eu.internal", chromium, 204},
+		{"a browser at home", "node.home.arpa", chromium, 204},
+		{"a browser at what the node says of itself", "node-1.example.com:8080", chromium, 204},
+		{"a browser through a proxy", "Proxy.Example", chromium, 204},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+tt.host+"/v1/events", nil)
+			for i := 0; i < len(tt.header); i += 2 {
+				r.Header.Set(tt.header[i], tt.header[i+1])
+			}
+			ask := func(probes bool, settings ...string) int {
+				cfg := load(t, settings...)
+				cfg.HTTP.Listen, cfg.HTTP.ProbesListen = ":8080", ":8081" // but nobody listens there
+				l, err := listen.New(cfg, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				server := l.Server
+				if probes {
+					server = l.ProbesServer
+				}
+				w := httptest.NewRecorder()
+				server(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }), nil).Handler.ServeHTTP(w, r)
+				return w.Code
+			}
+			if got := ask(false, open...); got != tt.open {
+				t.Errorf("an open node: %d", got)
+			}
+			if got := ask(false, append(open, identities)...); got != http.StatusNoContent {
+				t.Errorf("a node that asks for tokens: %d", got)
+			}
+			if got := ask(true, append(open, identities)...); got != tt.open && tt.name != "a browser through a proxy" {
+				t.Errorf("its probes: %d", got)
+			}
+		})
 	}
 }
 
