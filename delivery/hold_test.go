@@ -246,7 +246,7 @@ func TestAcceptedSnapshotIsOwed(t *testing.T) {
 		wantAll(t, documents(t, s), 6)
 		docs.write("insert", "orders", 7) // which is not acknowledged
 		synctest.Wait()
-		if done := s.Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 {
+		if done, _ := s.Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 {
 			t.Fatalf("%d begun", done)
 		}
 		left := s.State().Snapshots
@@ -311,7 +311,7 @@ func TestAttachedPartitionsJoinASnapshot(t *testing.T) {
 				}
 				attach(0, partitions/2)
 				synctest.Wait()
-				if done := s.Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 {
+				if done, _ := s.Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 {
 					t.Fatalf("%d begun", done)
 				}
 				had := make(map[int64]int64)

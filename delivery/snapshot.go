@@ -60,27 +60,31 @@ const (
 )
 
 // Operate does something with the snapshots of a subscription, or of all if id is empty, for an
-// operator. It returns how many it was done with. A snapshot that begins reads a collection, or all
-// of the subscription if ns is zero.
-func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int) {
-	s.await(func() {
+// operator. It returns how many it was done with, and false if the session has ended before that. A
+// snapshot that begins reads a collection, or all of the subscription if ns is zero.
+func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int, did bool) {
+	some := 0
+	did = s.await(func() {
 		for _, sub := range s.byKey {
 			if f := sub.Program.Filter(); id != "" && sub.ID != id || ns.DB != "" && (f.DB != "" && f.DB != ns.DB || f.Coll != "" && f.Coll != ns.Coll) {
 				continue
 			}
 			if do == BeginSnapshot {
-				var some []change.Namespace
+				var of []change.Namespace
 				if ns.DB != "" {
-					some = append(some, ns)
+					of = append(of, ns)
 				}
-				s.accept(sub, snapshot.Operator, some)
-				done++
+				s.accept(sub, snapshot.Operator, of)
+				some++
 			} else if s.operate(sub, do) {
-				done++
+				some++
 			}
 		}
 	})
-	return done
+	if !did { // or it is being done, and the session ends
+		return 0, false
+	}
+	return some, true
 }
 
 // operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is

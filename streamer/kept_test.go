@@ -39,7 +39,7 @@ func TestAcceptedSnapshotIsKept(t *testing.T) {
 		}
 		e.Session().Close(nil)
 		synctest.Wait()
-		if done, connected := n.OperateSnapshot("orders", delivery.BeginSnapshot, "", change.Namespace{}); done != 0 {
+		if done, connected := n.OperateSnapshot("orders", delivery.BeginSnapshot, "", change.Namespace{}); done != 0 || connected {
 			t.Errorf("%d begun of a session that has ended, connected: %t", done, connected)
 		}
 	})

@@ -125,8 +125,8 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 	if e == nil || e.session == nil {
 		return 0, false
 	}
-	done = e.session.Operate(do, subscription, ns)
-	if done > 0 && !e.Keep(n.lifetime) {
+	done, did := e.session.Operate(do, subscription, ns)
+	if !did || done > 0 && !e.Keep(n.lifetime) {
 		return 0, false
 	}
 	return done, true

@@ -130,12 +130,15 @@ func (j *judge) replicas() (all []*replica) {
 	return all
 }
 
-// look brings copies up to date that are not told of changes.
+// look brings copies up to date that are not told of changes, or not of the end of snapshots.
 func (j *judge) look(ctx context.Context) {
+	all := j.cluster.askNodes(ctx)
 	for _, r := range j.readers {
-		r.look()
+		r.look(all)
 	}
-	j.cluster.lookAtSinks(ctx, j.sinks)
+	for _, s := range j.sinks {
+		s.look(all, j.cluster.nodes)
+	}
 }
 
 // starve changes only the hot documents until the copies are complete, and notes those that do not
@@ -148,7 +151,7 @@ func (j *judge) starve(ctx context.Context, round int) {
 		j.look(ctx)
 		j.starved = make(map[*replica]bool)
 		for _, c := range j.replicas() {
-			if !c.isWhole() {
+			if !c.isWhole() && c.kind != "owned" { // whose snapshots are many
 				j.starved[c] = true
 			}
 		}

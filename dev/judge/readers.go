@@ -56,8 +56,8 @@ func startReader(ctx context.Context, j *judge, kind string, round, i int) *read
 			rule.leaves = true
 			r.add(name, rule).live = true
 		}
-	case "owned": // begins with the oldest change, so that nothing is missing until something is lost
-		clear(r.add(name, all).missing)
+	case "owned": // begins with the oldest change, so that nothing is missing until something is lost; nodes say what is
+		r.add(name, all)
 	case "sse":
 		r.add(name, r.draw(true))
 		run = r.runEvents
@@ -264,8 +264,18 @@ func (r *reader) runLive(ctx context.Context, c *client.Client) error {
 	return c.Run(ctx)
 }
 
-// look takes what live queries have as their copies.
-func (r *reader) look() {
+// look takes what live queries have as their copies, and what nodes say of the snapshots of a client
+// that has a session with each.
+func (r *reader) look(all subscribers) {
+	if r.kind == "owned" {
+		c := r.copies[0]
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if clear(c.missing); all.busy[*r.subscriber.Load()] {
+			c.missing[""] = true
+		}
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, q := range r.mu.queries {
@@ -294,11 +304,6 @@ func (r *reader) notice(_ context.Context, n client.Notice) error {
 	case client.Resync:
 		for _, c := range r.copies {
 			c.lost(n.Reason, n.Namespaces)
-			if r.kind == "owned" { // each node brings its partitions' documents, and no mark is of all
-				c.mu.Lock()
-				clear(c.missing)
-				c.mu.Unlock()
-			}
 		}
 	case client.SnapshotBegun:
 		r.of(n.Subscription).marked("begun", n.Reason, n.Namespaces)

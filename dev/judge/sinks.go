@@ -108,10 +108,17 @@ func (s *sink) config(_ *cluster, node int) map[string]any {
 	return c
 }
 
-// lookAtSinks asks the nodes whether the sinks' snapshots are done: each node reads its partitions'
-// documents.
-func (c *cluster) lookAtSinks(ctx context.Context, sinks []*sink) {
-	done := make(map[string]int) // at how many nodes
+// A subscribers is what nodes say of those that have sessions with several nodes, whose marks say
+// nothing of the whole: at how many nodes the snapshots of a subscriber are done, and which
+// subscribers have one that is not.
+type subscribers struct {
+	done map[string]int
+	busy map[string]bool
+}
+
+// askNodes asks all nodes.
+func (c *cluster) askNodes(ctx context.Context) subscribers {
+	all := subscribers{make(map[string]int), make(map[string]bool)}
 	for _, address := range c.http {
 		var list struct {
 			Subscribers []struct {
@@ -123,27 +130,33 @@ func (c *cluster) lookAtSinks(ctx context.Context, sinks []*sink) {
 			continue
 		}
 		for _, sub := range list.Subscribers {
-			if !slices.ContainsFunc(sub.Session.Snapshots, func(s struct{ Done bool }) bool { return !s.Done }) {
-				done[sub.Subscriber]++
+			if slices.ContainsFunc(sub.Session.Snapshots, func(s struct{ Done bool }) bool { return !s.Done }) {
+				all.busy[sub.Subscriber] = true
+			} else {
+				all.done[sub.Subscriber]++
 			}
 		}
 	}
-	for _, s := range sinks {
-		for _, copied := range s.copies() {
-			copied.mu.Lock()
-			if clear(copied.missing); done["sink/"+s.name] < c.nodes {
-				copied.missing[""] = true
-			}
-			for _, coll := range []string{"vol", "old", "draft"} { // which it is not of
+	return all
+}
+
+// look notes whether the sink's snapshots are done: each of so many nodes reads its partitions'
+// documents.
+func (s *sink) look(all subscribers, nodes int) {
+	for _, copied := range s.copies() {
+		copied.mu.Lock()
+		if clear(copied.missing); all.done["sink/"+s.name] < nodes {
+			copied.missing[""] = true
+		}
+		for _, coll := range []string{"vol", "old", "draft"} { // which it is not of
+			copied.markers[database+"."+coll] = 1 << 30
+		}
+		for _, coll := range stable() {
+			if !slices.ContainsFunc(s.of, func(of rule) bool { return of.coll == coll }) {
 				copied.markers[database+"."+coll] = 1 << 30
 			}
-			for _, coll := range stable() {
-				if !slices.ContainsFunc(s.of, func(of rule) bool { return of.coll == coll }) {
-					copied.markers[database+"."+coll] = 1 << 30
-				}
-			}
-			copied.mu.Unlock()
 		}
+		copied.mu.Unlock()
 	}
 }
 
