@@ -194,8 +194,18 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
 	}
+	if e.mu.claim.Number > 0 { // before others see it
+		var begins []checkpoint.Checkpoint
+		if stored != nil {
+			begins = append(begins, *stored)
+		}
+		e.keeper = n.writer.Keep(e, begins...)
+	}
 	before, err := n.enter(e)
 	if err != nil {
+		if e.keeper != nil {
+			e.keeper.End()
+		}
 		e.session.Close(err)
 		return nil, err
 	}
@@ -207,13 +217,6 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
 			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
 		})
-	}
-	if e.mu.claim.Number > 0 {
-		var begins []checkpoint.Checkpoint
-		if stored != nil {
-			begins = append(begins, *stored)
-		}
-		e.keeper = n.writer.Keep(e, begins...)
 	}
 	if before != nil {
 		before.replaced(e.own)

@@ -1,6 +1,7 @@
 package streamer_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,4 +194,35 @@ func TestSnapshotAcceptedWhileTheSubscriberConnectsIsOwed(t *testing.T) {
 		first.Close(t.Context(), nil)
 		second.Close(t.Context(), nil)
 	})
+}
+
+// A snapshot that an operator begins at the moment at which its subscriber connects is kept, or was
+// not accepted.
+func TestSnapshotAcceptedFromAConnectingSessionIsKept(t *testing.T) {
+	source := &oplogtest.Log{}
+	source.Tick(1)
+	w := newWorld(t, source)
+	n := w.start("a", nil)
+	defer n.stop(t)
+	for i := range 20 {
+		name, accepted := fmt.Sprint("orders", i), make(chan int)
+		go func() {
+			for {
+				if done, connected := n.OperateSnapshot(name, delivery.BeginSnapshot, "", change.Namespace{}); connected {
+					accepted <- done
+					return
+				}
+			}
+		}()
+		e, err := n.Connect(t.Context(), streamer.Request{Subscriber: name, Process: "p", Started: time.Now(), Start: streamer.StartNow}, deliverytest.Everything(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := <-accepted
+		stored, err := w.store.Load(t.Context(), name)
+		if err != nil || done != 1 || len(stored) != 1 || len(stored[0].Snapshots) != 1 || stored[0].Snapshots[0].Done {
+			t.Errorf("%d begun, the store has %+v, %v", done, stored, err)
+		}
+		e.Close(t.Context(), nil)
+	}
 }
