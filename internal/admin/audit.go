@@ -3,7 +3,11 @@ package admin
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
@@ -38,8 +42,15 @@ func ServeAudit(board *notice.Board) http.Handler {
 }
 
 // OperatedNotice returns the record of the audit log that an operator has confirmed a command, with
-// its arguments.
+// its arguments. What cannot be printed in one line is quoted: the name of a collection may have
+// control characters, and logs and terminals show the record.
 func OperatedNotice(by, command string, arguments []string) notice.Notice {
+	arguments = slices.Clone(arguments)
+	for i, a := range arguments {
+		if !utf8.ValidString(a) || strings.ContainsFunc(a, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			arguments[i] = strconv.Quote(a)
+		}
+	}
 	text := strings.Join(append([]string{by, "has confirmed:", command}, arguments...), " ")
 	return notice.Notice{
 		Channel: notice.Audit, Kind: notice.KindOperated, Level: notice.Info, Node: by, Text: text,
