@@ -469,8 +469,10 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		for p, place := range places {
 			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
-		if !s.cfg.Owner { // whose progress its subscriber's checkpoints have
-			s.joinSnapshots(list)
+		s.joinSnapshots(list)
+		if s.cfg.Owner { // what it owes is of these partitions, and whose losses its subscriber's checkpoints have
+			s.owed = nil
+		} else {
 			s.owes(places)
 		}
 		rest := Place{At: at}

@@ -36,6 +36,9 @@ func (s *Session) joinSnapshots(partitions []change.Partition) {
 		if !joined {
 			continue
 		}
+		if sub.traced == nil {
+			s.hub.traceSnapshot(sub, *sub.progress())
+		}
 		sub.abandon()
 		if s.isLive() {
 			s.hub.advance(sub)
@@ -55,8 +58,18 @@ func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progr
 		owed = slices.Clone(owed)
 		owed[j].Subscription = sub.ID
 	}
-	switch reads, owes := i >= 0 && !all[i].Done, j >= 0 && !owed[j].Done; {
+	reads, owes := i >= 0 && !all[i].Done, j >= 0 && !owed[j].Done
+	if filter := FilterHash(sub.Program); owes && owed[j].Filter != filter { // nothing of what was read counts
+		owed[j] = snapshot.Progress{Subscription: sub.ID, Filter: filter, Reason: owed[j].Reason, Number: owed[j].Number}
+	}
+	switch owner := sub.session.cfg.Owner; {
 	case reads && owes && all[i].Same(owed[j]): // they are where the others are
+		return all, false
+	case reads && owes && owner: // its checkpoints have all that is left
+		if next = all[i].And(owed[j]); next.Same(all[i]) {
+			return all, false
+		}
+	case reads && owner:
 		return all, false
 	case reads && owes:
 		next = all[i].Joined(sub.collections(all[i])).And(owed[j])

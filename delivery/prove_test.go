@@ -15,3 +15,7 @@ func TestProveDocumentsLeave(t *testing.T) { during(t, provingFor, documentsLeav
 func TestProveSnapshotsMeetTheirChanges(t *testing.T) {
 	during(t, provingFor, snapshotsMeetTheirChanges)
 }
+
+func TestProveMovedSnapshotsMeetTheirChanges(t *testing.T) {
+	during(t, provingFor, movedSnapshotsMeetTheirChanges)
+}

@@ -279,38 +279,9 @@ func (s *Session) DocumentsFrom(t change.Timestamp) {
 	})
 }
 
-// Reread has the session read again what is left of snapshots by another session of the subscriber,
-// from the beginning of each collection. Until it has, that is left wherever the subscriber is by
-// its acknowledgements.
-func (s *Session) Reread(left []snapshot.Progress) {
-	s.await(func() {
-		for _, p := range left {
-			sub := s.subscriptions[p.Subscription]
-			if sub == nil {
-				continue
-			}
-			some := make([]change.Namespace, len(p.Left))
-			for i, l := range p.Left {
-				some[i] = l.Namespace
-			}
-			s.accept(sub, p.Reason, some)
-		}
-	})
-}
-
-// Unread returns what is left of snapshots, by whole collections.
-func Unread(all []snapshot.Progress) (left []snapshot.Progress) {
-	for _, p := range all {
-		if p.Done || p.Listed && len(p.Left) == 0 {
-			continue
-		}
-		whole := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number, Some: p.Some, Listed: p.Listed}
-		for _, l := range p.Left {
-			whole.Left = append(whole.Left, snapshot.Left{Namespace: l.Namespace})
-		}
-		left = append(left, whole)
-	}
-	return left
+// Unread returns what is left of snapshots.
+func Unread(all []snapshot.Progress) []snapshot.Progress {
+	return slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Done || p.Listed && len(p.Left) == 0 })
 }
 
 // resumeSnapshot resumes or begins the snapshot of a new subscription. Called by the owner.

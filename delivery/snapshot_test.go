@@ -547,7 +547,7 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 }
 
 // shortly is how long a property is tried each time that all tests run; TestProve… tries it longer.
-const shortly = 30 * time.Second
+const shortly = 20 * time.Second
 
 // during tries a property again and again, each time with a seed of its own, which rapid prints
 // where it fails.

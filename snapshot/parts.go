@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -105,7 +106,7 @@ func joinSame(parts []Progress, n int) (joined []Progress) {
 
 // Together returns what remains of snapshots in all partitions together, one for each subscription:
 // where more remains in some, that remains in all. A collection of which different parts remain is
-// read from its beginning.
+// read from the earliest place, or from its beginning where that is not known.
 func Together(all []Progress) (together []Progress) {
 	for _, p := range all {
 		p.Partitions = nil
@@ -144,10 +145,37 @@ func (p Progress) And(q Progress) Progress {
 		case i < 0:
 			p.Left = append(p.Left, l)
 		case !p.Left[i].Equal(l):
-			p.Left[i] = Left{Namespace: l.Namespace}
+			p.Left[i] = p.Left[i].and(l)
 		}
 	}
 	return p
+}
+
+// and returns what remains of a collection where l or m remains: everything from the earlier place
+// if it is known which that is, else all of it.
+func (l Left) and(m Left) Left {
+	both := Left{Namespace: l.Namespace}
+	if l.Round || m.Round || !l.Until.IsZero() || !m.Until.IsZero() {
+		return both
+	}
+	switch order, known := ordered(l.From, m.From); {
+	case known && order < 0:
+		both.From = l.From
+	case known:
+		both.From = m.From
+	}
+	return both
+}
+
+// ordered compares two values of _id as the index on it does. It is known only for values whose
+// order no collation changes: ObjectIds, and whole numbers.
+func ordered(a, b change.Value) (order int, known bool) {
+	if a.Type == change.TypeObjectID && b.Type == change.TypeObjectID {
+		return bytes.Compare(a.Data, b.Data), true
+	}
+	m, whole := a.Int64()
+	n, both := b.Int64()
+	return cmp.Compare(m, n), whole && both
 }
 
 // union returns the collections of both; none are all.

@@ -4,15 +4,19 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
+	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/snapshot"
 	"github.com/mongostream/streamer/streamer"
@@ -28,6 +32,7 @@ type collection struct {
 
 	mu    sync.Mutex
 	times []change.Timestamp // of the pages
+	from  []int64            // where they begin
 }
 
 func (c *collection) Collections(context.Context, string, string) ([]snapshot.Collection, change.Timestamp, error) {
@@ -49,7 +54,7 @@ func (c *collection) Read(ctx context.Context, q snapshot.Query) (p snapshot.Pag
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.times = append(c.times, q.After)
+	c.times, c.from = append(c.times, q.After), append(c.from, from)
 	for id := from; id < int64(c.n); id++ {
 		if len(p.Documents) == c.page {
 			p.Next = change.Value{Type: 0x12, Data: binary.LittleEndian.AppendUint64(nil, uint64(id))}
@@ -103,7 +108,7 @@ func TestDocumentsFollowWhatMayHaveBeenHandedOver(t *testing.T) {
 			}
 		})
 		documents := 0
-		for _, b := range receiveShared(t, s, docs.n+200) {
+		for _, b := range receiveShared(t, s, docs.n-docs.page+200) {
 			for _, e := range b.Events {
 				if !e.Snapshot {
 					continue
@@ -122,8 +127,8 @@ func TestDocumentsFollowWhatMayHaveBeenHandedOver(t *testing.T) {
 		}
 		docs.mu.Unlock()
 
-		if documents != docs.n {
-			t.Errorf("%d documents, want %d", documents, docs.n)
+		if want := docs.n - docs.page; documents != want {
+			t.Errorf("%d documents, %d were left", documents, want)
 		}
 		next.stop(t)
 		n.stop(t)
@@ -180,4 +185,124 @@ func TestDocumentsOfAPartitionThatLeavesAreLeft(t *testing.T) {
 		}
 		n.stop(t)
 	})
+}
+
+// documentsOf receives and acknowledges what there is, and adds the _ids of its documents.
+func documentsOf(t *testing.T, s *streamer.Shared, ids map[int64]bool) {
+	t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		batches, err := s.Receive(ctx)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range batches {
+			s.Prune(b)
+			for i, e := range b.Events {
+				if e.Snapshot {
+					ids[idIn(t, b.Payload(i))] = true
+				}
+			}
+			if err := s.Ack(b.Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// idIn returns the _id of the document in an event.
+func idIn(t *testing.T, payload []byte) int64 {
+	t.Helper()
+	var e struct {
+		Key struct {
+			ID int64 `bson:"_id"`
+		} `bson:"documentKey"`
+	}
+	if err := bson.Unmarshal(payload, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e.Key.ID
+}
+
+// A partition whose documents are not all read goes on at its next owner where its checkpoint is,
+// whether the owner before was killed or gave it away, and also where the next owner is further.
+// With another filter, nothing of what was read counts.
+func TestDocumentsGoOnAtTheNextOwner(t *testing.T) {
+	for name, c := range map[string]struct {
+		gives  bool   // the first owner gives some partitions away, to one that has read more
+		filter string // of the next owner
+		from   int64  // where the next owner begins
+	}{
+		"killed":               {from: 10},
+		"gives some away":      {gives: true, from: 10},
+		"killed, other filter": {filter: "doc._id >= 0", from: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				source.Tick(1)
+				w := newWorld(t, source)
+				var s, later *streamer.Shared
+				first, second := &collection{log: source, n: 40, page: 10, pages: make(chan struct{})}, &collection{log: source, n: 40, page: 10, pages: make(chan struct{})}
+				w.documents = first
+				n := w.start("a", withDocuments(t, &s))
+				terms := n.allTerms(1)
+				if c.gives {
+					terms = terms[:partitions/2]
+				}
+				if err := n.Serve(t.Context(), terms); err != nil {
+					t.Fatal(err)
+				}
+				ids := make(map[int64]bool)
+				documentsOf(t, s, ids) // a page
+				w.documents = second
+				next := w.start("b", func(n *streamer.Node) {
+					var err error
+					subscriptions := deliverytest.Everything(t)
+					if c.filter != "" {
+						subscriptions[0].Program = deliverytest.Compile(t, match.Filter{Source: c.filter})
+					}
+					if later, err = n.Share(t.Context(), "stdout", subscriptions); err != nil {
+						t.Fatal(err)
+					}
+					later.Begin(streamer.StartSnapshot, time.Time{})
+				})
+				moved := termsOf(next.terms, 2)
+				if c.gives {
+					if err := next.Serve(t.Context(), next.allTerms(1)[partitions/2:]); err != nil {
+						t.Fatal(err)
+					}
+					go func() { second.pages <- struct{}{} }()
+					documentsOf(t, later, ids) // two pages
+					moved = moved[:partitions/4]
+					n.Drain(t.Context(), terms[:partitions/4])
+				} else {
+					time.Sleep(5 * time.Minute) // it is saved
+					n.kill(errors.New("killed"))
+				}
+				second.mu.Lock()
+				second.from = nil // one that is being read is not noted yet
+				second.mu.Unlock()
+				if err := next.Serve(t.Context(), moved); err != nil {
+					t.Fatal(err)
+				}
+				close(second.pages)
+				documentsOf(t, later, ids)
+				close(first.pages)
+				documentsOf(t, s, ids)
+				if len(ids) != first.n {
+					t.Errorf("%d documents of %d", len(ids), first.n)
+				}
+				if got := slices.Min(second.from); got != c.from {
+					t.Errorf("pages from %v, want the first one from %d", second.from, c.from)
+				}
+				next.stop(t)
+				n.stop(t)
+			})
+		})
+	}
 }

@@ -164,9 +164,11 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	var left []snapshot.Progress
 	for _, c := range claimed {
-		left = append(left, delivery.Unread(c.Snapshots)...)
+		for _, p := range delivery.Unread(c.Snapshots) {
+			p.Partitions = []change.Partition{c.Partition}
+			left = append(left, p)
+		}
 	}
-	left = snapshot.Together(left)
 	if err := s.placeDocuments(ctx, left); err != nil {
 		return err
 	}
@@ -176,14 +178,12 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	s.mu.Unlock()
 	s.tellUnread(claimed)
+	s.session.Owe(left)
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
 	if s.session.Ended() { // it has not moved: what it acknowledged is saved under the terms and generations of before, or not at all
 		return nil
-	}
-	if len(left) > 0 {
-		s.session.Reread(left)
 	}
 	for i, t := range terms {
 		if c := claimed[i]; !c.Position.IsZero() {
