@@ -111,6 +111,7 @@ live:
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
 siege:
 	$(GO) run ./dev/bench -race tenants
+	$(GO) test -tags prove -v -run '^TestProveTenantsHarmNobody' -timeout 30m ./test/node
 	$(GO) test -tags prove -v -run '^TestProveFaultsOfOneEtcdMember' -timeout 30m ./test/process
 
 # Searches the model of the handoff exhaustively, some seconds; needs spin and gcc.
