@@ -169,7 +169,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 	defer cursor.Close()
 	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
 	defer c.giveBack()
-	bookmark := time.NewTicker(h.cfg.Bookmark) // while it is away
+	bookmark := h.newBookmark() // while it is away
 	defer bookmark.Stop()
 	back := time.NewTimer(0) // fires when it need not be away any more
 	defer back.Stop()
@@ -221,7 +221,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 		case <-cursor.Signal():
 		case <-back.C:
 		case <-bookmark.C:
-			if at := s.position(); s.isAway(time.Now()) && s.idle() && at.After(told) {
+			if at := s.position(); bookmark.due() && s.isAway(time.Now()) && s.idle() && at.After(told) {
 				told = at
 				s.begin()
 				s.queue(at)

@@ -38,8 +38,8 @@ type Config struct {
 	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in
 	// bytes of memory; see budget. 0 means no bound.
 	QueueBytes int
-	// Bookmark is the interval at which idle live sessions receive their position. Defaults to 15
-	// s.
+	// Bookmark is the interval at which idle sessions receive their position. Defaults to 15 s. In
+	// an oplog of less than 2 minutes it is at most 5 s, so that positions do not leave it.
 	Bookmark time.Duration
 	// Snapshots reads the documents of snapshots. Optional. SnapshotRate bounds the documents read;
 	// nil means no limit.
@@ -54,7 +54,7 @@ type Config struct {
 	// Kind returns what there is of a database or a collection. Who subscribes to what has no
 	// changes is refused, to what does not exist yet is told. Optional.
 	Kind func(context.Context, change.Namespace) (change.NamespaceKind, error)
-	// Range is the extent of the oplog. Required for Page.
+	// Range is the extent of the oplog. Required for Page; without it no oplog is short.
 	Range *oplog.Range
 	// Recover are collections whose documents every subscription of them gets again after a loss.
 	Recover []change.Namespace
@@ -215,7 +215,7 @@ func (h *Hub) part() {
 func (h *Hub) run(ctx context.Context) error {
 	cursor := h.log.Cursor(oplog.Start{Live: true})
 	defer func() { cursor.Close() }()
-	bookmark := time.NewTicker(h.cfg.Bookmark)
+	bookmark := h.newBookmark()
 	defer bookmark.Stop()
 	for {
 		h.turning.Work()
@@ -235,7 +235,7 @@ func (h *Hub) run(ctx context.Context) error {
 			case <-h.rooms.signal:
 				h.roomy()
 			case <-bookmark.C:
-				h.bookmark()
+				h.bookmark(bookmark)
 			default:
 			}
 			continue
@@ -261,7 +261,7 @@ func (h *Hub) run(ctx context.Context) error {
 		case <-h.rooms.signal:
 			h.roomy()
 		case <-bookmark.C:
-			h.bookmark()
+			h.bookmark(bookmark)
 		case <-ctx.Done():
 			return nil
 		}
@@ -770,16 +770,6 @@ func (h *Hub) exclude(sub *Subscription) {
 func (h *Hub) fail(sub *Subscription, err error) {
 	h.metrics.failed.Inc()
 	sub.failed.Add(err)
-}
-
-// bookmark sends their position to idle live sessions.
-func (h *Hub) bookmark() {
-	for s := range h.live {
-		if h.at.After(s.position()) && s.idle() {
-			s.begin()
-			s.queue(h.at)
-		}
-	}
 }
 
 // Events returns the number of events by partition since the start.

@@ -447,6 +447,60 @@ func TestBookmarksMoveQuietSubscribersOn(t *testing.T) {
 	})
 }
 
+// Beside any amount of changes that nobody wants, positions follow the log: they are no older than 15
+// s, and in an oplog of less than two minutes no older than 5 s, even while it becomes shorter.
+func TestPositionsOfQuietSubscribersFollowTheLog(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		length uint32 // of the log, in seconds
+		oldest time.Duration
+	}{{"long", 3600, 15 * time.Second}, {"short", 60, 5 * time.Second}, {"shorter than a bookmark", 8, 5 * time.Second}} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				source.Tick(1)
+				extent := oplog.NewRange(oplog.RangeConfig{Ask: func(context.Context) (gap.Reach, error) {
+					_, last := source.Reach()
+					return gap.Reach{First: change.Timestamp{T: last.T - c.length}, Last: last}, nil
+				}})
+				b := begin(t, source, delivery.Config{Range: extent})
+				defer b.end()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go extent.Run(ctx)
+				s := b.open(delivery.SessionConfig{}, []delivery.Subscription{{ID: "x", Program: deliverytest.Compile(t, match.Filter{DB: "other"})}})
+				var has atomic.Uint32 // the time of the position that the subscriber has
+				go func() {
+					for {
+						batches, _, err := s.Receive(ctx)
+						if err != nil {
+							return
+						}
+						last := deliverytest.Last(batches)
+						has.Store(last.To.Time.T)
+						if _, err := s.Ack(last.Seq); err != nil {
+							return
+						}
+					}
+				}()
+				for range 120 {
+					time.Sleep(time.Second)
+					source.Append(deliverytest.Inserts(10, 0)...)
+					source.Tick(1)
+					synctest.Wait()
+					_, now := source.Reach()
+					if age := time.Duration(now.T-has.Load()) * time.Second; has.Load() > 0 && age > c.oldest+time.Second {
+						t.Fatalf("a position is %s old", age)
+					}
+				}
+				if has.Load() == 0 {
+					t.Error("nothing has come")
+				}
+			})
+		})
+	}
+}
+
 func TestSubscriptionsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

@@ -21,6 +21,9 @@ type Message struct {
 
 // A Reader reads messages.
 type Reader struct {
+	// Progress is called by Next for each id that comes without a message. Optional.
+	Progress func(id string)
+
 	lines *bufio.Scanner
 	id    string
 }
@@ -44,10 +47,14 @@ func (r *Reader) Next() (Message, error) {
 	for r.lines.Scan() {
 		line := r.lines.Bytes()
 		if len(line) == 0 {
+			moved := r.id != id
 			r.id = id
 			if some {
 				m.ID = id
 				return m, nil
+			}
+			if moved && r.Progress != nil {
+				r.Progress(id)
 			}
 			m = Message{}
 			continue

@@ -3,6 +3,7 @@ package sse_test
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,8 @@ import (
 
 func TestReaderFollowsTheSpecification(t *testing.T) {
 	r := sse.NewReader(strings.NewReader(": connected\n\nid: 1\ndata: one\n\nid: 2\n: heartbeat\n\ndata: two\ndata:lines\nevent: error\n\nid: 3\ndata: cut"))
+	var progress []string
+	r.Progress = func(id string) { progress = append(progress, id) }
 	want := []sse.Message{{ID: "1", Data: []byte("one")}, {ID: "2", Event: "error", Data: []byte("two\nlines")}}
 	for i, w := range want {
 		m, err := r.Next()
@@ -20,6 +23,9 @@ func TestReaderFollowsTheSpecification(t *testing.T) {
 	}
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("a message that is cut off: %v", err)
+	}
+	if !slices.Equal(progress, []string{"2"}) {
+		t.Errorf("ids without a message: %v", progress)
 	}
 	if r.LastID() != "2" {
 		t.Errorf("last id %q", r.LastID())

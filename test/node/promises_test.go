@@ -61,7 +61,8 @@ type stage struct {
 	grpc, web *front
 	link      *etcdtest.Link
 	endpoint  string
-	crash     func() // ends the subscriber without a word
+	crash     func()         // ends the subscriber without a word
+	follower  *client.Client // of the gateways' protocol, nil over other transports
 
 	keeping sync.Mutex
 	at      string // the id up to which a client of events has dealt with everything
@@ -217,6 +218,7 @@ func (w *stage) beginClient(partitions client.Partitions) (crash func()) {
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.follower = c
 	err = c.Subscribe(client.Subscription{ID: "all", DB: "shop"}, func(ctx context.Context, c client.Change) error {
 		p := int(c.Partition)
 		if c.AllPartitions {
@@ -283,7 +285,9 @@ func (w *stage) readEvents(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	for events := sse.NewReader(resp.Body); ; {
+	events := sse.NewReader(resp.Body)
+	events.Progress = w.keep
+	for {
 		m, err := events.Next()
 		if err != nil {
 			return err
@@ -306,10 +310,15 @@ func (w *stage) readEvents(ctx context.Context) error {
 		if err := w.held(ctx.Done()); err != nil {
 			return err
 		}
-		w.keeping.Lock()
-		w.at = m.ID
-		w.keeping.Unlock()
+		w.keep(m.ID)
 	}
+}
+
+// keep keeps the id up to which a client of events has dealt with everything.
+func (w *stage) keep(id string) {
+	w.keeping.Lock()
+	defer w.keeping.Unlock()
+	w.at = id
 }
 
 // lossOfJSON reads a loss of a transport of text.
@@ -446,6 +455,7 @@ func TestPromises(t *testing.T) {
 		{name: "crash within a rescan", settings: []string{
 			"STREAMER_RESCAN_COLLECTIONS=shop.orders", "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=10",
 		}, hold: holdCrashWithinRescan},
+		{name: "writes elsewhere", hold: holdWritesElsewhere},
 		{name: "refused tokens", server: devmongo.Config{Release: "9.0"}, hold: holdRefusedTokens},
 		{name: "renames to another shard", server: moving(), hold: holdRenamesToAnotherShard},
 		{name: "slow subscriber", settings: []string{"STREAMER_GATEWAY_CREDIT_EVENTS=100"}, hold: holdSlow},

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongostream/streamer/change"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
@@ -178,5 +180,41 @@ func holdRenamesToAnotherShard(t *testing.T, w *stage) {
 	}
 	if expected := slices.Repeat([]string{away, "shop.orders"}, 3); !slices.Equal(onto, expected) {
 		t.Errorf("told to read again %v, want %v", onto, expected)
+	}
+}
+
+// holdWritesElsewhere writes what is not watched: the subscriber's position follows the log, so that
+// nothing is lost where the log has nothing older any more.
+func holdWritesElsewhere(t *testing.T, w *stage) {
+	t.Helper()
+	w.sees(w.series(0, 5)...)
+	w.elsewhere(100)
+	at := w.now()
+	w.elsewhere(100)
+	w.saved(at)
+	switch {
+	case w.transport.keeps:
+		w.until("the program's own position follows", func() bool {
+			w.keeping.Lock()
+			defer w.keeping.Unlock()
+			id, _, _ := strings.Cut(w.at, ".")
+			ref, err := change.ParseRefText(id, w.node.service.Origin().Cluster)
+			return err == nil && ref.Time().Compare(at) > 0
+		})
+	case !w.transport.shared:
+		for range 2 { // the first batch may have been on its way before
+			had := w.follower.Stats().Batches
+			w.elsewhere(1)
+			w.until("the client is sent its position", func() bool { return w.follower.Stats().Batches > had })
+		}
+	}
+	w.kill()
+	w.server.TruncateOplogBefore(uint64(at.T)<<32 | uint64(at.I))
+	away := w.series(5, 10)
+	w.start()
+	w.sees(away...)
+	w.once(t, away...)
+	if n := len(w.losses()); n > 0 {
+		t.Errorf("%d losses are told: %s", n, w.ledger)
 	}
 }
