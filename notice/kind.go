@@ -15,8 +15,8 @@ const (
 	KindMoved                  = "moved"
 	KindHandedOver             = "handed_over"
 	KindPartitionFailed        = "partition_failed"
-	KindStuck                  = "stuck"
-	KindReading                = "reading"
+	KindProblem                = "problem"
+	KindProblemOver            = "problem_over"
 	KindSubscriberReplaced     = "subscriber_replaced"
 	KindComponentDown          = "component_down"
 	KindComponentRecovered     = "component_recovered"
@@ -39,8 +39,6 @@ const (
 	KindSessionBegan           = "session_began"
 	KindSessionEnded           = "session_ended"
 	KindAuditOmitted           = "audit_omitted"
-	KindSinkStalled            = "sink_stalled"
-	KindSinkRecovered          = "sink_recovered"
 	KindCollectionMissing      = "collection_missing"
 )
 
@@ -72,14 +70,10 @@ func Table() []Rule {
 			"a node has handed `partitions` over to another; a warning if it had to release some of them instead"},
 		{Health, KindPartitionFailed, []Severity{Critical}, []string{"subscriber", "code"},
 			"a shared subscriber has stopped and requires an operator"},
-		{Health, KindSinkStalled, []Severity{Warning}, []string{"sink"},
-			"the target of a sink acknowledges nothing; its changes wait in the oplog"},
-		{Health, KindSinkRecovered, []Severity{Info}, []string{"sink"},
-			"the target of a sink acknowledges again"},
-		{Health, KindStuck, []Severity{Critical}, []string{"last_reply", "partitions"},
-			"a node has read nothing for 30 s: MongoDB does not answer, rejects every position, or returns nothing although its oplog advances"},
-		{Health, KindReading, []Severity{Info}, []string{"was_stuck_seconds"},
-			"the node reads again"},
+		{Health, KindProblem, []Severity{Warning, Critical}, []string{"subject", "code", "since", "nodes", "partitions", "subscribers", "runbook"},
+			"something is wrong, with all that follows from it: `/health` shows the same, and the code has the remedy"},
+		{Health, KindProblemOver, []Severity{Info}, []string{"subject", "code", "lasted_seconds"},
+			"the problem of this `subject` is over"},
 		{Health, KindSubscriberReplaced, []Severity{Warning}, []string{"subscriber", "identity", "process", "at_node", "started_at"},
 			"another process has taken over the name of a connected subscriber, which is disconnected; `process` is the new one"},
 		{Health, KindCollectionMissing, []Severity{Warning}, []string{"code", "sink"},
@@ -134,7 +128,7 @@ func Table() []Rule {
 // dependency answered: they are for those who may read everything.
 func (n Notice) Public() bool {
 	switch n.Kind {
-	case KindMoved, KindHandedOver, KindStuck, KindReading, KindResync:
+	case KindMoved, KindHandedOver, KindResync:
 		return true
 	}
 	return false

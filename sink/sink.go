@@ -47,7 +47,7 @@ type Config struct {
 	// what becomes of a sink that does not get on; nil otherwise. It must return when its context
 	// ends.
 	Stall func(ctx context.Context)
-	// StallAfter is how long the target may acknowledge nothing before operators are told. Defaults
+	// StallAfter is how long the target may acknowledge nothing before the sink is stalled. Defaults
 	// to 10 s.
 	StallAfter time.Duration
 	// Breaker guards the attempts after a failure. Required.
@@ -92,8 +92,6 @@ type Sink struct {
 		parked   map[string]error // destinations that wait until an operator resumes the sink, and why
 		stalled  bool
 		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
-		acked    bool      // it has acknowledged something since it was stalled
-		told     bool      // operators know that it is stalled
 		waited   time.Time // when something last waited for the target, as far as was looked
 		silent   time.Time // since when the target acknowledges nothing of what waits, zero while it does
 		last     error
@@ -618,7 +616,7 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 func (s *Sink) acknowledged() {
 	s.published.Add(1)
 	s.metrics.published.Inc()
-	s.mu.moved, s.mu.acked, s.mu.silent = time.Now(), true, time.Time{}
+	s.mu.moved, s.mu.silent = time.Now(), time.Time{}
 }
 
 // fails notes since when the target acknowledges nothing. One that refuses a change answers. The
@@ -713,8 +711,7 @@ func (s *Sink) tell(err error, change func()) {
 	})
 }
 
-// watch tells operators when the target acknowledges nothing for long, and when it does again,
-// until the context ends.
+// watch looks whether the target acknowledges anything until the context ends.
 func (s *Sink) watch(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -732,43 +729,25 @@ func (s *Sink) watch(ctx context.Context) {
 // acknowledges nothing: by then another node, to which the partitions have moved, knows more.
 const elsewhere = 15 * time.Second
 
-// look judges whether the sink is stalled. It has recovered when the target has acknowledged
-// something, and not because nothing waits any more: a sink that an operator has resumed, or whose
-// partitions have moved away, says nothing of its target.
+// look finds out whether the sink is stalled, and since when its target is silent. The target has
+// recovered when it has acknowledged something, and not because nothing waits any more: a sink that
+// an operator has resumed, or whose partitions have moved away, says nothing of its target.
 func (s *Sink) look(now time.Time) {
 	s.mu.Lock()
 	waits := s.mu.failed || s.mu.underWay > 0
-	stalled, was, last := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled, s.mu.last
-	if stalled && !was {
-		s.mu.acked = false
-		if s.mu.silent.IsZero() {
-			s.mu.silent = s.mu.moved
-		}
+	stalled, was := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled
+	if stalled && s.mu.silent.IsZero() {
+		s.mu.silent = s.mu.moved
 	}
 	if waits {
 		s.mu.waited = now
 	} else if now.Sub(s.mu.waited) > elsewhere {
 		s.mu.silent = time.Time{}
 	}
-	begins, ends := stalled && !s.mu.told, s.mu.told && !stalled && s.mu.acked
-	s.mu.told = s.mu.told && !ends || begins
 	s.mu.Unlock()
 	if stalled != was {
 		s.hold(func() { s.mu.stalled = stalled })
 	}
-	n := notice.Notice{Channel: notice.Health, Level: notice.Info, Fields: map[string]any{"sink": s.cfg.Name}}
-	switch {
-	case begins:
-		n.Kind, n.Level, n.Text = notice.KindSinkStalled, notice.Warning, fmt.Sprintf("the target of sink %s has acknowledged nothing for %s", s.cfg.Name, s.cfg.StallAfter)
-		if last != nil {
-			n.Fields["error"] = last.Error()
-		}
-	case ends:
-		n.Kind, n.Text = notice.KindSinkRecovered, fmt.Sprintf("the target of sink %s acknowledges again", s.cfg.Name)
-	default:
-		return
-	}
-	s.cfg.Board.Post(n)
 }
 
 // The states of a sink.

@@ -299,12 +299,10 @@ func (n *Node) Reading() Reading {
 	return r
 }
 
-// runPulse measures rates and posts notices when reading gets stuck and when it recovers, until the
-// context ends.
+// runPulse measures rates until the context ends.
 func (n *Node) runPulse(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	var stuck time.Time // zero while reading makes progress
 	for {
 		select {
 		case <-tick.C:
@@ -316,29 +314,11 @@ func (n *Node) runPulse(ctx context.Context) {
 		for p, c := range n.mu.consumers {
 			c.beat(events[p], now)
 		}
-		partitions := len(n.mu.consumers)
 		n.mu.Unlock()
 		for _, s := range n.sharedSubscribers() {
 			s.notifyFailure()
 		}
 		n.endUnacknowledged(now)
-		reach, known := n.cfg.Range.Latest(now)
-		switch is := n.evidence(now, reach, known).Stuck; {
-		case is && stuck.IsZero():
-			stuck = now
-			n.cfg.Board.Post(notice.Notice{
-				Channel: notice.Health, Kind: notice.KindStuck, Level: notice.Critical,
-				Text:   "reading is stuck: MongoDB does not answer, rejects the change stream, or returns nothing although its oplog advances",
-				Fields: map[string]any{"last_reply": n.log.Stats().LastReply, "partitions": partitions},
-			})
-		case !is && !stuck.IsZero():
-			n.cfg.Board.Post(notice.Notice{
-				Channel: notice.Health, Kind: notice.KindReading, Level: notice.Info,
-				Text:   "reading of the oplog has recovered",
-				Fields: map[string]any{"was_stuck_seconds": int(now.Sub(stuck).Seconds())},
-			})
-			stuck = time.Time{}
-		}
 	}
 }
 

@@ -56,6 +56,7 @@ func (s *Service) buildServers() error {
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	self := s.self()
+	s.registry.MustRegister(problemMetric(s.Judge))
 	operations := s.operations()
 	status := func() *admin.Status { return s.status(self.Report()) }
 	sinks := admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded)

@@ -73,13 +73,20 @@ func (s *Service) reported() []health.Problem {
 	return nil
 }
 
-// watchProblems looks at the node until the context ends.
+// watchProblems looks at the node, and tells operators what is wrong, until the context ends.
 func (s *Service) watchProblems(ctx context.Context) {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()
+	var teller teller
 	for {
-		told := health.Reported(s.facts(time.Now()), cluster.MaxProblems)
+		now := time.Now()
+		f := s.facts(now)
+		told := health.Reported(f, cluster.MaxProblems)
 		s.observed.told.Store(&told)
+		if s.observed.begun.Load() {
+			cutOff := !f.Etcd.At.IsZero() || !f.Detached.At.IsZero()
+			teller.step(now, health.Judge(f), s.board, s.member.Leads(), cutOff)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -105,6 +112,9 @@ func (s *Service) facts(now time.Time) health.Facts {
 	fact := func(name string, err error) health.Since { return o.fact(name, now, time.Time{}, err) }
 	f.Subscribers = s.observedSubscribers(now, fact)
 	since, err := s.source.Failure(now)
+	if err == nil {
+		since, err = s.unanswered(now)
+	}
 	f.MongoDB = o.fact("mongodb", now, since, err)
 	f.Stopping = fact("stopping", when(s.stopping.Load(), "the node was told to stop"))
 	f.Unsaved = fact("unsaved", when(s.node.Failing(), "the last round of checkpoints could not be saved"))
@@ -115,6 +125,31 @@ func (s *Service) facts(now time.Time) health.Facts {
 		f.Majority = fact("majority", when(reading.NoMajority, "the majority commit point does not follow"))
 	}
 	return f
+}
+
+const (
+	// unansweredFor is how much longer than it was told to wait MongoDB may not answer a stream,
+	// unaskedFor how long it may answer nothing while no stream is open.
+	unansweredFor = 3 * time.Second
+	unaskedFor    = 10 * time.Second
+)
+
+// unanswered returns since when MongoDB has answered neither the stream nor anything else, and an
+// error if that is too long: a server behind a dead network refuses nothing.
+func (s *Service) unanswered(now time.Time) (since time.Time, err error) {
+	tail := s.log.Stats()
+	since = s.extent.Answered()
+	if tail.LastReply.After(since) {
+		since = tail.LastReply
+	}
+	most := s.source.MaxAwait() + unansweredFor
+	if !tail.Open || tail.Paused || tail.Full { // the stream is not asked
+		most = unaskedFor
+	}
+	if !s.observed.begun.Load() || since.IsZero() || now.Sub(since) < most {
+		return time.Time{}, nil
+	}
+	return since, fault.Newf(fault.MongoUnreachable, "nothing was answered")
 }
 
 // clusterFacts adds what the node knows of its place in the cluster and of its start. It reports

@@ -33,7 +33,7 @@ func TestProveServerThatRefusesEverythingIsStuck(t *testing.T) {
 		if took := time.Since(begun); took < 25*time.Second {
 			t.Errorf("stuck after %v", took)
 		}
-		n.until("operators are told", func() bool { return slices.Contains(n.posted(notice.Health), notice.KindStuck) })
+		n.until("operators are told", func() bool { return slices.Contains(n.posted(notice.Health), notice.KindProblem) })
 		if again := r.server.Stats().ChangeStreamsOpened - opened; again > 10+int64(time.Since(begun)/time.Second) {
 			t.Errorf("opened %d times", again)
 		}
@@ -42,7 +42,7 @@ func TestProveServerThatRefusesEverythingIsStuck(t *testing.T) {
 		n.until("all partitions are well", func() bool {
 			return !slices.ContainsFunc(n.status(), func(s streamer.PartitionStatus) bool { return s.State != health.Healthy && s.State != health.Idle })
 		})
-		n.until("operators are told so", func() bool { return slices.Contains(n.posted(notice.Health), notice.KindReading) })
+		n.until("operators are told so", func() bool { return slices.Contains(n.posted(notice.Health), notice.KindProblemOver) })
 		if len(n.gaps()) != 0 || len(n.losses()) != 0 {
 			t.Errorf("%d gaps, %d losses", len(n.gaps()), len(n.losses()))
 		}

@@ -107,7 +107,7 @@ func TestBlockedReaderOfStandardOutputHoldsUpNobodyElse(t *testing.T) {
 	fill(t, l, p, documents)
 	until(t, "the gateway has everything", func() bool { return handled.Load() == documents })
 	until(t, "operators are told", func() bool {
-		return sinkAt(t, address).State == sink.Stalled && p.noted("kind=sink_stalled sink=stdout")
+		return sinkAt(t, address).State == sink.Stalled && p.noted("kind=problem code=STRM-SINK-TARGET")
 	})
 	if ready := ask(t, address+"/readyz"); ready.status != http.StatusOK {
 		t.Errorf("/readyz: %+v", ready)
@@ -121,7 +121,7 @@ func TestBlockedReaderOfStandardOutputHoldsUpNobodyElse(t *testing.T) {
 	}()
 	until(t, "the reader has everything once", func() bool { return reader.inOrder(documents) })
 	until(t, "operators are told that it reads again", func() bool {
-		return sinkAt(t, address).State == sink.Publishing && p.noted("kind=sink_recovered sink=stdout")
+		return sinkAt(t, address).State == sink.Publishing && p.noted("kind=problem_over code=STRM-SINK-TARGET")
 	})
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != 0 {

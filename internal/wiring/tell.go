@@ -1,0 +1,120 @@
+package wiring
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+)
+
+// A teller posts a notice when a problem begins and when it is over. The cluster's notices say what
+// is told already, whoever has told it: one problem is one notice, and a leader that takes over
+// goes on where the last one was.
+type teller struct {
+	last uint64               // the last notice that was read
+	open map[string]opened    // by subject
+	gone map[string]time.Time // since when a problem that is open is not there any more
+}
+
+// An opened is a problem that was told.
+type opened struct {
+	code fault.Code
+	at   time.Time
+}
+
+// overAfter is how long a problem must be gone before that is told.
+const overAfter = 2 * time.Second
+
+// step tells what has changed. A node that is cut off tells what it knows to those who look at it,
+// and never that something is over: it does not see the others.
+func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, leads, cutOff bool) {
+	t.read(board)
+	present := make(map[string]bool, len(v.Problems))
+	for _, p := range v.Problems {
+		present[p.Subject] = true
+		delete(t.gone, p.Subject)
+		if o, told := t.open[p.Subject]; p.Severity == health.Info || told && o.code == p.Code || !leads && !cutOff {
+			continue
+		}
+		board.Post(begun(p))
+	}
+	if !leads || cutOff {
+		return
+	}
+	for _, subject := range slices.Sorted(maps.Keys(t.open)) {
+		switch at, noted := t.gone[subject]; {
+		case present[subject]:
+		case !noted:
+			t.gone[subject] = now
+		case now.Sub(at) >= overAfter:
+			o := t.open[subject]
+			board.Post(notice.Notice{
+				Channel: notice.Health, Kind: notice.KindProblemOver, Level: notice.Info, Text: "over: " + subject,
+				Fields: map[string]any{"subject": subject, "code": string(o.code), "lasted_seconds": int(now.Sub(o.at).Seconds())},
+			})
+		}
+	}
+}
+
+// read takes what was posted since the last step.
+func (t *teller) read(board *notice.Board) {
+	if t.open == nil {
+		t.open, t.gone = make(map[string]opened), make(map[string]time.Time)
+	}
+	posted, _ := board.Since(t.last)
+	for _, n := range posted {
+		t.last = n.ID
+		subject, _ := n.Fields["subject"].(string)
+		switch n.Kind {
+		case notice.KindProblem:
+			code, _ := n.Fields["code"].(string)
+			t.open[subject] = opened{fault.Code(code), n.At}
+		case notice.KindProblemOver:
+			delete(t.open, subject)
+			delete(t.gone, subject)
+		}
+	}
+}
+
+// begun returns the notice of a problem.
+func begun(p health.Problem) notice.Notice {
+	level := notice.Warning
+	if p.Severity == health.Critical {
+		level = notice.Critical
+	}
+	text := p.Cause
+	if p.Detail != "" {
+		text = fmt.Sprintf("%s (%s)", strings.TrimSuffix(p.Cause, "."), p.Detail)
+	}
+	return notice.Notice{
+		Channel: notice.Health, Kind: notice.KindProblem, Level: level, Text: text,
+		Fields: map[string]any{
+			"subject": p.Subject, "code": string(p.Code), "since": p.Since.UTC().Format(time.RFC3339), "nodes": p.Affects.Nodes,
+			"partitions": len(p.Affects.Partitions), "subscribers": len(p.Affects.Subscribers), "runbook": p.Runbook,
+		},
+	}
+}
+
+// problemMetric is collected from the verdict, so that it shows what everything else shows.
+type problemMetric func() health.Verdict
+
+//nolint:gochecknoglobals // a constant
+var problemDesc = prometheus.NewDesc("streamer_problem", "1 for each problem that the node knows of, its own and those that others report.",
+	[]string{"code", "subject", "severity"}, nil)
+
+// Describe implements prometheus.Collector.
+func (problemMetric) Describe(ch chan<- *prometheus.Desc) { ch <- problemDesc }
+
+// Collect implements prometheus.Collector.
+func (judge problemMetric) Collect(ch chan<- prometheus.Metric) {
+	for _, p := range judge().Problems {
+		ch <- prometheus.MustNewConstMetric(problemDesc, prometheus.GaugeValue, 1, string(p.Code), strings.ToValidUTF8(p.Subject, "?"), string(p.Severity))
+	}
+}

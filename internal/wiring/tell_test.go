@@ -1,0 +1,68 @@
+package wiring
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
+)
+
+// One problem is one notice and one end, whoever leads while it lasts; a node that is cut off tells
+// no end; what merely starts or stops is not told.
+func TestProblemsAreToldOnce(t *testing.T) {
+	board := notice.NewBoard(notice.Config{})
+	problem := func(subject string, code fault.Code, severity health.Severity) health.Verdict {
+		return health.Verdict{Problems: []health.Problem{{Subject: subject, Code: code, Severity: severity, Cause: "It is wrong."}}}
+	}
+	sink, halted := problem("sink/out", fault.SinkTarget, health.Warning), problem("sink/out", fault.SinkHalted, health.Critical)
+	var first, second teller
+	at := time.Unix(1000, 0)
+	for i, s := range []struct {
+		teller        *teller
+		verdict       health.Verdict
+		leads, cutOff bool
+		want          string // what is posted
+	}{
+		{&first, problem("start", fault.NodeStarting, health.Info), true, false, ""},
+		{&second, sink, false, false, ""},
+		{&first, sink, true, false, "problem sink/out"},
+		{&first, sink, true, false, ""},
+		{&second, sink, true, false, ""}, // it leads now
+		{&second, halted, true, false, "problem sink/out"},
+		{&second, health.Verdict{}, true, false, ""},
+		{&second, halted, true, false, ""}, // it was not over
+		{&second, health.Verdict{}, true, false, ""},
+		{&second, health.Verdict{}, true, false, ""},
+		{&first, health.Verdict{}, false, false, ""},
+		{&second, health.Verdict{}, true, false, "problem_over sink/out"},
+		{&second, health.Verdict{}, true, false, ""},
+		{&first, problem("etcd", fault.EtcdUnreachable, health.Critical), false, true, "problem etcd"},
+		{&first, health.Verdict{}, false, true, ""},
+		{&first, health.Verdict{}, true, true, ""},
+		{&first, health.Verdict{}, true, false, ""},
+		{&first, health.Verdict{}, true, false, ""},
+		{&first, health.Verdict{}, true, false, "problem_over etcd"},
+	} {
+		before := s.teller.last
+		posted, _ := board.Since(0)
+		s.teller.step(at.Add(time.Duration(i)*time.Second), s.verdict, board, s.leads, s.cutOff)
+		now, _ := board.Since(0)
+		got := ""
+		for _, n := range now[len(posted):] {
+			if err := notice.Check(n); err != nil {
+				t.Error(err)
+			}
+			got += fmt.Sprint(n.Kind, " ", n.Fields["subject"])
+		}
+		if got != s.want {
+			t.Errorf("step %d (after notice %d): %q, want %q", i, before, got, s.want)
+		}
+	}
+	if all, _ := board.Since(0); !slices.ContainsFunc(all, func(n notice.Notice) bool { return n.Level == notice.Critical }) {
+		t.Error("no problem is critical")
+	}
+}

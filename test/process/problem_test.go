@@ -1,0 +1,140 @@
+package process
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/etcd/etcdtest"
+)
+
+// surfaces returns what each surface of a node says is wrong, in one form.
+func (s *ship) surfaces() map[string][]string {
+	s.fleet.t.Helper()
+	said := map[string][]string{}
+	for _, p := range decode[report](s.fleet.t, ask(s.fleet.t, s.url()+"/health").body).Problems {
+		said["/health"] = append(said["/health"], fmt.Sprint(p.Subject, " ", p.Code))
+	}
+	for _, p := range decode[admin.Status](s.fleet.t, ask(s.fleet.t, s.url()+"/v1/status").body).Problems {
+		said["/v1/status"] = append(said["/v1/status"], fmt.Sprint(p.Subject, " ", p.Code))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^streamer_problem\{code="([^"]+)",severity="\w+",subject="([^"]+)"\} 1$`).FindAllStringSubmatch(ask(s.fleet.t, s.url()+"/metrics").body, -1) {
+		said["/metrics"] = append(said["/metrics"], m[2]+" "+m[1])
+	}
+	return said
+}
+
+// show waits until every surface of each node says exactly this.
+func (f *fleet) show(what string, ships []*ship, want ...string) {
+	f.t.Helper()
+	begun := time.Now()
+	for _, s := range ships {
+		var said map[string][]string
+		if !comes(func() bool {
+			said = s.surfaces()
+			for _, surface := range []string{"/health", "/v1/status", "/metrics"} {
+				if !slices.Equal(said[surface], want) {
+					return false
+				}
+			}
+			return true
+		}) {
+			f.t.Fatalf("%s: %s says %q, want %q", what, s.name, said, want)
+		}
+	}
+	f.t.Logf("%s: shown everywhere after %v", what, time.Since(begun).Round(time.Millisecond))
+}
+
+// toldOnce waits until the notice of a problem is in a log, and checks that no other node has told
+// it too, unless each is cut off.
+func (f *fleet) toldOnce(kind, code string) {
+	f.t.Helper()
+	count := func() (n int) {
+		for _, s := range f.ships {
+			for _, line := range s.notes.all() {
+				if strings.Contains(line, "kind="+kind+" code="+code+" ") {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	until(f.t, "the notice of "+code, func() bool { return count() > 0 })
+	if n := count(); n != 1 {
+		f.t.Errorf("%d notices %s %s", n, kind, code)
+	}
+}
+
+// One broken sink, MongoDB away, etcd away, a frozen node: each is one problem, the same on every
+// surface of every node, and nothing is left of it afterwards. A client with an old start is none.
+func TestOneProblemOnEverySurface(t *testing.T) {
+	t.Parallel()
+	direct, _ := newDevLab(t, "etcd")
+	link, address := etcdtest.NewLink(t, strings.TrimPrefix(strings.Split(direct.uri, "/?")[0], "mongodb://"))
+	l := direct.with("STREAMER_MONGODB_URI=mongodb://" + address + "/?directConnection=true&heartbeatFrequencyMS=500")
+	f := fleetOn(t, l, 2, "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
+	var broken atomic.Bool
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if broken.Load() {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	t.Cleanup(target.Close)
+	f.config = filepath.Join(t.TempDir(), "streamer.yaml")
+	settings := "sinks:\n  - name: hook\n    type: http\n    subscriptions: [{namespace: '" + l.database + ".*'}]\n    http: {url: '" + target.URL + "', secret: '" + strings.Repeat("s", 32) + "', allow: [127.0.0.0/8]}\n"
+	if err := os.WriteFile(f.config, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.begin()
+	f.show("nothing is wrong", f.ships)
+	stop := f.write(50)
+	defer stop()
+	old := follow(t, f.ships[0].url()+"/v1/events?subscriber=old&start=earliest&db="+l.database)
+	if !old.comes("data:") {
+		t.Errorf("the client gets nothing: %q", old.all())
+	}
+	f.show("a client with an old start", f.ships)
+
+	broken.Store(true)
+	f.show("a sink is broken", f.ships, "sink/hook STRM-SINK-TARGET")
+	f.toldOnce("problem", "STRM-SINK-TARGET")
+	broken.Store(false)
+	f.show("the sink is well again", f.ships)
+	f.toldOnce("problem_over", "STRM-SINK-TARGET")
+
+	heal := link.Cut()
+	f.show("MongoDB is away", f.ships, "mongodb STRM-MONGODB-UNREACHABLE")
+	f.toldOnce("problem", "STRM-MONGODB-UNREACHABLE")
+	heal()
+	f.show("MongoDB is back", f.ships)
+	f.toldOnce("problem_over", "STRM-MONGODB-UNREACHABLE")
+
+	var heals []func()
+	for _, s := range f.ships {
+		heals = append(heals, s.link.Cut())
+	}
+	f.show("etcd is away", f.ships, "etcd STRM-ETCD-UNREACHABLE")
+	for _, heal := range heals {
+		heal()
+	}
+	f.show("etcd is back", f.ships)
+
+	frozen, _ := f.owning(false)
+	others := slices.DeleteFunc(slices.Clone(f.ships), func(s *ship) bool { return s == frozen })
+	frozen.signal(syscall.SIGSTOP)
+	f.show("a node is frozen", others, "nodes STRM-NODE-MISSING")
+	f.toldOnce("problem", "STRM-NODE-MISSING")
+	frozen.signal(syscall.SIGCONT)
+	f.show("it goes on", f.ships)
+	f.toldOnce("problem_over", "STRM-NODE-MISSING")
+}
