@@ -54,6 +54,37 @@ func (r *reached) Undrain(_ context.Context, node string) error {
 	return nil
 }
 
+// A beating is a view of a cluster whose members send a heartbeat between any two looks, so that no
+// handoff waits for one.
+type beating struct {
+	of    handoff.View
+	beats int64
+}
+
+func (b *beating) View(ctx context.Context) (cluster.View, error) {
+	v, err := b.of.View(ctx)
+	b.beats++
+	for i := range v.Members {
+		v.Members[i].Beat += b.beats
+	}
+	return v, err
+}
+
+func (b *beating) Hints(ctx context.Context) <-chan struct{} {
+	hints := make(chan struct{})
+	go func() {
+		defer close(hints)
+		for {
+			select {
+			case hints <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return hints
+}
+
 // A control is what operators say to the supervisor, over what it keeps.
 type control struct {
 	*supervisor.Memory
@@ -118,6 +149,8 @@ func FuzzOperators(f *testing.F) {
 	f.Add(uint8(9), "3", "handoff", "to=b")
 	f.Add(uint8(9), "4294967296", "", "to=%00")
 	f.Add(uint8(10), "", "pause", "slug=b/hub&for=1h")
+	f.Add(uint8(6), "", "", "subscriber=s%1b")
+	f.Add(uint8(10), "", "resume", "slug=b%0A")
 	f.Add(uint8(10), "", "resume", "slug=b/hub%0A&for=%FF")
 	open, err := access.New(access.Config{})
 	if err != nil {
@@ -128,13 +161,17 @@ func FuzzOperators(f *testing.F) {
 		restarts := control{supervisor.NewMemory(time.Hour), to}
 		memory := clustertest.NewMemory(partitions, nil)
 		for _, name := range []string{"a", "b"} {
-			if _, err := memory.For(name).Join(t.Context(), cluster.Heartbeat{Node: name, Process: "p" + name, Status: cluster.StatusHealthy}, time.Hour); err != nil {
+			m, err := memory.For(name).Join(t.Context(), cluster.Heartbeat{Node: name, Process: "p" + name, Status: cluster.StatusHealthy, Version: "v1.0.0"}, time.Hour)
+			if err == nil && name == "a" {
+				_, err = m.Claim(t.Context(), []change.Partition{0, 1, 2, 3})
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		store, _ := world(t)
 		o := admin.Operations{
-			Cluster: handoff.Cluster{View: memory.For("operator"), Directives: to}, Restarts: restarts,
+			Cluster: handoff.Cluster{View: &beating{of: memory.For("operator")}, Directives: to}, Restarts: restarts,
 			Board: notice.NewBoard(notice.Config{}), Trusted: true, Logger: slog.New(slog.NewTextHandler(lines, nil)),
 		}
 		patterns, mux := operators(t, o, to, restarts, store)
