@@ -226,17 +226,30 @@ type replica struct {
 	newest map[string]int64            // of documents: their last v
 	kept   []contents                  // after the batches that are not acknowledged
 	seqs   []uint64
-	saved  contents
-	state  delivery.SessionState
-	marks  int
+	// keptKeyless is keyless after these batches.
+	keptKeyless []int
+	saved       contents
+	state       delivery.SessionState
+	marks       int
 	// renamed says that something that is not acknowledged renames a collection. Whoever gets that
 	// again must go back to what it had before: it would rename the documents, too, that have come
 	// to the old name since.
 	renamed bool
+	acks    []acknowledged
+	keyless int  // events without a document that it has had
+	few     bool // it wants no updates
+	slow    bool // it seldom receives
 	done    bool
 	whole   bool // it has had everything since the snapshot was complete
 	failed  string
 	past    []string // marks and crashes
+}
+
+// An acknowledged is what a replica had and had been told when it acknowledged.
+type acknowledged struct {
+	state   delivery.SessionState
+	has     contents
+	keyless int
 }
 
 func (r *replica) open(t *testing.T, b *bench) {
@@ -245,12 +258,35 @@ func (r *replica) open(t *testing.T, b *bench) {
 	if r.leaves {
 		filter.Source = "doc.v % 2 == 0"
 	}
+	if r.few {
+		var err error
+		if filter.Ops, err = match.ParseOps([]string{"insert", "replace", "delete", "drop", "rename"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r.session = b.open(r.cfg, []delivery.Subscription{{ID: "docs", Program: deliverytest.Compile(t, filter), Snapshot: true, Recover: r.recover, Leaves: r.leaves, Fresh: r.fresh}})
 	r.fresh = false
 }
 
+// forget has the replica crash, and the last of its acknowledgements be lost.
+func (r *replica) forget(t *testing.T, b *bench, n int, lossy bool) {
+	if len(r.acks) == 0 {
+		r.crash(t, b, lossy)
+		return
+	}
+	back := r.acks[max(0, len(r.acks)-1-n)]
+	if r.saved = back.has; back.keyless != r.keyless { // it would be told of the collection again
+		lossy = true
+	}
+	r.crashAt(t, b, back.state, lossy)
+}
+
 func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
-	r.state = r.session.State()
+	r.crashAt(t, b, r.session.State(), lossy)
+}
+
+func (r *replica) crashAt(t *testing.T, b *bench, state delivery.SessionState, lossy bool) {
+	r.state, r.acks = state, nil
 	r.past = append(r.past, fmt.Sprintf("crash %t %+v", lossy, r.state.Snapshots))
 	r.session.Close(nil)
 	r.cfg.Start, r.cfg.Snapshots = delivery.Place{At: r.state.At}, r.state.Snapshots
@@ -259,6 +295,7 @@ func (r *replica) crash(t *testing.T, b *bench, lossy bool) {
 	}
 	r.whole, r.renamed = false, false
 	r.last, r.newest, r.kept, r.seqs = make(map[string]change.Timestamp), make(map[string]int64), nil, nil
+	r.keptKeyless = nil
 	r.open(t, b)
 }
 
@@ -289,7 +326,7 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 			}
 		}
 		r.check(s, b.To)
-		r.kept, r.seqs = append(r.kept, r.has.clone()), append(r.seqs, b.Seq)
+		r.kept, r.seqs, r.keptKeyless = append(r.kept, r.has.clone()), append(r.seqs, b.Seq), append(r.keptKeyless, r.keyless)
 	}
 	return len(batches) > 0
 }
@@ -307,10 +344,18 @@ func (r *replica) check(s *store, to change.Position) {
 	}
 	for name, want := range s.at(at) {
 		want = r.wants(want)
-		if (r.coll == "" || r.coll == name) && !maps.Equal(r.has[name], want) {
+		if (r.coll == "" || r.coll == name) && !r.equal(r.has[name], want) {
 			r.failed = fmt.Sprintf("at %s %s is %v, was %v", at, name, r.has[name], want)
 		}
 	}
+}
+
+// equal reports whether the replica has the documents as far as it is told of them.
+func (r *replica) equal(has, want map[int64]doc) bool {
+	if !r.few {
+		return maps.Equal(has, want)
+	}
+	return maps.EqualFunc(has, want, func(has, want doc) bool { return has.v >= want.b && has.v <= want.v })
 }
 
 // wants returns the documents that match the replica's filter.
@@ -339,6 +384,7 @@ func (r *replica) apply(s *store, b *delivery.Batch, i int) {
 		r.has[coll] = docs
 	}
 	if e.Key() == nil {
+		r.keyless++
 		clear(r.last)
 		clear(r.newest)
 		switch {
@@ -389,6 +435,8 @@ func (r *replica) ack(n int) {
 		r.failed = err.Error()
 	}
 	r.saved = r.kept[n-1]
+	r.acks = append(r.acks, acknowledged{r.session.State(), r.saved, r.keptKeyless[n-1]})
+	r.keptKeyless = r.keptKeyless[n:]
 	r.seqs, r.kept = r.seqs[n:], r.kept[n:]
 	r.renamed = r.renamed && len(r.seqs) > 0
 }
@@ -525,7 +573,7 @@ func documentsLeave(t *testing.T) {
 			return step{
 				do: rapid.SampledFrom([]string{
 					"insert", "insert", "whole", "whole", "whole", "delete", "receive", "receive", "receive", "ack", "ack", "sleep", "sleep", "open", "crash",
-					"crash lossy", "suspect", "snapshot",
+					"crash lossy", "crash forgetful", "suspect", "snapshot",
 				}).Draw(rt, "do"),
 				n: rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
 			}
@@ -569,7 +617,7 @@ func snapshotsMeetTheirChanges(t *testing.T) {
 			return step{
 				do: rapid.SampledFrom([]string{
 					"insert", "insert", "update", "update", "whole", "delete", "receive", "receive", "receive", "ack", "ack", "sleep", "sleep", "open", "crash",
-					"crash lossy", "drop", "rename", "suspect", "snapshot", "transaction",
+					"crash lossy", "crash forgetful", "drop", "rename", "suspect", "snapshot", "transaction",
 				}).Draw(rt, "do"),
 				n: rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
 			}
@@ -598,7 +646,7 @@ func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []
 		r := &replica{
 			cfg: delivery.SessionConfig{Subscriber: fmt.Sprint(len(replicas)), Start: delivery.Place{At: b.log.End()}}, fresh: true,
 			has: make(contents), saved: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64),
-			credit: 1 + m%40, recover: m%2 == 0, leaves: leaves,
+			credit: 1 + m%40, recover: m%2 == 0, leaves: leaves, few: !leaves && (m+int(seed%4))%4 == 0, slow: seed%3 == 0 && len(replicas) == 0,
 		}
 		if m%3 == 0 {
 			r.coll = "orders"
@@ -626,17 +674,21 @@ func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []
 				open(st.m)
 			}
 		case "receive":
-			r.receive(t, s)
+			if !r.slow || st.n%5 == 0 {
+				r.receive(t, s)
+			}
 		case "ack":
 			r.ack(st.n)
 		case "crash":
 			r.crash(t, b, false)
 		case "crash lossy":
 			r.crash(t, b, true)
+		case "crash forgetful":
+			r.forget(t, b, st.n%5, st.m%2 == 0)
 		case "suspect":
 			source.Suspect()
 		case "snapshot":
-			r.whole = false
+			r.whole, r.acks = false, nil // it is saved when it is accepted
 			r.session.Snapshot([]string{"docs"}, snapshot.Operator)
 		}
 	}
@@ -660,7 +712,7 @@ func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []
 		for _, name := range []string{"orders", "other"} {
 			if r.coll == "" || r.coll == name {
 				want[name] = r.wants(want[name])
-				if !maps.Equal(r.has[name], want[name]) {
+				if !r.equal(r.has[name], want[name]) {
 					return fmt.Sprintf("replica %d: %s is %v, want %v", i, name, r.has[name], want[name])
 				}
 			}
