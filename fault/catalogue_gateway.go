@@ -142,6 +142,12 @@ func gatewayEntries() []Entry {
 			Remedy:  "Make the filter cheaper before you connect again: put a comparison with == in front, name db and coll, and avoid one macro inside another. Then resume at the last position.",
 		},
 		{
+			Code:    SessionRenewed,
+			Summary: "the subscriber has to begin a new session",
+			Meaning: "The same process has begun another session at another node, the checkpoint was deleted, or it can be saved again after the checkpoint store was away; the text says which. Nothing is lost: the new session continues at the subscriber's positions.",
+			Remedy:  "Connect again; the client libraries do so automatically. If it comes again and again, one process holds two sessions under one name: give each its own.",
+		},
+		{
 			Code:    SessionReplaced,
 			Summary: "another process has connected with the same subscriber name",
 			Meaning: "Of two processes with one name, the one that started later is served; the text names it. Nothing is lost: it continues from the positions that it sent.",

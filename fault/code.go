@@ -106,6 +106,7 @@ const (
 	SessionBadRequest     Code = "STRM-SESSION-BAD-REQUEST"
 	SessionEncoding       Code = "STRM-SESSION-ENCODING"
 	SessionFilterCostly   Code = "STRM-SESSION-FILTER-COSTLY"
+	SessionRenewed        Code = "STRM-SESSION-RENEWED"
 	SessionReplaced       Code = "STRM-SESSION-REPLACED"
 	SessionSilent         Code = "STRM-SESSION-SILENT"
 	SessionStalled        Code = "STRM-SESSION-STALLED"

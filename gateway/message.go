@@ -118,7 +118,7 @@ func reasonOf(ctx context.Context, err error) string {
 		return "stalled"
 	case fault.LogHistoryLost, fault.LogAhead:
 		return "lost"
-	case fault.SessionReplaced:
+	case fault.SessionReplaced, fault.SessionRenewed:
 		return "replaced"
 	case fault.SessionFilterCostly:
 		return "costly"
@@ -199,7 +199,7 @@ func statusCode(c fault.Code) codes.Code {
 		return codes.FailedPrecondition
 	case fault.LogHistoryLost:
 		return codes.DataLoss
-	case fault.NodeStopping, fault.MongoUnreachable, fault.CheckpointUnreadable:
+	case fault.NodeStopping, fault.MongoUnreachable, fault.CheckpointUnreadable, fault.SessionRenewed:
 		return codes.Unavailable
 	default:
 		return codes.Internal

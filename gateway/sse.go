@@ -284,7 +284,7 @@ func (h *Events) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		status = http.StatusTooManyRequests
 	case fault.SessionReplaced, fault.LogAhead:
 		status = http.StatusConflict
-	case fault.SessionTooMany, fault.NodeStopping, fault.MongoUnreachable, fault.CheckpointUnreadable:
+	case fault.SessionTooMany, fault.NodeStopping, fault.MongoUnreachable, fault.CheckpointUnreadable, fault.SessionRenewed:
 		status = http.StatusServiceUnavailable
 	default:
 		if code := fault.Of(err); code != "" {

@@ -120,7 +120,7 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 		return "stopped"
 	case fault.LogHistoryLost, fault.LogAhead:
 		reason = "lost"
-	case fault.SessionReplaced:
+	case fault.SessionReplaced, fault.SessionRenewed:
 		reason = "replaced"
 	case fault.SessionFilterCostly:
 		reason = "costly"

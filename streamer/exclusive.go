@@ -569,7 +569,7 @@ func (e *Exclusive) awaitStore() {
 			e.session.Close(fault.New(fault.SessionReplaced, taken))
 			return
 		case err == nil:
-			e.session.Close(fault.Newf(fault.CheckpointUnreadable, "checkpoints of subscriber %q can be saved again: reconnect", e.name))
+			e.session.Close(fault.Newf(fault.SessionRenewed, "checkpoints of subscriber %q can be saved again: reconnect", e.name))
 			return
 		}
 	}
@@ -663,7 +663,7 @@ func (e *Exclusive) replacedElsewhere() {
 		return
 	}
 	if saved[0].Claim.Process == e.own.Process { // which may not be told that it has been replaced by itself
-		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "subscriber %q has another session, at node %s: reconnect", e.name, saved[0].Claim.Node))
+		e.session.Close(fault.Newf(fault.SessionRenewed, "subscriber %q has another session, at node %s: reconnect", e.name, saved[0].Claim.Node))
 		return
 	}
 	e.replaced(saved[0].Claim)
@@ -720,7 +720,7 @@ func (e *Exclusive) goBack() error {
 	case err != nil:
 		return err
 	case len(saved) != 1: // deleted
-		e.session.Close(fault.Newf(fault.CheckpointUnreadable, "the checkpoint of subscriber %q is gone: reconnect", e.name))
+		e.session.Close(fault.Newf(fault.SessionRenewed, "the checkpoint of subscriber %q is gone: reconnect", e.name))
 		return nil
 	}
 	e.mu.Lock()

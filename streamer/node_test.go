@@ -271,6 +271,32 @@ func TestExclusiveSubscribersResumeAtTheirCheckpoint(t *testing.T) {
 	})
 }
 
+// A session that is fenced by the next one of its own process ends for that reason: the store has
+// answered, and no other process has the name.
+func TestSessionOfTheSameProcessAtAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		a, b := w.start("a", nil), w.start("b", nil)
+		defer a.stop(t)
+		defer b.stop(t)
+		synctest.Wait()
+		request := streamer.Request{Subscriber: "orders", Process: "1", Started: time.Now(), Start: streamer.StartNow}
+		first := w.connect(a, request)
+		source.Append(deliverytest.Inserts(5, 0)...)
+		batches := deliverytest.Receive(t, first.Session(), 5)
+		w.connect(b, request)
+		if err := first.Ack(deliverytest.Last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		<-first.Session().Done()
+		if _, _, err := first.Session().Receive(t.Context()); fault.Of(err) != fault.SessionRenewed {
+			t.Errorf("the first one: %v", err)
+		}
+	})
+}
+
 // What is left of a subscriber's snapshots goes with its checkpoint. Where the subscriber is
 // earlier by its own account, those that are under way begin again.
 func TestSnapshotsResumeAtTheCheckpoint(t *testing.T) {
@@ -691,7 +717,7 @@ func TestStoreThatIsAway(t *testing.T) {
 		if saved, err = w.store.Load(t.Context(), "x"); err != nil || saved[0].Position.Compare(deliverytest.Last(batches).To) < 0 || n.Failing() {
 			t.Errorf("%v, %+v, failing: %v", err, saved, n.Failing())
 		}
-		if _, _, err := known.Session().Receive(t.Context()); fault.Of(err) != fault.CheckpointUnreadable {
+		if _, _, err := known.Session().Receive(t.Context()); fault.Of(err) != fault.SessionRenewed {
 			t.Errorf("what the store did not hear of goes on: %v", err)
 		}
 		known.Close(t.Context(), nil)

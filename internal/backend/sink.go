@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"net/netip"
 	"os"
@@ -178,11 +179,16 @@ func Subscriptions(s config.Sink, cfg config.Config) ([]delivery.Subscription, e
 
 // Served returns the names of sinks, each with a hash of its subscriptions: of two nodes that give
 // one sink other subscriptions, one would move the checkpoints of the other past changes that it
-// does not publish.
+// does not publish. Nodes of all versions compare it, so what is hashed is written field by field:
+// a later field may be added only where it is not its default.
 func Served(sinks []config.Sink) (served []string) {
 	for _, s := range sinks {
 		hash := fnv.New64a()
-		_, _ = fmt.Fprintf(hash, "%q", s.Subscriptions) // cannot fail
+		forms := make([]string, len(s.Subscriptions))
+		for i, sub := range s.Subscriptions {
+			forms[i] = fmt.Sprintf("{%q %q %q}", sub.Namespace, sub.Operations, sub.Filter)
+		}
+		_, _ = io.WriteString(hash, "["+strings.Join(forms, " ")+"]") // cannot fail
 		served = append(served, fmt.Sprintf("%s#%x", s.Name, hash.Sum64()))
 	}
 	return served
