@@ -22,6 +22,9 @@ type Policy struct {
 	// MinInterval is the least time between the beginnings of two rounds, however many events are
 	// acknowledged meanwhile. It is at most Interval. Defaults to 100 ms.
 	MinInterval time.Duration
+	// IdentityRate bounds what the large checkpoints of an identity cost the store, in bytes a
+	// second; beyond it, they are saved later. Defaults to 64 KiB.
+	IdentityRate int64
 }
 
 // retryAfter is the pause after a round that the store failed.
@@ -36,6 +39,7 @@ func (p Policy) withDefaults() Policy {
 	p.EventCount = cmp.Or(p.EventCount, 1000)
 	p.IdleInterval = cmp.Or(p.IdleInterval, time.Minute)
 	p.MaxUnsaved = cmp.Or(p.MaxUnsaved, 1_000_000)
+	p.IdentityRate = cmp.Or(p.IdentityRate, 64<<10)
 	p.MinInterval = min(cmp.Or(p.MinInterval, 100*time.Millisecond), p.Interval)
 	return p
 }

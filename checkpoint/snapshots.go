@@ -146,16 +146,20 @@ func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progr
 }
 
 // storedSize returns an upper bound of the stored size of a progress.
-func storedSize(p snapshot.Progress) int {
-	n := 80 + escaped(p.Subscription) + escaped(string(p.Reason)) + 6*len(p.Partitions)
+func storedSize(p snapshot.Progress) int { return sizeOf(p, escaped) }
+
+// sizeOf returns the size of a snapshot's progress in a checkpoint, whose texts have the size that
+// a function tells.
+func sizeOf(p snapshot.Progress, text func(string) int) int {
+	n := 80 + text(p.Subscription) + text(string(p.Reason)) + 6*len(p.Partitions)
 	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {
 		n += 192
 	}
 	for _, ns := range p.Some {
-		n += 32 + escaped(ns.DB) + escaped(ns.Coll)
+		n += 32 + text(ns.DB) + text(ns.Coll)
 	}
 	for _, l := range p.Left {
-		n += 160 + escaped(l.Namespace.DB) + escaped(l.Namespace.Coll) + (len(l.From.Data)+len(l.Until.Data))*4/3
+		n += 160 + text(l.Namespace.DB) + text(l.Namespace.Coll) + (len(l.From.Data)+len(l.Until.Data))*4/3
 	}
 	return n
 }

@@ -65,6 +65,7 @@ type Writer struct {
 	hurry    chan struct{} // holds one signal: a subscriber has reached its number of events
 
 	round chan struct{} // held during a save
+	pace  pace
 	mu    struct {
 		sync.Mutex
 		keepers map[*Keeper]struct{}
@@ -86,6 +87,7 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 		saving:  health.NewLoop(),
 		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
 	}
+	w.pace.rate = w.policy.IdentityRate
 	w.mu.keepers, w.mu.asked, w.mu.idle = make(map[*Keeper]struct{}), make(map[*Keeper]*asked), w.policy.IdleInterval
 	return w
 }
@@ -169,6 +171,17 @@ func (k *Keeper) Stands(c Checkpoint) {
 // Placed says that the subscriber has been moved to where it Stands. What it had acknowledged after
 // that comes again, and is not to be saved any more: Run makes room for it.
 func (k *Keeper) Placed() { k.writer.wake() }
+
+// oldest returns when that of its checkpoints was saved that was saved longest ago. The caller
+// holds the writer's mutex.
+func (k *Keeper) oldest() (at time.Time) {
+	for _, s := range k.saved {
+		if at.IsZero() || s.at.Before(at) {
+			at = s.at
+		}
+	}
+	return at
+}
 
 // Passed counts events that have been acknowledged. It never blocks.
 func (k *Keeper) Passed(n int) {
@@ -308,9 +321,19 @@ func (w *Writer) saveDue(ctx context.Context, now time.Time) error {
 	idle := w.idle()
 	return w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
 		events := p.Events - min(p.Events, s.events)
-		due := !w.policy.due(s.at, events, idle).After(now) || now.Sub(s.shown) >= idle
-		return w.policy.reason(events), !s.rests.After(now) && (due || w.policy.joins(s.at, now, events))
+		due := !s.rests.After(now) && (!w.policy.due(s.at, events, idle).After(now) || now.Sub(s.shown) >= idle || w.policy.joins(s.at, now, events))
+		return w.policy.reason(events), due && w.owes(p.Checkpoint, now) == 0
 	})
+}
+
+// owes returns how long a checkpoint waits because it is large, and its identity has not paid for
+// earlier ones.
+func (w *Writer) owes(c Checkpoint, now time.Time) time.Duration {
+	wait := w.pace.debt(c.Claim.By, now)
+	if wait > 0 && c.Large() == 0 {
+		return 0
+	}
+	return wait
 }
 
 // Age returns for how long Run has had something to do and has not got on. A store that does not
@@ -362,13 +385,17 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 				continue
 			}
 			if !moved(s.checkpoint, p.Checkpoint) {
-				if due := s.shown.Add(w.mu.idle); due.Before(next) {
+				if due := s.shown.Add(w.mu.idle); due.Before(next) && w.owes(p.Checkpoint, now) == 0 {
 					next = due
 				}
 				continue
 			}
 			unsaved = true
-			if due := w.policy.due(s.at, p.Events-min(p.Events, s.events), w.mu.idle); due.Before(next) {
+			due := w.policy.due(s.at, p.Events-min(p.Events, s.events), w.mu.idle)
+			if paid := now.Add(w.owes(p.Checkpoint, now)); paid.After(due) {
+				due = paid
+			}
+			if due.Before(next) {
 				next = due
 			}
 		}
@@ -423,6 +450,9 @@ func (w *Writer) save(ctx context.Context, now time.Time, choose func(*Keeper, P
 	}
 	w.mu.Lock()
 	keepers := slices.Collect(maps.Keys(w.mu.keepers))
+	if w.pace.tight(now) { // those of an identity take turns
+		slices.SortFunc(keepers, func(a, b *Keeper) int { return a.oldest().Compare(b.oldest()) })
+	}
 	w.mu.last = now
 	w.mu.Unlock()
 	errs, err := w.saveRound(ctx, now, keepers, choose)
@@ -572,6 +602,7 @@ func (w *Writer) collect(now time.Time, keepers []*Keeper, choose func(*Keeper, 
 			c := p.Checkpoint
 			c.Partitions, c.Fingerprint, c.At, c.By, c.Reason = w.cfg.Partitions, w.cfg.Fingerprint, now, w.cfg.By, reason
 			c.Coverage = w.coverage
+			w.pace.charge(c.Claim.By, c.Large(), now)
 			round = append(round, candidate{keeper: k, checkpoint: c, events: p.Events})
 			taken[k] = events
 		}

@@ -33,7 +33,7 @@ type connection struct {
 	left     error // why requests is closed; io.EOF if the client only listens from now on
 
 	unkept     error // why there are no snapshots on request
-	again      bool  // ids of ended subscriptions may be used again
+	ended      endedIDs
 	auto       bool  // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
@@ -282,13 +282,14 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		if len(c.subscribed)+n > c.server.cfg.MaxSubscriptions {
 			return fault.Newf(fault.SessionTooWide, "a session has at most %d subscriptions", c.server.cfg.MaxSubscriptions)
 		}
-		if err := c.slowDown(ctx, n); err != nil {
+		again := slices.ContainsFunc(m.Subscribe.GetSubscriptions(), func(w *streampb.Subscription) bool {
+			_, there := c.subscribed[w.GetId()]
+			return there || c.ended.has(w.GetId())
+		})
+		keeps := again && c.unkept == nil // its checkpoint may say that one under the same id has had its snapshot
+		if err := c.slowDownFor(ctx, n, keeps); err != nil {
 			return err
 		}
-		again := c.again || slices.ContainsFunc(m.Subscribe.GetSubscriptions(), func(w *streampb.Subscription) bool {
-			_, there := c.subscribed[w.GetId()]
-			return there
-		})
 		subscriptions, answers, err := c.compile(ctx, m.Subscribe.GetSubscriptions())
 		if err != nil {
 			return err
@@ -298,8 +299,8 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 			return err
 		}
 		from := at.Ref().Append(nil)
-		if again && c.unkept == nil { // its checkpoint may say that one under the same id has had its snapshot
-			c.subscriber.Keep(ctx)
+		if keeps && c.subscriber.Keep(ctx) {
+			c.ended = nil
 		}
 		for _, a := range answers {
 			if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile
@@ -314,7 +315,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		}
 		c.subscriber.Unsubscribe(ids)
 		c.giveBack(ids)
-		c.again = true
+		c.ended.add(ids)
 	case *streampb.ConnectRequest_Attach:
 		if err := c.slowDown(ctx, 1); err != nil {
 			return err

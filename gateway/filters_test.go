@@ -414,3 +414,19 @@ func TestSubscriptionsOfAHelloArePaced(t *testing.T) {
 		t.Errorf("ten subscriptions took %s", took)
 	}
 }
+
+// A subscription under the ID of one that has ended has the checkpoint saved at once, which counts
+// as many subscriptions.
+func TestSubscriptionsThatSaveTheCheckpointArePaced(t *testing.T) {
+	w := newWorld(t, options{server: gateway.Config{SubscribeRate: 1000, SubscribeBurst: 200}})
+	s := w.connect(hello(nil))
+	begun := time.Now()
+	for range 6 {
+		s.unsubscribe("again")
+		s.subscribe(&streampb.Subscription{Id: "again"})
+		s.answers(1)
+	}
+	if took := time.Since(begun); took < 350*time.Millisecond { // 6 × 102 - 200, of 1000 a second
+		t.Errorf("six saves took %s", took)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"testing"
 
 	"google.golang.org/grpc/peer"
@@ -28,5 +29,24 @@ func TestOtherCallsAreBoundedByNetwork(t *testing.T) {
 	}
 	if _, err := others.enter(from("2001:db8:1:3::1"), "Watch"); err != nil {
 		t.Errorf("another network: %v", err)
+	}
+}
+
+// A connection remembers which subscriptions have ended since its checkpoint was saved, and takes
+// any for one of them where they are too many.
+func TestEndedSubscriptionsAreRemembered(t *testing.T) {
+	var ended endedIDs
+	if ended.has("a") {
+		t.Error("nothing has ended")
+	}
+	ended.add([]string{"a", "b"})
+	if !ended.has("a") || !ended.has("b") || ended.has("c") {
+		t.Errorf("%v", ended)
+	}
+	for i := range mostEnded {
+		ended.add([]string{strconv.Itoa(i)})
+	}
+	if !ended.has("c") || len(ended) > mostEnded+1 {
+		t.Errorf("%d are remembered", len(ended))
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
 
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
@@ -17,6 +18,55 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// mostEnded bounds the ended subscriptions that a connection remembers.
+const mostEnded = 4096
+
+// endedIDs are hashes of the IDs of subscriptions that have ended since the checkpoint was saved
+// last: the checkpoint may still have their snapshots. The empty hash stands for any ID, where they
+// are too many.
+type endedIDs map[[8]byte]struct{}
+
+func (e *endedIDs) add(ids []string) {
+	if *e == nil {
+		*e = make(endedIDs)
+	}
+	for _, id := range ids {
+		if len(*e) >= mostEnded {
+			(*e)[[8]byte{}] = struct{}{}
+			return
+		}
+		(*e)[hashOf(id)] = struct{}{}
+	}
+}
+
+func (e *endedIDs) has(id string) bool {
+	_, all := (*e)[[8]byte{}]
+	_, there := (*e)[hashOf(id)]
+	return all || there
+}
+
+func hashOf(id string) [8]byte {
+	sum := sha256.Sum256([]byte(id))
+	return [8]byte(sum[:8])
+}
+
+// keepCost is how many subscriptions a save at once counts as, because the store writes for it.
+const keepCost = 100
+
+// slowDownFor waits until the client may change n subscriptions. If that saves its checkpoint, it
+// counts as more, and waits until its identity has paid for its large checkpoints.
+func (c *connection) slowDownFor(ctx context.Context, n int, keeps bool) error {
+	if !keeps {
+		return c.slowDown(ctx, n)
+	}
+	if err := c.slowDown(ctx, n+keepCost); err != nil {
+		return err
+	}
+	c.silence.ignore(true)
+	defer c.silence.ignore(false)
+	return c.subscriber.Pay(ctx)
 }
 
 // compile compiles the requested subscriptions and returns an answer for each. It stops with the

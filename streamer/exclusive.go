@@ -164,6 +164,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		}
 		var read uint32
 		if stored != nil {
+			if err := n.pay(ctx, *stored, r.By); err != nil {
+				return nil, err
+			}
 			read = delivery.Stamp(stored.Snapshots)
 			stored.Snapshots = snapshot.Named(stored.Snapshots, idsOf(subscriptions))
 		}

@@ -364,6 +364,8 @@ type Checkpoint struct {
 	// MaxUnsaved is how many events a shared subscriber may acknowledge after its last checkpoint
 	// while checkpoints cannot be saved.
 	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
+	// IdentityRate is what an identity's large checkpoints may cost the store, in bytes a second.
+	IdentityRate int64 `key:"identity_rate" default:"64KiB" range:"1KiB..1GiB"`
 }
 
 // Dedup is the window of each reader.

@@ -60,7 +60,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 		Debug:   Debug{DumpMax: 10, LagThreshold: 30 * time.Second, StallThreshold: 30 * time.Second},
 		Tracing: Tracing{Ratio: 0.01},
 		Reliability: Reliability{
-			Checkpoint:     Checkpoint{Backend: BackendEtcd, Database: "streamer", Interval: 5 * time.Second, EventCount: 1000, MinInterval: 100 * time.Millisecond, MaxUnsaved: 1_000_000},
+			Checkpoint:     Checkpoint{Backend: BackendEtcd, Database: "streamer", Interval: 5 * time.Second, EventCount: 1000, MinInterval: 100 * time.Millisecond, MaxUnsaved: 1_000_000, IdentityRate: 64 << 10},
 			Dedup:          Dedup{Enabled: true, CacheSize: 10000, TTL: 3 * time.Minute},
 			GapDetection:   GapDetection{Enabled: true, MaxGap: 5 * time.Minute},
 			CircuitBreaker: CircuitBreaker{Threshold: 5, Timeout: 30 * time.Second},

@@ -208,6 +208,7 @@ func (s *Service) buildNode(context.Context) error {
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount,
 			MinInterval: cfg.Reliability.Checkpoint.MinInterval, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,
+			IdentityRate: cfg.Reliability.Checkpoint.IdentityRate,
 		},
 		LagThreshold: cfg.Reliability.LagThreshold,
 		AckTimeout:   cfg.Gateway.AckTimeout,
