@@ -51,9 +51,9 @@ type Config struct {
 	// Coll, of some database with an empty DB. Nobody subscribes to another one, or reads its
 	// documents. nil covers all.
 	Covers func(change.Namespace) bool
-	// Kind returns what there is of a database or a collection. Who subscribes to what has no
-	// changes is refused, to what does not exist yet is told. Optional.
-	Kind func(context.Context, change.Namespace) (change.NamespaceKind, error)
+	// Kinds returns what there is of databases and collections, as far as that can be known. Who
+	// subscribes to what has no changes is refused, to what does not exist yet is told. Optional.
+	Kinds func(context.Context, []change.Namespace) (map[change.Namespace]change.NamespaceKind, error)
 	// Range is the extent of the oplog. Required for Page; without it no oplog is short.
 	Range *oplog.Range
 	// Recover are collections whose documents every subscription of them gets again after a loss.

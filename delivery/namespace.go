@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,15 +17,42 @@ import (
 // ask when they begin. Where there is nothing yet, missing says so to people. An empty Coll is any
 // collection of the database, an empty DB any database.
 func (h *Hub) CheckNamespace(ctx context.Context, ns change.Namespace) (missing string, err error) {
-	if h.cfg.Covers != nil && !h.cfg.Covers(ns) {
+	return h.checkNamespace(ctx, ns, nil)
+}
+
+// Names are what MongoDB has under several names.
+type Names map[change.Namespace]change.NamespaceKind
+
+// Names looks up at once what there is of namespaces, for Compile: whoever comes with many names
+// costs MongoDB one listing of each database.
+func (h *Hub) Names(ctx context.Context, all []change.Namespace) Names {
+	asked := slices.DeleteFunc(slices.Clone(all), func(ns change.Namespace) bool { return !h.looks(ns) || !h.covers(ns) })
+	if len(asked) == 0 {
+		return nil
+	}
+	names, err := h.kinds.of(ctx, asked, h.cfg.Kinds)
+	if err != nil {
+		h.logger.Warn("namespaces not looked up", "namespaces", len(asked), "error", err)
+	}
+	return names
+}
+
+func (h *Hub) covers(ns change.Namespace) bool { return h.cfg.Covers == nil || h.cfg.Covers(ns) }
+
+// looks reports whether it can be known what there is of a namespace.
+func (h *Hub) looks(ns change.Namespace) bool { return h.cfg.Kinds != nil && ns.DB != "" }
+
+// checkNamespace is CheckNamespace; what is not among the names is looked up.
+func (h *Hub) checkNamespace(ctx context.Context, ns change.Namespace, names Names) (missing string, err error) {
+	if !h.covers(ns) {
 		return "", fault.Newf(fault.SessionUnwatched, "the node reads nothing of %.300q", ns.String())
 	}
-	if h.cfg.Kind == nil || ns.DB == "" {
+	if !h.looks(ns) {
 		return "", nil
 	}
-	kind, err := h.kinds.of(ctx, ns, h.cfg.Kind)
-	if err != nil {
-		h.logger.Warn("namespace not looked up", "namespace", ns.String(), "error", err)
+	kind, known := names[ns]
+	if !known {
+		kind = h.Names(ctx, []change.Namespace{ns})[ns]
 	}
 	switch kind {
 	case change.NamespaceView:
@@ -76,12 +104,13 @@ type knownKind struct {
 	until time.Time
 }
 
-// of returns what a namespace is. It is unknown where nobody tells in time: what may be right is
+// of returns what namespaces are. What nobody tells in time is missing in it: what may be right is
 // not refused, and who comes with many names waits once while MongoDB does not answer.
-func (k *kinds) of(ctx context.Context, ns change.Namespace, look func(context.Context, change.Namespace) (change.NamespaceKind, error)) (change.NamespaceKind, error) {
+func (k *kinds) of(ctx context.Context, all []change.Namespace, look func(context.Context, []change.Namespace) (map[change.Namespace]change.NamespaceKind, error)) (Names, error) {
 	k.once.Do(func() { k.looks = make(chan struct{}, mostLooks) })
-	if kind, known := k.remembered(ns); known {
-		return kind, nil
+	names := make(Names, len(all))
+	if all = k.remembered(all, names); len(all) == 0 {
+		return names, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, kindPatience)
 	defer cancel()
@@ -89,20 +118,24 @@ func (k *kinds) of(ctx context.Context, ns change.Namespace, look func(context.C
 	case k.looks <- struct{}{}:
 		defer func() { <-k.looks }()
 	case <-asking.Done():
-		return change.NamespaceUnknown, context.Cause(asking)
+		return names, context.Cause(asking)
 	}
-	if kind, known := k.remembered(ns); known { // somebody else has asked meanwhile
-		return kind, nil
+	if all = k.remembered(all, names); len(all) == 0 { // somebody else has asked meanwhile
+		return names, nil
 	}
-	kind, err := look(asking, ns)
-	if err != nil {
-		kind = change.NamespaceUnknown
-	}
+	told, err := look(asking, all)
 	if asking.Err() != nil && ctx.Err() == nil {
 		k.rest()
 	}
-	k.remember(ns, kind)
-	return kind, err
+	for _, ns := range all {
+		if kind, there := told[ns]; there {
+			names[ns] = kind
+		} else {
+			names[ns] = change.NamespaceUnknown
+		}
+	}
+	k.remember(all, names)
+	return names, err
 }
 
 // rest has nobody ask for a while.
@@ -112,22 +145,37 @@ func (k *kinds) rest() {
 	k.mu.rests = time.Now().Add(kindRest)
 }
 
-func (k *kinds) remembered(ns change.Namespace) (change.NamespaceKind, bool) {
+// remembered adds to names what is known, and returns the others.
+func (k *kinds) remembered(all []change.Namespace, names Names) (unknown []change.Namespace) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	known, there := k.mu.known[ns]
-	if there = there && now.Before(known.until); !there && now.Before(k.mu.rests) {
-		return change.NamespaceUnknown, true
+	rests := now.Before(k.mu.rests)
+	for _, ns := range all {
+		switch known, there := k.mu.known[ns]; {
+		case there && now.Before(known.until):
+			names[ns] = known.kind
+		case rests:
+			names[ns] = change.NamespaceUnknown
+		default:
+			unknown = append(unknown, ns)
+		}
 	}
-	return known.kind, there
+	return unknown
 }
 
-func (k *kinds) remember(ns change.Namespace, kind change.NamespaceKind) {
+// remember keeps what namespaces are. Of one who comes with very many, it keeps nothing.
+func (k *kinds) remember(all []change.Namespace, names Names) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.mu.known == nil || len(k.mu.known) >= mostKinds {
+	if len(all) > mostKinds/4 {
+		return
+	}
+	if k.mu.known == nil || len(k.mu.known)+len(all) > mostKinds {
 		k.mu.known = make(map[change.Namespace]knownKind)
 	}
-	k.mu.known[ns] = knownKind{kind, time.Now().Add(kindFor)}
+	until := time.Now().Add(kindFor)
+	for _, ns := range all {
+		k.mu.known[ns] = knownKind{names[ns], until}
+	}
 }

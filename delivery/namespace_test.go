@@ -18,12 +18,12 @@ import (
 func TestNamesWaitOnceForAServerThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away, asked := true, 0
-		b := begin(t, &oplogtest.Log{}, delivery.Config{Kind: func(ctx context.Context, _ change.Namespace) (change.NamespaceKind, error) {
+		b := begin(t, &oplogtest.Log{}, delivery.Config{Kinds: func(ctx context.Context, all []change.Namespace) (map[change.Namespace]change.NamespaceKind, error) {
 			if asked++; away {
 				<-ctx.Done()
-				return change.NamespaceUnknown, context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			}
-			return change.NamespaceView, nil
+			return map[change.Namespace]change.NamespaceKind{all[0]: change.NamespaceView}, nil
 		}})
 		defer b.end()
 		begun := time.Now()

@@ -502,9 +502,10 @@ func (h *Hub) suspend(sub *Subscription) {
 // CheckNamespace accepts; missing is what that says. Equal filters share a program. An identity
 // compiles one filter at a time, and all of them together use half of the cores at most, so Compile
 // may block; it returns the context's cause if that ends first. A filter that was suspended for the
-// identity of late is refused with the fault SessionFilterCostly.
-func (h *Hub) Compile(ctx context.Context, account string, f match.Filter) (p *match.Program, missing string, err error) {
-	if missing, err = h.CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}); err != nil {
+// identity of late is refused with the fault SessionFilterCostly. What is not among the names is
+// looked up.
+func (h *Hub) Compile(ctx context.Context, account string, f match.Filter, names Names) (p *match.Program, missing string, err error) {
+	if missing, err = h.checkNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}, names); err != nil {
 		return nil, "", err
 	}
 	p, err = h.compile(ctx, account, f)

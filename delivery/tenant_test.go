@@ -241,7 +241,7 @@ func TestSuspensionsEnd(t *testing.T) {
 		b := begin(t, source, delivery.Config{})
 		defer b.end()
 		f := match.Filter{Source: costlyOn("true")}
-		p, _, err := b.hub.Compile(t.Context(), "a", f)
+		p, _, err := b.hub.Compile(t.Context(), "a", f, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,14 +260,14 @@ func TestSuspensionsEnd(t *testing.T) {
 		if fault.Of(err) != fault.SessionFilterCostly || len(notices) != 1 || notices[0].Code != fault.SessionFilterCostly || notices[0].Subscription != "x" {
 			t.Errorf("%v, %v", notices, err)
 		}
-		if _, _, err := b.hub.Compile(t.Context(), "a", f); fault.Of(err) != fault.SessionFilterCostly {
+		if _, _, err := b.hub.Compile(t.Context(), "a", f, nil); fault.Of(err) != fault.SessionFilterCostly {
 			t.Errorf("right after: %v", err)
 		}
-		if _, _, err := b.hub.Compile(t.Context(), "b", f); err != nil {
+		if _, _, err := b.hub.Compile(t.Context(), "b", f, nil); err != nil {
 			t.Errorf("another identity: %v", err)
 		}
 		time.Sleep(6 * time.Minute)
-		if _, _, err := b.hub.Compile(t.Context(), "a", f); err != nil {
+		if _, _, err := b.hub.Compile(t.Context(), "a", f, nil); err != nil {
 			t.Errorf("later: %v", err)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
@@ -428,5 +429,37 @@ func TestSubscriptionsThatSaveTheCheckpointArePaced(t *testing.T) {
 	}
 	if took := time.Since(begun); took < 350*time.Millisecond { // 6 × 102 - 200, of 1000 a second
 		t.Errorf("six saves took %s", took)
+	}
+}
+
+// All names of a request are looked up at once, but not those that its identity may not read.
+func TestNamesOfAHelloAreLookedUpTogether(t *testing.T) {
+	server := newList(t, "tenant name=tenant namespace=shop.*").config(gateway.Config{})
+	var asked [][]change.Namespace
+	kinds := func(_ context.Context, all []change.Namespace) (map[change.Namespace]change.NamespaceKind, error) {
+		asked = append(asked, all)
+		told := make(map[change.Namespace]change.NamespaceKind)
+		for _, ns := range all {
+			told[ns] = change.NamespaceCollection
+			if ns.Coll == "view" {
+				told[ns] = change.NamespaceView
+			}
+		}
+		return told, nil
+	}
+	w := newWorld(t, options{server: server, hub: delivery.Config{Kinds: kinds}})
+	h, want := named("s"), []string(nil)
+	h.Subscriptions = []*streampb.Subscription{{Id: "view", Db: "shop", Coll: "view"}, {Id: "foreign", Db: "crm", Coll: "leads"}}
+	want = append(want, string(fault.SessionUnwatched), string(fault.AccessForbidden))
+	for i := range 500 {
+		h.Subscriptions = append(h.Subscriptions, &streampb.Subscription{Id: fmt.Sprint(i), Db: "shop", Coll: fmt.Sprint(i)})
+		want = append(want, "")
+	}
+	s := w.open(w.as("tenant"), h)
+	if _, codes := s.answers(len(want)); !slices.Equal(codes, want) {
+		t.Errorf("%v", codes)
+	}
+	if len(asked) != 1 || len(asked[0]) != 501 {
+		t.Errorf("MongoDB was asked %d times", len(asked))
 	}
 }

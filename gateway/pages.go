@@ -110,7 +110,7 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 	}
 	f.Carries, request.Account = p.cfg.Carries, account.Key()
 	var missing string
-	if request.Program, missing, err = p.node.Hub().Compile(r.Context(), account.Key(), f); err != nil {
+	if request.Program, missing, err = p.node.Hub().Compile(r.Context(), account.Key(), f, nil); err != nil {
 		return nil, err
 	}
 	page, err := p.node.Hub().Page(r.Context(), request)

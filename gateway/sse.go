@@ -108,7 +108,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		return "", fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
 	}
 	request.Account = account.Key()
-	program, missing, err := h.node.Hub().Compile(r.Context(), request.Account, filter)
+	program, missing, err := h.node.Hub().Compile(r.Context(), request.Account, filter, nil)
 	if err == nil {
 		err = account.Keep(program, len(r.URL.RawQuery))
 	}

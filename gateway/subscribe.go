@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -74,9 +75,9 @@ func (c *connection) slowDownFor(ctx context.Context, n int, keeps bool) error {
 func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []delivery.Subscription, answers []any, err error) {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
-	seen := make(map[string]struct{}, len(wanted))
+	seen, names := make(map[string]struct{}, len(wanted)), c.server.node.Hub().Names(ctx, c.namespaces(wanted))
 	for _, w := range wanted {
-		sub, err := c.readSubscription(ctx, w, seen)
+		sub, err := c.readSubscription(ctx, w, seen, names)
 		switch {
 		case ctx.Err() != nil:
 			return nil, nil, context.Cause(ctx)
@@ -90,6 +91,17 @@ func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscriptio
 	return subscriptions, answers, nil
 }
 
+// namespaces returns what the client may ask about.
+func (c *connection) namespaces(wanted []*streampb.Subscription) []change.Namespace {
+	all := make([]change.Namespace, 0, len(wanted))
+	for _, w := range wanted {
+		if c.server.input.Check(w) == nil && c.identity.Permit(w.GetDb(), w.GetColl()) == nil {
+			all = append(all, change.Namespace{DB: w.GetDb(), Coll: w.GetColl()})
+		}
+	}
+	return all
+}
+
 // A subscribed is a subscription that is counted in the account.
 type subscribed struct {
 	program *match.Program
@@ -97,8 +109,8 @@ type subscribed struct {
 }
 
 // readSubscription checks, authorizes, counts and compiles one subscription, in this order. seen
-// holds the IDs in the same request.
-func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}) (delivery.Subscription, error) {
+// holds the IDs in the same request, names what there is under their names.
+func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscription, seen map[string]struct{}, names delivery.Names) (delivery.Subscription, error) {
 	if err := c.server.input.Check(m); err != nil {
 		return delivery.Subscription{}, err
 	}
@@ -122,7 +134,7 @@ func (c *connection) readSubscription(ctx context.Context, m *streampb.Subscript
 		}
 	}
 	texts := c.server.input.Cost(m)
-	if sub.Program, sub.Missing, err = c.server.node.Hub().Compile(ctx, c.account.Key(), filter); err == nil {
+	if sub.Program, sub.Missing, err = c.server.node.Hub().Compile(ctx, c.account.Key(), filter, names); err == nil {
 		err = c.account.Keep(sub.Program, texts)
 	}
 	switch {

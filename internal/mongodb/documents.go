@@ -82,40 +82,6 @@ func (d *Documents) collections(ctx context.Context, db, coll string) (all []sna
 	return all, nil
 }
 
-// Kind returns what MongoDB has under the name of a namespace: of a collection, or of a database
-// whose Coll is empty. It is unknown to a user who may not list collections.
-func (d *Documents) Kind(ctx context.Context, ns change.Namespace) (change.NamespaceKind, error) {
-	command := bson.D{
-		{Key: "listCollections", Value: 1}, {Key: "nameOnly", Value: true}, {Key: "cursor", Value: bson.D{{Key: "batchSize", Value: 1}}},
-		{Key: "filter", Value: bson.D{{Key: "type", Value: "collection"}}}, {Key: "comment", Value: d.client.Application()},
-	}
-	if ns.Coll != "" {
-		command[3].Value = bson.D{{Key: "name", Value: ns.Coll}}
-	}
-	cursor, err := d.client.Driver().Database(ns.DB).RunCommandCursor(ctx, command)
-	if err != nil {
-		if Denied(err) {
-			err = nil
-		}
-		return change.NamespaceUnknown, AsFault(err)
-	}
-	defer func() { _ = cursor.Close(ctx) }()
-	if !cursor.Next(ctx) {
-		if err := cursor.Err(); err != nil {
-			return change.NamespaceUnknown, AsFault(err)
-		}
-		return change.NamespaceMissing, nil
-	}
-	kind, _ := cursor.Current.Lookup("type").StringValueOK() // other servers may not say
-	switch kind {
-	case "view":
-		return change.NamespaceView, nil
-	case "timeseries":
-		return change.NamespaceTimeSeries, nil
-	}
-	return change.NamespaceCollection, nil
-}
-
 // count returns about how many documents a collection has. It brings the shards that have some to
 // the time of what the session of ctx has read before: streams reach a time when all shards and the
 // config servers are past it, and a shard without writes is only every 10 s. A server that is asked

@@ -197,7 +197,7 @@ func (s *Service) buildNode(context.Context) error {
 		Partitions: cfg.Cluster.Partitions, Halt: cfg.OnHistoryLost == "halt", CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes),
 		QueueBytes: int(cfg.Gateway.QueueBytes),
 		Covers:     backend.Watch(cfg).Covers,
-		Kind:       documents.Kind,
+		Kinds:      documents.Kinds,
 		Snapshots:  documents, SnapshotPage: cfg.Rescan.PageSize,
 		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
 		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
