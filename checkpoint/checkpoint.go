@@ -439,6 +439,13 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 	return c.Trimmed()
 }
 
+// Repaired returns what takes the place of a corrupt checkpoint whose history has c as its newest
+// entry: c itself, moved back to the position if it is later. What was left of snapshots is not
+// known.
+func (c Checkpoint) Repaired(to change.Position, incarnation uint64, by, why string) (Checkpoint, error) {
+	return c.Rewound(earlier(to, c.latest()), incarnation, by, why)
+}
+
 // Imported returns the checkpoint that an import writes over the stored one (nil if there is none):
 // with the next generation, the stored claim, and an epoch that fences no owner of the incarnation.
 // Its beginning is the caller's to draw.

@@ -16,6 +16,15 @@ type entry struct {
 // Add adds an entry.
 func (h *History) Add(c Checkpoint, t Trail) { *h = append(*h, entry{c, t}) }
 
+// Last returns the newest entry, with the trail that a checkpoint in its place has; ok is false if
+// there is none.
+func (h *History) Last() (c Checkpoint, t Trail, ok bool) {
+	if len(h.Newest()) == 0 {
+		return c, t, false
+	}
+	return (*h)[0].checkpoint, (*h)[0].trail, true
+}
+
 // Newest returns the entries, the newest first. Those of a shared checkpoint are counted from 1
 // again where partitions are counted anew, which raises the incarnation.
 func (h *History) Newest() []Checkpoint {

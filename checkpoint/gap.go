@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 // MaxGaps bounds the gap log; the oldest entries are removed.
@@ -59,6 +60,18 @@ func (g Gap) Again(later Gap) Gap {
 	return g
 }
 
+// Over returns what is to be stored in the place of an entry with the same ID, as it was decoded;
+// keep says that the entry stays as it is.
+func (g Gap) Over(known Gap, unread error) (next Gap, keep bool) {
+	switch {
+	case unread == nil:
+		return known.Again(g), false
+	case fault.Of(unread) == fault.CheckpointNewer:
+		return g, true
+	}
+	return g, false
+}
+
 // joined returns one gap in the place of two: it contains both, and what is between them.
 func (g Gap) joined(later Gap) Gap {
 	if g.From.After(later.From) {
@@ -81,8 +94,9 @@ func SortGaps(gaps []Gap) {
 // A GapKeeper stores the gap log.
 type GapKeeper interface {
 	// AddGap adds an entry durably. Adding a gap again, by its ID, keeps what was found first and
-	// extends To. It is not fenced, because reporting a loss twice is harmless. Beyond MaxGaps the
-	// oldest entries are removed.
+	// extends To. A corrupt entry is replaced; that of a newer version tells of the same loss and
+	// stays as it is. It is not fenced, because reporting a loss twice is harmless. Beyond MaxGaps
+	// the oldest entries are removed.
 	AddGap(ctx context.Context, g Gap) error
 	// Gaps returns the entries in the order in which they were found. If some cannot be read, it
 	// returns the others and an error.

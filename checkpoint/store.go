@@ -3,6 +3,9 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/mongostream/streamer/change"
 )
@@ -67,8 +70,8 @@ type Store interface {
 type Claimer interface {
 	// ClaimTerms binds the checkpoints of a shared subscriber to the terms' epochs and returns one
 	// for each term, in order, with a zero Position if there is none. It returns ErrFenced if a
-	// higher epoch has claimed one of them. A store that fences by the ownership key (etcd) writes
-	// nothing.
+	// higher epoch has claimed one of them. If some cannot be read, it returns the others and an
+	// UnreadError. A store that fences by the ownership key (etcd) writes nothing.
 	ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error)
 	// ClaimName claims the name of an exclusive subscriber as Claim.Claimed defines, and returns
 	// its checkpoint with that claim; it writes first with the claim if there is none. It returns a
@@ -80,11 +83,36 @@ type Claimer interface {
 	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
 }
 
+// An UnreadError says which checkpoints of a claim cannot be read: those of the other partitions are
+// claimed.
+type UnreadError struct {
+	Partitions map[change.Partition]error
+}
+
+// Error names one of them.
+func (e *UnreadError) Error() string {
+	first := slices.Min(slices.Collect(maps.Keys(e.Partitions)))
+	return fmt.Sprintf("checkpoints of %d partitions cannot be read: partition %d: %v", len(e.Partitions), first, e.Partitions[first])
+}
+
+// Unwrap returns why they cannot be read.
+func (e *UnreadError) Unwrap() []error { return slices.Collect(maps.Values(e.Partitions)) }
+
+// Unread adds what cannot be read of a partition to an error that may be nil.
+func (e *UnreadError) Unread(p change.Partition, err error) *UnreadError {
+	if e == nil {
+		e = &UnreadError{Partitions: make(map[change.Partition]error)}
+	}
+	e.Partitions[p] = err
+	return e
+}
+
 // A Rewinder moves checkpoints for an operator.
 type Rewinder interface {
 	// Rewind replaces the checkpoint of a key by Checkpoint.Rewound in one transaction and adds it
 	// to the history. Later saves with the previous generation return ErrRewound. It is atomic with
-	// respect to concurrent saves. It returns ErrNone if there is no checkpoint.
+	// respect to concurrent saves. It returns ErrNone if there is no checkpoint. One that is corrupt
+	// is replaced by Checkpoint.Repaired of the newest entry of its history, if there is one.
 	Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error)
 	// Put replaces any stored checkpoint by Checkpoint.Imported and adds it to the history. It
 	// returns ErrNoOrigin without an origin, and an error for a shared checkpoint with another

@@ -384,6 +384,23 @@ func testSaveLarge(h harness) {
 	}
 }
 
+// wantRepaired checks that a corrupt checkpoint was replaced from its history, in the next
+// generation.
+func (h harness) wantRepaired(k checkpoint.Key, err error) {
+	h.Helper()
+	if err != nil {
+		h.Errorf("repair %s: %v", k, err)
+		return
+	}
+	all, _ := h.Reopen().Load(h.Context(), k.Subscriber)
+	history, _ := h.Reopen().History(h.Context(), k)
+	i := slices.IndexFunc(all, func(c checkpoint.Checkpoint) bool { return c.Key == k })
+	if i < 0 || all[i].Reason != checkpoint.ReasonRewind || all[i].Generation != 1 || all[i].Position.IsZero() || len(history) < 2 ||
+		history[0].Reason != checkpoint.ReasonRewind || history[1].Position.Compare(all[i].Position) < 0 {
+		h.Errorf("%s was repaired to %+v, its history is %+v", k, all, history)
+	}
+}
+
 func testDamage(h harness) {
 	if h.Put == nil {
 		return
@@ -406,10 +423,15 @@ func testDamage(h harness) {
 		named("save by a store that remembers nothing", h.saveTo(h.Reopen(), Shared(term, Event(2))))
 		_, err := h.Store.ClaimTerms(h.Context(), Subscriber, h.Begin(p))
 		named("claim", err)
-		_, err = h.Store.Rewind(h.Context(), SharedKey(p), Event(1), "ann", "")
-		named("rewind", err)
 		if got := h.Raw(SharedKey(p)); !slices.Equal(got, want) {
 			h.Errorf("the damaged checkpoint was changed from %q to %q", want, got)
+		}
+		_, err = h.Store.Rewind(h.Context(), SharedKey(p), Event(1), "ann", "")
+		if d.Code() == fault.CheckpointCorrupt {
+			h.wantRepaired(SharedKey(p), err)
+			h.Put(SharedKey(p), d.Of(SharedKey(p)))
+		} else {
+			named("rewind", err)
 		}
 		if d == OtherPartitions {
 			continue // of an exclusive subscriber it is none
@@ -422,10 +444,14 @@ func testDamage(h harness) {
 		named("save by a store that remembers nothing", h.saveTo(h.Reopen(), Exclusive("gw-1", mine.Claim, Event(2))))
 		_, err = h.Store.ClaimName(h.Context(), process(2), first("gw-1"))
 		named("claim", err)
-		_, err = h.Reopen().Rewind(h.Context(), mine.Key, Event(1), "ann", "")
-		named("rewind", err)
 		if got := h.Raw(mine.Key); !slices.Equal(got, d.Of(mine.Key)) {
 			h.Errorf("the damaged checkpoint was changed to %q", got)
+		}
+		_, err = h.Reopen().Rewind(h.Context(), mine.Key, Event(5), "ann", "")
+		if d.Code() == fault.CheckpointCorrupt {
+			h.wantRepaired(mine.Key, err)
+		} else {
+			named("rewind", err)
 		}
 		if err := h.Store.Delete(h.Context(), "gw-1"); err != nil {
 			h.Errorf("delete: %v", err)
@@ -433,6 +459,11 @@ func testDamage(h harness) {
 	}
 	whole := h.term(100)
 	h.mustSave(Shared(whole, Event(1)))
+	claimed, err := h.Reopen().ClaimTerms(h.Context(), Subscriber, append(h.Begin(change.Partition(Garbage)), whole))
+	unread, is := errors.AsType[*checkpoint.UnreadError](err)
+	if !is || len(unread.Partitions) != 1 || unread.Partitions[change.Partition(Garbage)] == nil || len(claimed) != 2 || claimed[1].Position.Compare(Event(1)) != 0 {
+		h.Errorf("a claim of one that can be read and one that cannot: %+v, %v", claimed, err)
+	}
 	for what, read := range map[string]func() ([]checkpoint.Checkpoint, error){
 		"list": func() ([]checkpoint.Checkpoint, error) { return h.Store.List(h.Context()) },
 		"load": func() ([]checkpoint.Checkpoint, error) { return h.Reopen().Load(h.Context(), Subscriber) },

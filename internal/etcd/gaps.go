@@ -44,11 +44,11 @@ func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, count
 	}
 	var revision int64
 	if len(resp.Kvs) > 0 {
-		known, err := checkpoint.DecodeGap(key, resp.Kvs[0].Value)
-		if err != nil {
-			return false, 0, err
+		next, keep := g.Over(checkpoint.DecodeGap(key, resp.Kvs[0].Value))
+		if keep {
+			return true, 0, nil
 		}
-		g, revision = known.Again(g), resp.Kvs[0].ModRevision
+		g, revision = next, resp.Kvs[0].ModRevision
 	}
 	value, err := checkpoint.EncodeGap(g)
 	if err != nil {

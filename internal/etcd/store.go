@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 const (
@@ -279,24 +280,31 @@ func fencedByOwner(p change.Partition, e change.Epoch, owner []*mvccpb.KeyValue)
 // ClaimTerms implements [checkpoint.Claimer]. The owner keys are the fence, so nothing is written.
 func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
 	claimed := make([]checkpoint.Checkpoint, 0, len(terms))
+	var unread *checkpoint.UnreadError
 	for chunk := range slices.Chunk(terms, maxNested) {
-		found, err := s.claimTerms(ctx, subscriber, chunk)
+		found, unreadable, err := s.claimTerms(ctx, subscriber, chunk)
 		for errors.Is(err, checkpoint.ErrOriginMoved) {
-			found, err = s.claimTerms(ctx, subscriber, chunk)
+			found, unreadable, err = s.claimTerms(ctx, subscriber, chunk)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("claim checkpoints of %s: %w", subscriber, err)
 		}
+		for p, err := range unreadable {
+			unread = unread.Unread(p, err)
+		}
 		claimed = append(claimed, found...)
+	}
+	if unread != nil {
+		return claimed, fmt.Errorf("claim checkpoints of %s: %w", subscriber, unread)
 	}
 	return claimed, nil
 }
 
-// claimTerms reads the checkpoints of at most MaxNested terms.
-func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
+// claimTerms reads the checkpoints of at most MaxNested terms; unread says which of them cannot be.
+func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []change.Term) (claimed []checkpoint.Checkpoint, unread map[change.Partition]error, err error) {
 	stands, err := s.readOrigin(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	keyOf := func(t change.Term) checkpoint.Key {
 		return checkpoint.Key{Subscriber: subscriber, Shared: true, Partition: t.Partition}
@@ -304,7 +312,7 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 	reads := make([]clientv3.Op, len(terms))
 	for i, t := range terms {
 		if stands.Fences(t.Epoch) {
-			return nil, fencedByOrigin(t.Partition, t.Epoch, stands)
+			return nil, nil, fencedByOrigin(t.Partition, t.Epoch, stands)
 		}
 		reads[i] = clientv3.OpTxn(
 			[]clientv3.Cmp{s.client.owns(t.Partition, t.Epoch)},
@@ -314,25 +322,26 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 	}
 	resp, err := s.client.nest(ctx, stands, reads)
 	if err != nil {
-		return nil, withCode(err)
+		return nil, nil, withCode(err)
 	}
-	claimed := make([]checkpoint.Checkpoint, len(terms))
+	claimed, unread = make([]checkpoint.Checkpoint, len(terms)), make(map[change.Partition]error)
 	for i, t := range terms {
 		read := resp.Responses[i].GetResponseTxn()
 		kvs := read.Responses[0].GetResponseRange().Kvs
 		if !read.Succeeded {
-			return nil, fencedByOwner(t.Partition, t.Epoch, kvs)
+			return nil, nil, fencedByOwner(t.Partition, t.Epoch, kvs)
 		}
 		what, err := s.look(keyOf(t), kvs)
 		if err != nil {
-			return nil, err
+			unread[t.Partition] = err
+			continue
 		}
 		claimed[i] = checkpoint.Checkpoint{Key: keyOf(t), Partitions: s.partitions}
 		if what.checkpoint != nil {
 			claimed[i] = what.checkpoint.Clone()
 		}
 	}
-	return claimed, nil
+	return claimed, unread, nil
 }
 
 // ClaimName implements [checkpoint.Claimer]. A claim that nobody knows the outcome of is made
@@ -443,9 +452,20 @@ func (s *Store) makeRoom(ctx context.Context, subscriber string) error {
 
 // Rewind implements [checkpoint.Rewinder].
 func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position, by, why string) (checkpoint.Checkpoint, error) {
-	moved, err := s.move(ctx, k, func(stands *checkpoint.Checkpoint, o checkpoint.Origin) (checkpoint.Checkpoint, error) {
-		if stands == nil {
+	repairs := false
+	read := func(ctx context.Context, k checkpoint.Key) (what seen, err error) {
+		what, err = s.read(ctx, k)
+		if repairs = fault.Of(err) == fault.CheckpointCorrupt; repairs {
+			return s.lastEntry(ctx, k, err)
+		}
+		return what, err
+	}
+	moved, err := s.move(ctx, k, read, func(stands *checkpoint.Checkpoint, o checkpoint.Origin) (checkpoint.Checkpoint, error) {
+		switch {
+		case stands == nil:
 			return checkpoint.Checkpoint{}, fmt.Errorf("%s: %w", k, checkpoint.ErrNone)
+		case repairs:
+			return stands.Repaired(to, o.Incarnation, by, why)
 		}
 		return stands.Rewound(to, o.Incarnation, by, why)
 	})
@@ -457,7 +477,7 @@ func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position
 
 // Put implements [checkpoint.Rewinder].
 func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
-	_, err := s.move(ctx, c.Key, func(stands *checkpoint.Checkpoint, o checkpoint.Origin) (checkpoint.Checkpoint, error) {
+	_, err := s.move(ctx, c.Key, s.read, func(stands *checkpoint.Checkpoint, o checkpoint.Origin) (checkpoint.Checkpoint, error) {
 		return c.Imported(stands, o)
 	})
 	if err != nil {
@@ -466,11 +486,36 @@ func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
 	return nil
 }
 
+// lastEntry returns the newest entry of the history of a checkpoint that cannot be read, to be
+// written in its place. Without one, it returns why the checkpoint cannot be read.
+func (s *Store) lastEntry(ctx context.Context, k checkpoint.Key, unread error) (seen, error) {
+	key := s.client.keys.checkpoint(k)
+	resp, err := s.client.etcd.Txn(ctx).Then(
+		clientv3.OpGet(key, clientv3.WithKeysOnly()), clientv3.OpGet(s.client.keys.history(key), clientv3.WithPrefix()),
+	).Commit()
+	if err != nil {
+		return seen{}, fmt.Errorf("read history of %s: %w", k, err)
+	}
+	row := resp.Responses[0].GetResponseRange().Kvs
+	var entries checkpoint.History
+	for _, kv := range resp.Responses[1].GetResponseRange().Kvs {
+		if c, trail, err := checkpoint.DecodeEntry(string(kv.Key), k, kv.Value); err == nil {
+			entries.Add(c, trail)
+		}
+	}
+	last, trail, ok := entries.Last()
+	if !ok || len(row) == 0 {
+		return seen{}, unread
+	}
+	return seen{revision: row[0].ModRevision, checkpoint: &last, trail: trail}, nil
+}
+
 // move writes what an operator wants in the place of a checkpoint. A save that comes between the
 // reading and the writing is read, too. Where an answer gets lost, what was written is known by its
 // generation and when it was made.
 func (s *Store) move(
-	ctx context.Context, k checkpoint.Key, want func(*checkpoint.Checkpoint, checkpoint.Origin) (checkpoint.Checkpoint, error),
+	ctx context.Context, k checkpoint.Key,
+	read func(context.Context, checkpoint.Key) (seen, error), want func(*checkpoint.Checkpoint, checkpoint.Origin) (checkpoint.Checkpoint, error),
 ) (next checkpoint.Checkpoint, err error) {
 	sent := false // nobody knows whether next was written
 	try := func() (done bool, err error) {
@@ -478,7 +523,7 @@ func (s *Store) move(
 		if err != nil {
 			return false, err
 		}
-		what, err := s.read(ctx, k)
+		what, err := read(ctx, k)
 		if err != nil {
 			return false, err
 		}

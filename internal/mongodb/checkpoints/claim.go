@@ -1,12 +1,14 @@
 package checkpoints
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/fault"
 )
 
 // ClaimTerms implements checkpoint.Claimer: it writes the terms' epochs into the documents, making
@@ -15,32 +17,38 @@ func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []chang
 	if len(terms) == 0 {
 		return nil, nil
 	}
+	var unread *checkpoint.UnreadError
 	err = s.inSession(ctx, func(ctx context.Context) error {
 		if err := s.alive(ctx, terms); err != nil {
 			return err
 		}
-		if claimed, err = s.claimTerms(ctx, subscriber, terms); err != nil {
+		if claimed, unread, err = s.claimTerms(ctx, subscriber, terms); err != nil {
 			return err
 		}
 		// Whoever has adopted the checkpoints before these documents were written has not ended
 		// these epochs, and its origin is here.
 		return s.alive(ctx, terms)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case unread != nil:
+		return claimed, unread
 	}
 	return claimed, nil
 }
 
-func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
-	keys, claimed := make([]checkpoint.Key, len(terms)), make([]checkpoint.Checkpoint, len(terms))
+// claimTerms claims the documents, also of those whose checkpoints cannot be read.
+func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []change.Term) (claimed []checkpoint.Checkpoint, unread *checkpoint.UnreadError, err error) {
+	keys := make([]checkpoint.Key, len(terms))
+	claimed = make([]checkpoint.Checkpoint, len(terms))
 	for i, t := range terms {
 		keys[i] = checkpoint.Key{Subscriber: subscriber, Shared: true, Partition: t.Partition}
 	}
-	results := s.change(ctx, keys, true, func(i int, d document, unread error) (*write, error) {
+	results := s.change(ctx, keys, true, func(i int, d document, cause error) (*write, error) {
 		t := terms[i]
-		if unread != nil {
-			return nil, unread
+		if cause != nil {
+			unread = unread.Unread(t.Partition, cause)
 		}
 		claimed[i] = checkpoint.Checkpoint{Key: keys[i], Partitions: s.partitions}
 		if d.checkpoint != nil {
@@ -56,10 +64,10 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 	})
 	for _, err := range results {
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return claimed, nil
+	return claimed, unread, nil
 }
 
 // ClaimName implements checkpoint.Claimer.
@@ -103,6 +111,13 @@ func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position
 	}
 	err = s.change(ctx, []checkpoint.Key{k}, false, func(_ int, d document, unread error) (_ *write, err error) {
 		switch {
+		case fault.Of(unread) == fault.CheckpointCorrupt:
+			last, trail, there, err := s.lastEntry(ctx, k)
+			if err != nil || !there {
+				return nil, cmp.Or(err, unread)
+			}
+			next, err = last.Repaired(to, o.Incarnation, by, why)
+			return &write{checkpoint: &next, trail: &trail}, err
 		case unread != nil:
 			return nil, unread
 		case d.checkpoint == nil:

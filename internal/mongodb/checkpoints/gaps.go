@@ -52,11 +52,11 @@ func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err e
 		return false, err
 	}
 	if !missing {
-		known, err := checkpoint.DecodeGap(s.gapName(id), []byte(d.Gap))
-		if err != nil {
-			return false, err
+		next, keep := g.Over(checkpoint.DecodeGap(s.gapName(id), []byte(d.Gap)))
+		if keep {
+			return true, nil
 		}
-		g = known.Again(g)
+		g = next
 	}
 	text, err := checkpoint.EncodeGap(g)
 	if err != nil {

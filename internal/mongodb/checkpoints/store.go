@@ -198,6 +198,20 @@ func (s *Store) list(ctx context.Context, filter bson.D, wanted func(checkpoint.
 
 // History implements checkpoint.Store.
 func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Checkpoint, error) {
+	entries, err := s.history(ctx, k)
+	return entries.Newest(), err
+}
+
+// lastEntry returns the newest entry of a history that can be read.
+func (s *Store) lastEntry(ctx context.Context, k checkpoint.Key) (c checkpoint.Checkpoint, trail checkpoint.Trail, there bool, err error) {
+	entries, err := s.history(ctx, k)
+	if c, trail, there = entries.Last(); there {
+		err = nil
+	}
+	return c, trail, there, err
+}
+
+func (s *Store) history(ctx context.Context, k checkpoint.Key) (entries checkpoint.History, err error) {
 	id := idOf(k)
 	only := options.FindOne().SetProjection(bson.D{{Key: historyField, Value: 1}})
 	raw, err := s.checkpoints.FindOne(ctx, bson.D{{Key: "_id", Value: id}}, only).Raw()
@@ -212,7 +226,6 @@ func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Che
 	if err != nil {
 		return nil, fault.Newf(fault.CheckpointCorrupt, "%s: %w", s.name(id)+"."+historyField, err)
 	}
-	var entries checkpoint.History
 	var unread []error
 	for _, e := range elements {
 		text, _ := e.Value().StringValueOK()
@@ -223,7 +236,7 @@ func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Che
 		}
 		entries.Add(c, trail)
 	}
-	return entries.Newest(), errors.Join(unread...)
+	return entries, errors.Join(unread...)
 }
 
 // Delete implements checkpoint.Store. The documents of a shared subscriber stay, because they are
@@ -265,6 +278,7 @@ const attempts = 100
 type write struct {
 	checkpoint *checkpoint.Checkpoint // nil leaves the one that is there
 	unnoted    bool                   // the checkpoint means nothing to the history
+	trail      *checkpoint.Trail      // of the checkpoint before, if that cannot be read
 	epoch      *change.Epoch          // nil leaves the one that is there
 }
 
@@ -392,6 +406,9 @@ func (s *Store) update(k checkpoint.Key, d document, w write, version bson.Objec
 	set := bson.D{{Key: versionField, Value: version}}
 	if w.checkpoint != nil {
 		trail, entry := d.trail, false
+		if w.trail != nil {
+			trail = *w.trail
+		}
 		if !w.unnoted {
 			trail, entry = trail.Next(*w.checkpoint)
 		}
