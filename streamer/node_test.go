@@ -47,6 +47,7 @@ type flaky struct {
 
 	away, unread atomic.Bool
 	corrupt      atomic.Value // the subscriber whose checkpoint is corrupt
+	garbled      atomic.Bool  // the shared checkpoints of partition 0 are corrupt
 	loaded       func()       // called after a Load; nil for nothing
 }
 
@@ -78,6 +79,20 @@ func (f *flaky) Load(ctx context.Context, subscriber string) ([]checkpoint.Check
 		f.loaded()
 	}
 	return all, err
+}
+
+func (f *flaky) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
+	claimed, err := f.Memory.ClaimTerms(ctx, subscriber, terms)
+	var unread *checkpoint.UnreadError
+	for i, t := range terms {
+		if f.garbled.Load() && err == nil && t.Partition == 0 {
+			claimed[i], unread = checkpoint.Checkpoint{}, unread.Unread(0, fault.Newf(fault.CheckpointCorrupt, "checkpoints/%s/0: garbage", subscriber))
+		}
+	}
+	if unread != nil {
+		return claimed, unread
+	}
+	return claimed, err
 }
 
 func (f *flaky) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
@@ -730,6 +745,56 @@ func TestStoreThatIsAway(t *testing.T) {
 		time.Sleep(time.Minute)
 		if saved, err = w.store.Load(t.Context(), "y"); err != nil || len(saved) != 1 || saved[0].Position.Compare(deliverytest.Last(batches).To) < 0 {
 			t.Errorf("%v, %+v", err, saved)
+		}
+	})
+}
+
+// A partition whose checkpoint cannot be read waits for an operator; the others of the subscriber
+// are served. When it has been repaired, the partition goes on where it was.
+func TestCorruptCheckpointOfAPartitionIsThatPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		of := func(batches []*delivery.Batch) (first, others int) {
+			for _, b := range batches {
+				for _, e := range b.Events {
+					if e.Partition == 0 {
+						first++
+					} else {
+						others++
+					}
+				}
+			}
+			return first, others
+		}
+		before := w.start("a", sharing(t, &s))
+		before.own(t, 1)
+		source.Append(deliverytest.Inserts(100, 0)...)
+		batches := receiveShared(t, s, 100)
+		waiting, rest := of(batches)
+		if waiting == 0 || rest == 0 {
+			t.Fatalf("%d events are of partition 0, %d of others", waiting, rest)
+		}
+		if err := s.Ack(deliverytest.Last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // saved
+		before.stop(t)
+		w.store.garbled.Store(true)
+		after := w.start("b", sharing(t, &s))
+		defer after.stop(t)
+		after.own(t, 2)
+		source.Append(deliverytest.Inserts(100, 0)...) // of the same documents
+		first, others := of(receiveShared(t, s, rest))
+		time.Sleep(time.Minute)
+		if first != 0 || others != rest {
+			t.Errorf("%d events of the partition that waits, %d of others", first, others)
+		}
+		w.store.garbled.Store(false)
+		if first, others := of(receiveShared(t, s, waiting)); first != waiting || others != 0 {
+			t.Errorf("%d events of the partition that waited, %d of others, want %d", first, others, waiting)
 		}
 	})
 }

@@ -41,6 +41,7 @@ type Shared struct {
 		generations map[change.Partition]uint64
 		begun       map[change.Partition]checkpoint.Beginning
 		lapses      map[change.Partition]*checkpoint.Lapse // told
+		unread      map[change.Partition]change.Term       // their checkpoints cannot be read
 		received    []receivedBatch
 		acked       map[change.Partition]uint64 // events
 
@@ -64,6 +65,7 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.
 	s := &Shared{node: n, name: name, placing: make(chan struct{}, 1), passed: make(chan struct{}, 1)}
 	s.mu.terms, s.mu.generations = make(map[change.Partition]change.Term), make(map[change.Partition]uint64)
 	s.mu.acked, s.mu.begun = make(map[change.Partition]uint64), make(map[change.Partition]checkpoint.Beginning)
+	s.mu.unread = make(map[change.Partition]change.Term)
 	s.mu.incarnations, s.mu.lapses = make(map[change.Partition]string), make(map[change.Partition]*checkpoint.Lapse)
 	for _, sub := range subscriptions {
 		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: delivery.FilterHash(sub.Program), Reason: snapshot.Start})
@@ -139,9 +141,12 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	claimed, err := n.store.ClaimTerms(ctx, s.name, terms)
+	terms, claimed, err := s.claim(ctx, terms)
 	if err != nil {
 		return fmt.Errorf("attach %s: %w", s.name, err)
+	}
+	if len(terms) == 0 {
+		return nil
 	}
 	if err := s.begin(ctx, terms, claimed); err != nil {
 		return fmt.Errorf("begin %s: %w", s.name, err)
@@ -193,6 +198,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	}
 	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
 	for i, t := range terms {
+		delete(s.mu.unread, t.Partition)
 		s.mu.terms[t.Partition], s.mu.generations[t.Partition], s.mu.begun[t.Partition] = t, claimed[i].Generation, claimed[i].Began
 		s.mu.lapses[t.Partition] = claimed[i].Lapse
 	}
@@ -224,6 +230,7 @@ func (s *Shared) detach(partitions []change.Partition) {
 	defer s.mu.Unlock()
 	for _, p := range partitions {
 		delete(s.mu.terms, p)
+		delete(s.mu.unread, p)
 		delete(s.mu.generations, p)
 	}
 }
@@ -314,7 +321,7 @@ func (s *Shared) goBack() error {
 	ctx, cancel := context.WithTimeout(n.lifetime, n.cfg.CheckpointTimeout)
 	defer cancel()
 	saved, err := n.store.Load(ctx, s.name)
-	if err != nil {
+	if err != nil && checkpoint.KindOf(err) != checkpoint.RowsOwn { // one that cannot be read is in the way of no other
 		return err
 	}
 	places, held := make(map[change.Partition]delivery.Place), make(map[change.Partition]change.Term)
