@@ -34,7 +34,7 @@ type connection struct {
 
 	unkept     error // why there are no snapshots on request
 	ended      endedIDs
-	auto       bool  // batches count as acknowledged when they have been written
+	auto       bool // batches count as acknowledged when they have been written
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
 	subscribed map[string]subscribed // by ID

@@ -16,8 +16,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
