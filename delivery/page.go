@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -77,13 +78,8 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	case reach.Ahead(change.At(r.At)):
 		return a, fault.Newf(fault.LogAhead, "the first page was at %s, MongoDB is at %s: start over", r.At, reach.Last)
 	}
-	if limit := h.cfg.SnapshotRate; limit != nil {
-		if err := limit.WaitN(ctx, min(r.Documents, limit.Burst())); err != nil {
-			return a, context.Cause(ctx)
-		}
-	}
 	q := snapshot.Query{Namespace: r.Namespace, After: r.At, From: r.From, FromHash: r.FromHash, Documents: r.Documents, Bytes: pageBytes}
-	page, err := h.cfg.Snapshots.Read(ctx, q)
+	page, err := h.readPage(ctx, q)
 	if errors.Is(err, snapshot.ErrPlaceGone) {
 		return a, fault.Newf(fault.LogHistoryLost, "the document at which the page begins is gone: start over")
 	}
@@ -121,6 +117,30 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 		a.Keys = append(a.Keys, string(key))
 	}
 	return a, nil
+}
+
+// readPage reads a page at the rate of snapshots. Keys that are looked through for the place where
+// it begins count as documents, because a client may have made the place up.
+func (h *Hub) readPage(ctx context.Context, q snapshot.Query) (snapshot.Page, error) {
+	costs := []int{q.Documents}
+	if q.FromHash != nil {
+		costs = append(costs, snapshot.LocatedKeys)
+	}
+	for {
+		for _, cost := range costs {
+			if limit := h.cfg.SnapshotRate; limit != nil {
+				if err := limit.WaitN(ctx, min(cost, limit.Burst())); err != nil { // also before a deadline that it would exceed
+					return snapshot.Page{}, cmp.Or(context.Cause(ctx), err)
+				}
+			}
+		}
+		page, err := h.cfg.Snapshots.Read(ctx, q)
+		further, is := errors.AsType[*snapshot.FurtherError](err)
+		if !is {
+			return page, err
+		}
+		q.From, costs = further.From, []int{snapshot.LocatedKeys}
+	}
 }
 
 // A pageSlice is what an identity spends on a page, a slice after the other: the first at once, the

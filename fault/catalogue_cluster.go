@@ -92,7 +92,7 @@ func clusterEntries() []Entry {
 			Code:    CheckpointCorrupt,
 			Summary: "a checkpoint cannot be read",
 			Meaning: "The stored checkpoint is damaged, or another program wrote it. It was not changed.",
-			Remedy:  "Inspect the named key or document. Restore it from a backup. Of a shared subscriber, as a sink, you can also remove the one key or document: the partition begins at the last checkpoint of its history in etcd, or where the subscriber began. Or run `streamer subscribers delete NAME`: then a shared subscriber begins according to its start, and an exclusive one at the position that it sends, else according to its start policy.",
+			Remedy:  "Run `streamer subscribers rewind NAME --to TIME`, with `--partition` for a shared subscriber, as a sink: it replaces the checkpoint by the newest entry of its history. If there is none, restore the named key or document from a backup, or run `streamer subscribers delete NAME`: then a shared subscriber begins according to its start, and an exclusive one at the position that it sends, else according to its start policy.",
 		},
 		{
 			Code:    CheckpointNewer,

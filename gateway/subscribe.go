@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 
@@ -15,8 +16,8 @@ import (
 func (c *connection) slowDown(ctx context.Context, n int) error {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
-	if err := c.limit.WaitN(ctx, max(1, min(n, c.server.cfg.SubscribeBurst))); err != nil {
-		return context.Cause(ctx)
+	if err := c.limit.WaitN(ctx, max(1, min(n, c.server.cfg.SubscribeBurst))); err != nil { // also before a deadline that it would exceed
+		return cmp.Or(context.Cause(ctx), context.DeadlineExceeded)
 	}
 	return nil
 }

@@ -33,7 +33,8 @@ type Query struct {
 	// of the index on _id; zero is no bound.
 	From, Until change.Value
 	// FromHash, unless it is nil, is the hash of the _id at which the page begins, and From is a
-	// value before it. Read fails with ErrPlaceGone where no document has it.
+	// value before it. Read fails with ErrPlaceGone where no document has it, and with a
+	// FurtherError where none of the first LocatedKeys has it.
 	FromHash []byte
 	// IDs, if set, select documents instead of From and Until.
 	IDs []change.Value
@@ -49,6 +50,17 @@ type Page struct {
 	Next change.Value
 	// To is a cluster time: the page shows nothing that happened later.
 	To change.Timestamp
+}
+
+// LocatedKeys is among how many keys a Read looks for a hash.
+const LocatedKeys = 512
+
+// A FurtherError says that a hash may be further on: the next Read looks from there.
+type FurtherError struct{ From change.Value }
+
+// Error implements error.
+func (e *FurtherError) Error() string {
+	return "the document with this hash is not among the first ones"
 }
 
 // ErrPlaceGone says that there is no document at which a page was to begin.

@@ -251,16 +251,27 @@ func (d damaged) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return d.without(d.Store.List(ctx))
 }
 
+// A forgetful store has no history.
+type forgetful struct{ admin.Store }
+
+func (forgetful) History(context.Context, checkpoint.Key) ([]checkpoint.Checkpoint, error) {
+	return nil, nil
+}
+
 func TestCheckpointThatCannotBeReadIsInTheWayOfNoOther(t *testing.T) {
 	s, mongo := world(t)
 	store := damaged{s, sink(1)}
 	if plan, err := admin.PlanRewind(t.Context(), store, mongo, "sink", []change.Partition{0, 2}, at(20)); err != nil || plan.Moves() != 2 {
 		t.Errorf("%+v, %v", plan, err)
 	}
-	for _, partitions := range [][]change.Partition{{1}, nil} {
-		if _, err := admin.PlanRewind(t.Context(), store, mongo, "sink", partitions, at(20)); fault.Of(err) != fault.CheckpointCorrupt {
-			t.Errorf("%v: %v", partitions, err)
+	for moves, partitions := range map[int][]change.Partition{1: {1}, len(all(t, s)): nil} {
+		plan, err := admin.PlanRewind(t.Context(), store, mongo, "sink", partitions, at(20))
+		if err != nil || plan.Moves() != moves || !plan.Steps[0].Repairs || *plan.Steps[0].Partition != 1 {
+			t.Errorf("%v: %+v, %v", partitions, plan, err)
 		}
+	}
+	if _, err := admin.PlanRewind(t.Context(), damaged{forgetful{s}, sink(1)}, mongo, "sink", []change.Partition{1}, at(20)); fault.Of(err) != fault.CheckpointCorrupt {
+		t.Errorf("without a history: %v", err)
 	}
 	if _, err := admin.Export(t.Context(), store, "me"); fault.Of(err) != fault.CheckpointCorrupt {
 		t.Errorf("half an archive: %v", err)

@@ -84,6 +84,9 @@ type RewindStep struct {
 	Claim      *Claim   `json:"claim,omitempty"`
 	// Moves is false for a checkpoint that is nowhere after To and stays as it is.
 	Moves bool `json:"moves"`
+	// Repairs says that the checkpoint is corrupt: From is the newest entry of its history, which
+	// takes its place, moved back to To if it is later.
+	Repairs bool `json:"repairs,omitempty"`
 	// Events estimates the changes that are delivered again, nil where nobody can tell. A
 	// subscriber gets those of them that it wants.
 	Events *int64 `json:"events,omitempty"`
@@ -120,7 +123,8 @@ func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions
 }
 
 // PlanRewind finds out what a rewind of a subscriber to a position would do: of a shared one in the
-// partitions, in all where none are given. It changes nothing.
+// partitions, in all where none are given. A corrupt checkpoint is repaired from its history. It
+// changes nothing.
 func PlanRewind(
 	ctx context.Context, s Store, source Source, subscriber string, partitions []change.Partition, to change.Position,
 ) (*RewindPlan, error) {
@@ -128,12 +132,21 @@ func PlanRewind(
 	if err != nil {
 		return nil, err
 	}
-	stand, err := Find(ctx, s, subscriber, partitions...)
+	stand, corrupt, err := findRepairable(ctx, s, subscriber, partitions, origin.Partitions)
 	if err != nil {
 		return nil, err
 	}
 	plan := &RewindPlan{Subscriber: subscriber, To: ShowPosition(to), to: to}
 	furthest := to
+	for _, c := range corrupt {
+		step := RewindStep{
+			Kind: kindOf(c.Key), From: ShowPosition(c.Position), Generation: c.Generation, Claim: showClaim(c), Moves: true, Repairs: true, checkpoint: c,
+		}
+		if c.Shared {
+			step.Partition = &c.Partition
+		}
+		plan.Steps = append(plan.Steps, step)
+	}
 	for _, c := range stand {
 		from := latest(c)
 		furthest = change.Later(furthest, from)
@@ -149,6 +162,53 @@ func PlanRewind(
 		return nil, err
 	}
 	return plan, plan.estimate(ctx, source, origin.Partitions, furthest)
+}
+
+// findRepairable returns the checkpoints of a subscriber as Find does, and the newest entries of the
+// histories of those that are corrupt. If one has no history, or is of a newer version, it returns
+// why the checkpoint cannot be read.
+func findRepairable(
+	ctx context.Context, s checkpoint.Store, subscriber string, partitions []change.Partition, n int,
+) (stand, corrupt []checkpoint.Checkpoint, err error) {
+	stand, err = Find(ctx, s, subscriber, partitions...)
+	if fault.Of(err) != fault.CheckpointCorrupt {
+		return stand, nil, err
+	}
+	all, unread := s.Load(ctx, subscriber)
+	there := make(map[checkpoint.Key]checkpoint.Checkpoint, len(all))
+	for _, c := range all {
+		there[c.Key] = c
+	}
+	keys := []checkpoint.Key{{Subscriber: subscriber}}
+	wanted := partitions
+	for p := range n {
+		if len(partitions) == 0 {
+			wanted = append(wanted, change.Partition(p))
+		}
+	}
+	for _, p := range wanted {
+		keys = append(keys, checkpoint.Key{Subscriber: subscriber, Shared: true, Partition: p})
+	}
+	stand = nil
+	for _, k := range keys {
+		if c, readable := there[k]; readable {
+			stand = append(stand, c)
+			continue
+		}
+		history, failed := s.History(ctx, k)
+		switch {
+		case len(history) > 0:
+			corrupt = append(corrupt, history[0])
+		case failed != nil:
+			return nil, nil, failed
+		case len(partitions) > 0 && k.Shared:
+			return nil, nil, unread
+		}
+	}
+	if len(corrupt) == 0 {
+		return nil, nil, unread
+	}
+	return stand, corrupt, nil
 }
 
 // latest returns where a checkpoint's subscriber is furthest.

@@ -201,23 +201,30 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 }
 
 // locate returns the _id with the hash of a query, from its From on. It reads keys only, from the
-// index.
+// index, and so many at most: a client may have made the hash up.
 func (d *Documents) locate(ctx context.Context, q snapshot.Query, concern *readconcern.ReadConcern) (id change.Value, err error) {
 	ordered := bson.D{{Key: "_id", Value: 1}}
 	opts := options.Find().SetSort(ordered).SetHint(ordered).SetProjection(ordered).SetComment(d.client.Application()).SetMin(bson.D{{Key: "_id", Value: rawValue(q.From)}})
+	opts.SetLimit(snapshot.LocatedKeys).SetBatchSize(snapshot.LocatedKeys)
 	of := options.Collection().SetReadConcern(cmp.Or(concern, &readconcern.ReadConcern{}))
 	cursor, err := d.client.Driver().Database(q.Namespace.DB).Collection(q.Namespace.Coll, of).Find(ctx, bson.D{}, opts)
 	if err != nil {
 		return id, err
 	}
 	defer func() { _ = cursor.Close(ctx) }()
-	for cursor.Next(ctx) {
-		if id := change.IDOf(cursor.Current); bytes.Equal(change.KeyHash(id), q.FromHash) {
-			return change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}, nil
+	keys := 0
+	for ; cursor.Next(ctx); keys++ {
+		key := change.IDOf(cursor.Current)
+		id = change.Value{Type: key.Type, Data: append(id.Data[:0], key.Data...)}
+		if bytes.Equal(change.KeyHash(id), q.FromHash) {
+			return id, nil
 		}
 	}
-	if err := cursor.Err(); err != nil {
+	switch err := cursor.Err(); {
+	case err != nil:
 		return id, err
+	case keys == snapshot.LocatedKeys:
+		return id, &snapshot.FurtherError{From: id}
 	}
 	return id, snapshot.ErrPlaceGone
 }

@@ -205,3 +205,46 @@ func TestCollectionsAreListedWithoutTheConfigServers(t *testing.T) {
 		}
 	}
 }
+
+// A hash is looked for among a few keys at a time, and is found where it is.
+func TestHashIsLookedForAmongAFewKeys(t *testing.T) {
+	client := mongodbtest.Dial(t, devmongotest.URI(t))
+	coll := client.Driver().Database(mongodbtest.Database(t, client)).Collection("c")
+	docs := make([]any, 2*snapshot.LocatedKeys+100)
+	for i := range docs {
+		docs[i] = bson.D{{Key: "_id", Value: fmt.Sprintf("%05d", i)}}
+	}
+	if _, err := coll.InsertMany(t.Context(), docs); err != nil {
+		t.Fatal(err)
+	}
+	after, err := client.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := func(i int) change.Value {
+		kind, data, err := bson.MarshalValue(fmt.Sprintf("%05d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return change.Value{Type: byte(kind), Data: data}
+	}
+	q := snapshot.Query{
+		Namespace: change.Namespace{DB: coll.Database().Name(), Coll: "c"}, After: after, Documents: 10, Bytes: 1 << 20,
+		From: id(0), FromHash: change.KeyHash(id(len(docs) - 1)),
+	}
+	source := mongodb.NewDocuments(client, nil)
+	reads := 0
+	page, err := source.Read(t.Context(), q)
+	for further, is := errors.AsType[*snapshot.FurtherError](err); is; further, is = errors.AsType[*snapshot.FurtherError](err) {
+		reads++
+		q.From = further.From
+		page, err = source.Read(t.Context(), q)
+	}
+	if err != nil || reads != 2 || len(page.Documents) != 1 {
+		t.Errorf("%d documents after %d reads: %v", len(page.Documents), reads, err)
+	}
+	q.From, q.FromHash = id(len(docs)-100), change.KeyHash(id(0))
+	if _, err := source.Read(t.Context(), q); !errors.Is(err, snapshot.ErrPlaceGone) {
+		t.Errorf("where there is none: %v", err)
+	}
+}

@@ -350,9 +350,33 @@ func TestCorruptCheckpointIsInNobodysWay(t *testing.T) {
 	if all := decode[listing](t, strings.Join(p.output.all(), "\n")); len(all.Subscribers) != 1 || all.Subscribers[0].Without != 1 {
 		t.Errorf("%+v", all)
 	}
-	start := decode[listing](t, strings.Join(p.output.all(), "\n")).Origin.Start.target()
-	if !decode[rewindResult](t, l.result("subscribers", "rewind", printer, "--partition", "3,4", "--to", start, "--yes", "-o", "json")).Done {
+	to := decode[listing](t, strings.Join(p.output.all(), "\n")).Origin.Start.target()
+	if !decode[rewindResult](t, l.result("subscribers", "rewind", printer, "--partition", "3,4", "--to", to, "--yes", "-o", "json")).Done {
 		t.Error("not rewound")
+	}
+	// A node serves the others of the sink, and this one as soon as a rewind has repaired it.
+	node := start(t, launch{args: []string{"run", "-o", "json"}, env: l.settings})
+	node.await(nodeRuns)
+	came := func() (mine, others int) {
+		for _, line := range node.output.all() {
+			if e := decode[struct{ Partition *change.Partition }](t, line); e.Partition != nil && *e.Partition == 5 {
+				mine++
+			} else if e.Partition != nil {
+				others++
+			}
+		}
+		return mine, others
+	}
+	until(t, "the rewound partitions come again", func() bool { _, others := came(); return others > 1 })
+	if mine, _ := came(); mine > 0 {
+		t.Errorf("%d changes of the partition whose checkpoint cannot be read", mine)
+	}
+	if !decode[rewindResult](t, l.result("subscribers", "rewind", printer, "--partition", "5", "--to", to, "--yes", "-o", "json")).Done {
+		t.Error("not repaired")
+	}
+	until(t, "the repaired partition comes again", func() bool { mine, _ := came(); return mine > 1 })
+	if at := l.stored()[5]; at.Generation != 1 {
+		t.Errorf("it was repaired to %+v", at)
 	}
 }
 

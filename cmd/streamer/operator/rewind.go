@@ -77,6 +77,9 @@ func rewindCommand() *cobra.Command {
 (rewound). Where a partition is before the target already, it stays. The node that serves the subscriber is told, and goes there at once; where there
 is no etcd to tell it by, it finds out when it saves the next checkpoint. A subscriber that is not connected begins there.
 
+A checkpoint that is corrupt is replaced by the newest entry of its history, moved back if that is later than the target. What was left of its
+snapshots is not known then: begin them again with subscribers snapshot.
+
   streamer subscribers rewind gateway/orders --to 2026-01-31T12:00:00Z --dry-run
   streamer subscribers rewind stdout --partition 3,17 --to 1769860800:1 --yes --why "orders were written twice"`
 	cmd.Flags().StringVar(&to, "to", "", "an RFC 3339 time, a cluster time t:i, or a resume token (as JSON, or its _data)")
@@ -108,7 +111,10 @@ func (r rewound) write(t *tabwriter.Writer) {
 			partition = fmt.Sprint(*s.Partition)
 		}
 		if s.Moves {
-			moves = fmt.Sprintf("back %s, to generation %d", formatDuration(s.From.Time.Sub(r.To.Time)), s.Generation+1)
+			moves = fmt.Sprintf("back %s, to generation %d", formatDuration(max(0, s.From.Time.Sub(r.To.Time))), s.Generation+1)
+		}
+		if s.Repairs {
+			moves = "corrupt: repaired from its history, " + moves
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", partition, s.From, formatTime(s.From.Time), moves, estimate(s.Events), process(s.Claim))
 	}
