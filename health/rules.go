@@ -39,7 +39,7 @@ type kind struct {
 func kinds() []kind {
 	return []kind{
 		{subjectStop, nil, ""},
-		{SubjectMongoDB, nil, "StreamerStreamFailures"},
+		{SubjectMongoDB, nil, "StreamerPartitionStuck"},
 		{SubjectEtcd, nil, "StreamerDetached"},
 		{subjectReading, []string{SubjectMongoDB}, "StreamerPartitionStuck"},
 		{subjectMembership, []string{SubjectEtcd, subjectStop}, "StreamerDetached"},

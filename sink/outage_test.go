@@ -94,7 +94,7 @@ func TestRecoveredMeansAcknowledged(t *testing.T) {
 		m.Done(ErrReplaced) // and dropped: its partition has moved away
 		s.mu.failed = false
 		wait(time.Second)
-		s.mu.moved = time.Now() // as an operator's Resume does
+		s.Resume()
 		wait(time.Second)
 		if again := s.Status().Silent; again == nil || !again.Equal(*silent) {
 			t.Errorf("silent since %v after a resumption, before since %v", again, silent)
