@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,47 +162,6 @@ func TestHotDocumentHoldsNothingUp(t *testing.T) {
 					t.Errorf("%d documents at 100 a second took %s", n, took)
 				}
 			})
-		})
-	}
-}
-
-// A burst of changes of a document, while each page is read that has it, takes the document back
-// nowhere: it comes when the burst is over, where the server can read at no time.
-func TestBurstTakesNoDocumentBack(t *testing.T) {
-	for seed := range uint64(10) {
-		synctest.Test(t, func(t *testing.T) {
-			source, docs := ordersOf(false, 2, 6)
-			docs.dice = rand.New(rand.NewPCG(seed, 0))
-			b := begin(t, source, delivery.Config{Snapshots: docs, SnapshotPage: 2})
-			defer b.end()
-			s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t))
-			var burst sync.WaitGroup
-			defer burst.Wait()
-			burst.Go(func() {
-				for range 400 {
-					docs.write("update", "orders", 3)
-					time.Sleep(time.Millisecond)
-				}
-			})
-			r := &replica{has: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64)}
-			for done := false; !done; {
-				batches, _, err := s.Receive(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, batch := range batches {
-					done = done || batch.Snapshot != nil && batch.Snapshot.State == delivery.SnapshotDone
-					for i := range batch.Events {
-						r.apply(docs, batch, i)
-					}
-					if _, err := s.Ack(batch.Seq); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if r.failed != "" {
-				t.Error(r.failed)
-			}
 		})
 	}
 }

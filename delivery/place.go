@@ -226,13 +226,10 @@ func (h *Hub) place(c *scan) {
 // again; those that never rest stay in it, because reading them once more would not end: what their
 // changes say next brings them to their present state.
 func (h *Hub) sift(c *scan, p *page) {
-	if c.tries++; c.tries == 1 {
-		c.tried = c.stood
-	}
-	again := c.tries < attempts || time.Since(c.tried) < restless
+	c.tries++
 	for i := range p.documents {
 		d := &p.documents[i]
-		if d.last, d.touched = c.touched.Has(d.id); d.touched && again {
+		if d.last, d.touched = c.touched.Has(d.id); d.touched && c.tries < attempts {
 			d.out = true
 			c.again = append(c.again, change.Value{Type: d.id.Type, Data: bytes.Clone(d.id.Data)})
 		}

@@ -23,10 +23,9 @@ const (
 	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag
 	// for how long they do after the Hub has gone on.
 	longestStand, longestLag = time.Second, 25 * time.Millisecond
-	// A document whose changes hide what it was at the page's time is read again for so long, so
-	// many times at least, and from then on after a pause that grows by so much. The last state read
-	// counts then.
-	restless, attempts, pause = time.Second, 3, 10 * time.Millisecond
+	// attempts is how often a document is read whose changes hide what it was at the page's time.
+	// The last state read counts then.
+	attempts = 3
 )
 
 // A reader is a subscription that reads a collection.
@@ -55,7 +54,6 @@ type scan struct {
 	// before; until, next and read are the page's then.
 	again       []change.Value
 	tries       int
-	tried       time.Time // when the first of them began
 	until, next change.Value
 	read        int
 }
@@ -151,8 +149,6 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
 			h.do(ctx, func() { h.giveUp(c) })
 			await(ctx, nil, retryRead)
-		case c.tries >= attempts: // which the loop changes before it says that the page is placed
-			await(ctx, nil, time.Duration(c.tries)*pause)
 		}
 	}
 }

@@ -20,8 +20,8 @@
 //     for is left from the moment that it is accepted. That it could not be loaded is not that
 //     nothing is left.
 //   - Waiting is bounded, and charged to its cause: the rate is waited for before a reader stands
-//     still, a document that changes all the time is read again for a second at most, and
-//     identities take turns.
+//     still, a document that changes all the time is read three times at most, and identities take
+//     turns.
 //
 // A [Scan] reads a collection cyclically in the order of _id for any number of readers: a reader
 // that joins later starts at the next page and is complete when the scan returns there. [Progress]
