@@ -84,6 +84,9 @@ export function replicate({ url, db, coll, collection, read, retry = 200 }) {
     return { documents, checkpoint };
   }
 
+  // concerns reports whether one of a loss's namespaces, db.coll or db.*, is that of the collection; none are all.
+  const concerns = (namespaces) => namespaces.length === 0 || namespaces.includes(`${db}.*`) || namespaces.includes(`${db}.${coll}`);
+
   // follow passes on the events after the pages, until the stream breaks or a loss is told.
   async function follow() {
     connection = new AbortController();
@@ -93,7 +96,7 @@ export function replicate({ url, db, coll, collection, read, retry = 200 }) {
     if (response.status === 409 || response.status === 410) { over = true; return; }
     if (!response.ok) throw new Error(`${response.status}`);
     for await (const { event, data, id } of messages(response)) {
-      if (event === 'resync' || event === 'rewound') { over = true; return; }
+      if (event === 'rewound' || event === 'resync' && concerns(JSON.parse(data).namespaces ?? [])) { over = true; return; }
       const documents = [];
       if (event === '' && data !== '') {
         const change = JSON.parse(data);

@@ -113,9 +113,15 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
   async #follow(after: string): Promise<void> {
     const { limit: _, ...options } = this.#options;
     for await (const m of subscribe<T>({ ...options, after, leaves: true })) {
-      if (m.kind === "loss") return;
+      if (m.kind === "loss" && this.#concerns(m.loss.namespaces ?? [])) return;
       if (m.kind === "change" && !this.#apply(m.change)) return;
     }
+  }
+
+  /** concerns reports whether one of the namespaces, db.coll or db.*, is that of the documents; none are all. */
+  #concerns(namespaces: readonly string[]): boolean {
+    const { db, coll } = this.#options;
+    return namespaces.length === 0 || namespaces.includes(`${db}.*`) || namespaces.includes(`${db}.${coll}`);
   }
 
   /** apply applies a change. It returns false where the change does not say how the document is: the documents must be read again. */

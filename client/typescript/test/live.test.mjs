@@ -144,7 +144,9 @@ test("a live query reads the documents again after a loss, and over the next add
       'id: 1\ndata: {"operationType":"update","documentKey":{"_id":3},"updateDescription":{"updatedFields":{"a.b":2,"v.0":7},"removedFields":[],' +
       '"truncatedArrays":[{"field":"v","newSize":2}],"disambiguatedPaths":{"a.b":["a.b"]}}}\n\n' +
       'id: 2\ndata: {"operationType":"update","documentKey":{"_id":9},"updateDescription":{"updatedFields":{"v":1},"removedFields":[]}}\n\n' +
-      'id: 3\nevent: resync\ndata: {"notice":"resync","lost_to":{}}\n\n'),
+      'id: 3\nevent: resync\ndata: {"notice":"resync","lost_to":{},"namespaces":["shop.other","other.*"]}\n\n' + // another collection's
+      'id: 4\ndata: {"operationType":"insert","documentKey":{"_id":4},"fullDocument":{"_id":4,"v":1}}\n\n' +
+      'id: 5\nevent: resync\ndata: {"notice":"resync","lost_to":{},"namespaces":["other.*","shop.orders"]}\n\n'),
     (r) => r.end('{"documents":[{"_id":1,"v":2}],"position":"p2"}'),
     (r) => r.writeHead(200, { "Content-Type": "text/event-stream" }).write('id: 4\ndata: {"operationType":"left","documentKey":{"_id":1}}\n\n'),
   ];
@@ -163,7 +165,7 @@ test("a live query reads the documents again after a loss, and over the next add
   const w = watch(t, { addresses: [`http://127.0.0.1:${server.address().port}`], onReconnect: (reason) => reasons.push(reason) });
   await w.until(() => w.told.at(-1) === "removed 1");
   assert.deepEqual(w.told, [
-    "added 1", "added 2", "added 3", "removed 2", "whole null", "changed 3", "changed 1", "removed 3", "whole null", "removed 1",
+    "added 1", "added 2", "added 3", "removed 2", "whole null", "changed 3", "added 4", "changed 1", "removed 3", "removed 4", "whole null", "removed 1",
   ]);
   assert.deepEqual(asked, [
     ["/v1/snapshot", null, undefined, null], ["/v1/snapshot", null, undefined, null], ["/v1/snapshot", "n", undefined, null],
