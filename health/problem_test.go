@@ -14,10 +14,10 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+func now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // ago is a fact that has held for so long.
-func ago(d time.Duration, err error) Since { return Since{At: now.Add(-d), Err: err} }
+func ago(d time.Duration, err error) Since { return Since{At: now().Add(-d), Err: err} }
 
 // A situation is a set of facts, and what is to be concluded from it.
 type situation struct {
@@ -27,7 +27,7 @@ type situation struct {
 	want   string // subject:code:severity of each problem
 }
 
-var away = errors.New("connection refused")
+func away() error { return errors.New("connection refused") }
 
 // sunk is a sink of which something holds.
 func sunk(change func(s *Subscriber)) func(f *Facts) {
@@ -55,39 +55,48 @@ func all(changes ...func(f *Facts)) func(f *Facts) {
 	}
 }
 
-func lag(d time.Duration) *time.Duration { return &d }
-
 // The facts that situations are made of.
-var (
-	mongoAway = func(f *Facts) {
-		f.MongoDB = ago(4*time.Second, fault.Newf(fault.MongoUnreachable, "dial tcp"))
-		f.Closed = ago(4*time.Second, away)
+
+func mongoAway(f *Facts) {
+	f.MongoDB = ago(4*time.Second, fault.Newf(fault.MongoUnreachable, "dial tcp"))
+	f.Closed = ago(4*time.Second, away())
+}
+
+func etcdAway(f *Facts)   { f.Etcd = ago(4*time.Second, away()) }
+func detached(f *Facts)   { f.Detached = ago(time.Second, away()) }
+func silent(f *Facts)     { f.Silent = ago(time.Second, away()) }
+func late(f *Facts)       { f.Lag = time.Minute }
+func unsaved(f *Facts)    { f.Unsaved = ago(time.Second, away()) }
+func stopping(f *Facts)   { f.Stopping = ago(time.Second, away()) }
+func unserved(f *Facts)   { f.Unserved = ago(6*time.Second, away()) }
+func unowned(f *Facts)    { f.Unowned = ago(11*time.Second, away()) }
+func leaderless(f *Facts) { f.Unled = ago(6*time.Second, away()) }
+func missing(f *Facts)    { f.Missing, f.MissingNodes = ago(6*time.Second, away()), []string{"c"} }
+func starting(f *Facts)   { f.Starting = ago(time.Hour, away()) }
+
+func sinkAway(f *Facts) {
+	sunk(func(s *Subscriber) { s.Unacknowledged = ago(4*time.Second, fault.Newf(fault.SinkTarget, "post")) })(f)
+}
+
+func sinkAwayLate(f *Facts) {
+	sunk(func(s *Subscriber) {
+		s.Unacknowledged, s.Lag = ago(4*time.Minute, fault.Newf(fault.SinkTarget, "post")), new(4*time.Minute)
+	})(f)
+}
+
+func sinkLate(f *Facts) { sunk(func(s *Subscriber) { s.Lag = new(time.Minute) })(f) }
+
+func stalled(slug string) func(f *Facts) {
+	return func(f *Facts) { f.Components = append(f.Components, Vital{Slug: slug, LastDecision: 60_000}) }
+}
+
+func other(subject string, code fault.Code) func(f *Facts) {
+	return func(f *Facts) {
+		f.Others = append(f.Others, Problem{
+			Subject: subject, Code: code, Cause: "It says so.", Severity: Critical, Since: now().Add(-time.Hour), Affects: Affects{Nodes: []string{"b"}},
+		})
 	}
-	etcdAway     = func(f *Facts) { f.Etcd = ago(4*time.Second, away) }
-	detached     = func(f *Facts) { f.Detached = ago(time.Second, away) }
-	silent       = func(f *Facts) { f.Silent = ago(time.Second, away) }
-	late         = func(f *Facts) { f.Lag = time.Minute }
-	unsaved      = func(f *Facts) { f.Unsaved = ago(time.Second, away) }
-	stopping     = func(f *Facts) { f.Stopping = ago(time.Second, away) }
-	unserved     = func(f *Facts) { f.Unserved = ago(6*time.Second, away) }
-	unowned      = func(f *Facts) { f.Unowned = ago(11*time.Second, away) }
-	leaderless   = func(f *Facts) { f.Unled = ago(6*time.Second, away) }
-	missing      = func(f *Facts) { f.Missing, f.MissingNodes = ago(6*time.Second, away), []string{"c"} }
-	starting     = func(f *Facts) { f.Starting = ago(time.Hour, away) }
-	sinkAway     = sunk(func(s *Subscriber) { s.Unacknowledged = ago(4*time.Second, fault.Newf(fault.SinkTarget, "post")) })
-	sinkAwayLate = sunk(func(s *Subscriber) {
-		s.Unacknowledged, s.Lag = ago(4*time.Minute, fault.Newf(fault.SinkTarget, "post")), lag(4*time.Minute)
-	})
-	sinkLate = sunk(func(s *Subscriber) { s.Lag = lag(time.Minute) })
-	stalled  = func(slug string) func(f *Facts) {
-		return func(f *Facts) { f.Components = append(f.Components, Vital{Slug: slug, LastDecision: 60_000}) }
-	}
-	other = func(subject string, code fault.Code) func(f *Facts) {
-		return func(f *Facts) {
-			f.Others = append(f.Others, Problem{Subject: subject, Code: code, Cause: "It says so.", Severity: Critical, Since: now.Add(-time.Hour), Affects: Affects{Nodes: []string{"b"}}})
-		}
-	}
-)
+}
 
 // situations are what can be wrong with a cluster, with the one verdict about each.
 func situations() map[string]situation {
@@ -104,19 +113,19 @@ func situations() map[string]situation {
 		"it stops":                              {stopping, Degraded, false, "stop:STRM-NODE-STOPPING:info"},
 		"it stops and hands over":               {all(stopping, unserved), Unhealthy, false, "stop:STRM-NODE-STOPPING:info"},
 		"MongoDB is away":                       {mongoAway, Unhealthy, false, mongo},
-		"MongoDB hiccups":                       {func(f *Facts) { f.MongoDB = ago(2*time.Second, away) }, Healthy, true, ""},
+		"MongoDB hiccups":                       {func(f *Facts) { f.MongoDB = ago(2*time.Second, away()) }, Healthy, true, ""},
 		"MongoDB is away for long":              {all(mongoAway, silent, late, sinkLate, stalled("tail")), Unhealthy, false, mongo},
 		"MongoDB is away for all":               {all(mongoAway, other("mongodb", fault.MongoUnreachable)), Unhealthy, false, mongo},
 		"MongoDB has the checkpoints":           {all(mongoAway, unsaved, func(f *Facts) { f.Store = SubjectMongoDB }), Unhealthy, false, mongo},
 		"credentials are refused":               {func(f *Facts) { f.MongoDB = ago(4*time.Second, fault.Newf(fault.MongoCredentials, "auth")) }, Unhealthy, false, "mongodb:STRM-MONGODB-CREDENTIALS:critical"},
 		"MongoDB is away for another node":      {other("mongodb", fault.MongoUnreachable), Healthy, true, mongo},
-		"the stream is closed":                  {func(f *Facts) { f.Closed = ago(4*time.Second, away) }, Unhealthy, false, "reading:STRM-LOG-STUCK:critical"},
+		"the stream is closed":                  {func(f *Facts) { f.Closed = ago(4*time.Second, away()) }, Unhealthy, false, "reading:STRM-LOG-STUCK:critical"},
 		"the stream is silent":                  {all(silent, late, sinkLate), Unhealthy, true, "reading:STRM-LOG-STUCK:critical"},
-		"no majority":                           {func(f *Facts) { f.Majority = ago(time.Second, away) }, Degraded, true, "reading:STRM-MONGODB-MAJORITY:critical"},
+		"no majority":                           {func(f *Facts) { f.Majority = ago(time.Second, away()) }, Degraded, true, "reading:STRM-MONGODB-MAJORITY:critical"},
 		"it reads late":                         {late, Degraded, true, "reading:STRM-LOG-LATE:warning"},
 		"it reads late, and so a sink":          {all(late, sinkLate), Degraded, true, "reading:STRM-LOG-LATE:warning"},
 		"etcd is away":                          {etcdAway, Degraded, true, etcd},
-		"etcd hiccups":                          {func(f *Facts) { f.Etcd = ago(2*time.Second, away) }, Healthy, true, ""},
+		"etcd hiccups":                          {func(f *Facts) { f.Etcd = ago(2*time.Second, away()) }, Healthy, true, ""},
 		"etcd is away for long":                 {all(etcdAway, detached, unsaved, leaderless, unowned, missing, stalled("lease")), Unhealthy, false, etcd},
 		"etcd is away: old news of others":      {all(etcdAway, other("sink/x", fault.SinkTarget)), Degraded, true, etcd},
 		"etcd and MongoDB are away":             {all(mongoAway, etcdAway, detached, silent), Unhealthy, false, etcd + " " + mongo},
@@ -124,34 +133,34 @@ func situations() map[string]situation {
 		"the cluster's state is damaged":        {func(f *Facts) { f.Unread = ago(0, fault.Newf(fault.ClusterCorrupt, "plan")) }, Degraded, true, "etcd:STRM-CLUSTER-CORRUPT:critical"},
 		"it stood still":                        {all(detached, unowned), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical"},
 		"the origin is gone":                    {all(detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
-		"an election":                           {func(f *Facts) { f.Unled = ago(4*time.Second, away) }, Healthy, true, ""},
+		"an election":                           {func(f *Facts) { f.Unled = ago(4*time.Second, away()) }, Healthy, true, ""},
 		"nobody leads":                          {all(leaderless, unowned), Healthy, true, "leader:STRM-CLUSTER-LEADERLESS:critical"},
 		"a node is frozen":                      {missing, Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
 		"a node is frozen that owned":           {all(missing, unowned), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"a handoff":                             {func(f *Facts) { f.Unserved = ago(time.Second, away) }, Healthy, true, ""},
+		"a handoff":                             {func(f *Facts) { f.Unserved = ago(time.Second, away()) }, Healthy, true, ""},
 		"partitions are not served":             {unserved, Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
 		"partitions have no owner":              {unowned, Healthy, true, "partitions:STRM-CLUSTER-UNOWNED:critical"},
 		"settings differ":                       {func(f *Facts) { f.Differ = ago(0, fault.Newf(fault.ClusterCoverage, "b")) }, Degraded, true, "settings:STRM-CLUSTER-COVERAGE:warning"},
 		"checkpoints cannot be saved":           {unsaved, Degraded, true, "checkpoints:STRM-CHECKPOINT-UNSAVED:critical"},
-		"a certificate is broken":               {func(f *Facts) { f.Certificates = ago(0, away) }, Degraded, true, "certificates:STRM-ACCESS-BAD-CERTIFICATE:warning"},
-		"identities are broken":                 {func(f *Facts) { f.Identities = ago(0, away) }, Degraded, true, "identities:STRM-ACCESS-BAD-FILE:warning"},
+		"a certificate is broken":               {func(f *Facts) { f.Certificates = ago(0, away()) }, Degraded, true, "certificates:STRM-ACCESS-BAD-CERTIFICATE:warning"},
+		"identities are broken":                 {func(f *Facts) { f.Identities = ago(0, away()) }, Degraded, true, "identities:STRM-ACCESS-BAD-FILE:warning"},
 		"nobody reads the log":                  {func(f *Facts) { f.Log = ago(0, fault.Newf(fault.NodeLog, "x")) }, Degraded, true, "log:STRM-NODE-LOG:warning"},
 		"a target is away":                      {sinkAway, Degraded, true, target},
-		"a target hiccups":                      {sunk(func(s *Subscriber) { s.Unacknowledged = ago(2*time.Second, away) }), Healthy, true, ""},
+		"a target hiccups":                      {sunk(func(s *Subscriber) { s.Unacknowledged = ago(2*time.Second, away()) }), Healthy, true, ""},
 		"a target is away for long":             {all(sinkAwayLate, stalled("sink-out")), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
 		"a target is away for all":              {all(sinkAway, other("sink/out", fault.SinkTarget)), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
 		"a target is away for another node":     {other("sink/out", fault.SinkTarget), Healthy, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a sink is halted":                      {sunk(func(s *Subscriber) { s.Failed, s.Lag = ago(0, fault.Newf(fault.SinkHalted, "x")), lag(time.Hour) }), Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
+		"a sink is halted":                      {sunk(func(s *Subscriber) { s.Failed, s.Lag = ago(0, fault.Newf(fault.SinkHalted, "x")), new(time.Hour) }), Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
 		"a sink lost its place":                 {sunk(func(s *Subscriber) { s.Failed = ago(0, fault.Newf(fault.LogHistoryLost, "x")) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
-		"a sink owes a loss":                    {sunk(func(s *Subscriber) { s.Lost = ago(0, away) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
+		"a sink owes a loss":                    {sunk(func(s *Subscriber) { s.Lost = ago(0, away()) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink is late":                        {sinkLate, Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
-		"a sink is near the end":                {sunk(func(s *Subscriber) { s.Near, s.HeadRoom = ago(0, away), time.Minute }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
-		"a target is away, near the end":        {sunk(func(s *Subscriber) { s.Unacknowledged, s.Near, s.Urgent = ago(time.Hour, away), ago(0, away), true }), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a client with an old start":            {client(func(s *Subscriber) { s.Lag = lag(20 * time.Hour) }), Healthy, true, ""},
-		"a client came too late":                {client(func(s *Subscriber) { s.Lost = ago(0, away) }), Healthy, true, "clients:STRM-LOG-HISTORY-LOST:warning"},
+		"a sink is near the end":                {sunk(func(s *Subscriber) { s.Near, s.HeadRoom = ago(0, away()), time.Minute }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
+		"a target is away, near the end":        {sunk(func(s *Subscriber) { s.Unacknowledged, s.Near, s.Urgent = ago(time.Hour, away()), ago(0, away()), true }), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
+		"a client with an old start":            {client(func(s *Subscriber) { s.Lag = new(20 * time.Hour) }), Healthy, true, ""},
+		"a client came too late":                {client(func(s *Subscriber) { s.Lost = ago(0, away()) }), Healthy, true, "clients:STRM-LOG-HISTORY-LOST:warning"},
 		"a client acknowledges nothing":         {client(func(s *Subscriber) { s.Unacknowledged = ago(0, nil) }), Healthy, true, "clients:STRM-SESSION-UNACKNOWLEDGED:warning"},
-		"a client is near the end":              {client(func(s *Subscriber) { s.Near = ago(0, away) }), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
-		"two clients are near the end":          {all(client(func(s *Subscriber) { s.Near = ago(0, away) }), client(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away), true })), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
+		"a client is near the end":              {client(func(s *Subscriber) { s.Near = ago(0, away()) }), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
+		"two clients are near the end":          {all(client(func(s *Subscriber) { s.Near = ago(0, away()) }), client(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
 		"the hub is wedged":                     {stalled("hub"), Degraded, true, "component/hub:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
 		"a sink is wedged":                      {stalled("sink-out"), Degraded, true, "component/sink-out:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
 		"two things at once":                    {all(sinkAway, missing), Degraded, true, "nodes:STRM-NODE-MISSING:critical " + target},
@@ -161,7 +170,7 @@ func situations() map[string]situation {
 
 // newFacts are those of a node of which nothing is wrong.
 func newFacts() Facts {
-	return Facts{Now: now, Node: "a", LagThreshold: 30 * time.Second, Store: SubjectEtcd, Partitions: []Partition{{ID: 1, Status: Healthy}, {ID: 4, Status: Lagging}}}
+	return Facts{Now: now(), Node: "a", LagThreshold: 30 * time.Second, Store: SubjectEtcd, Partitions: []Partition{{ID: 1, Status: Healthy}, {ID: 4, Status: Lagging}}}
 }
 
 func told(problems []Problem) string {
@@ -269,7 +278,7 @@ func TestReportsFitIntoAHeartbeat(t *testing.T) {
 	if err := json.Unmarshal(text, &heard); err != nil {
 		t.Fatal(err)
 	}
-	v := Judge(Facts{Now: now, Node: "b", Others: heard})
+	v := Judge(Facts{Now: now(), Node: "b", Others: heard})
 	if len(v.Problems) != 16 || v.Status != Healthy || v.Problems[0].Code != fault.SinkHalted || !slices.Equal(v.Problems[0].Affects.Nodes, []string{"a"}) {
 		t.Errorf("%s %+v", v.Status, v.Problems)
 	}

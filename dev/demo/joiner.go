@@ -273,7 +273,7 @@ func (r *reader) read(ctx context.Context) error {
 func (r *reader) refused(ctx context.Context, response *http.Response) error {
 	text, err := io.ReadAll(response.Body)
 	if response.StatusCode < http.StatusInternalServerError && response.StatusCode != http.StatusConflict && response.StatusCode != http.StatusTooManyRequests {
-		return fmt.Errorf("%s: %s", response.Status, errors.Join(errors.New(string(text)), err))
+		return fmt.Errorf("%s: %w", response.Status, errors.Join(errors.New(string(text)), err))
 	}
 	_ = retry.Sleep(ctx, 100*time.Millisecond)
 	return nil

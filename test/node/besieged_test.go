@@ -54,7 +54,7 @@ type intruder struct {
 	*fort
 
 	token string
-	ctx   context.Context //nolint:containedctx // of the attack
+	ctx   context.Context
 	web   *http.Client
 
 	attempts, admitted atomic.Int64
@@ -203,7 +203,7 @@ type standing struct {
 }
 
 // sample matches a line of metrics in text.
-var sample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_]\w*="([^"\\\n]|\\.)*",?)*\})? [-+0-9.eEInfNa]+|# (HELP|TYPE) .*)$`) //nolint:gochecknoglobals // constant
+var sample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_]\w*="([^"\\\n]|\\.)*",?)*\})? [-+0-9.eEInfNa]+|# (HELP|TYPE) .*)$`)
 
 func (f *fort) standing() (s standing) {
 	f.Helper()
@@ -216,7 +216,7 @@ func (f *fort) standing() (s standing) {
 	if code != http.StatusOK {
 		f.Errorf("/metrics: %d %s", code, text)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+	for _, line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		if !sample.MatchString(line) {
 			f.Errorf("/metrics has the line %q", line)
 		}
