@@ -38,7 +38,7 @@ const (
 	// them alone.
 	application = "streamer c/n"
 	// patience bounds every wait for something that must come.
-	patience = time.Minute
+	patience = 3 * time.Minute
 )
 
 // A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told
