@@ -556,7 +556,7 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 		"empty":    {keeper{}, http.StatusOK, []string{`{"gaps":[]}`}},
 		"one":      {keeper{gaps: []checkpoint.Gap{gap}}, http.StatusOK, []string{`"by":"n"`, `"reason":"history_lost"`, `"lost_from":{"time":"1970-01-01T00:16:41Z"`}},
 		"some":     {keeper{gaps: []checkpoint.Gap{gap}, err: corrupt}, http.StatusOK, []string{`"by":"n"`, `"error":"STRM-CHECKPOINT-CORRUPT: gap/1: no reason"`}},
-		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-CHECKPOINT-CORRUPT"`, `"remedy":"Inspect`}},
+		"corrupt":  {keeper{err: corrupt}, http.StatusServiceUnavailable, []string{`"code":"STRM-CHECKPOINT-CORRUPT"`, `"remedy":"Run `}},
 		"no store": {keeper{err: errors.New("away")}, http.StatusServiceUnavailable, []string{`"message":"away"`}},
 	} {
 		status, text := get(t, admin.ServeGaps(tt.keeper, slog.New(slog.DiscardHandler)))

@@ -22,7 +22,10 @@ export function status() {
   return {
     cluster: 'orders-eu', node: 'node-1', version: '1.4.0', status: 'degraded', uptime_seconds: 259_200, detached: false, leader: 'node-2',
     may_operate: false, plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members,
-    problems: [],
+    problems: [{
+      code: 'STRM-SUPERVISOR-COMPONENT-DOWN', subject: 'component/hub', cause: 'The component hub makes no progress.', severity: 'critical', since: ago(95),
+      affects: {nodes: ['node-7'], partitions: [], subscribers: []}, remedy: 'The supervisor restarts it.', runbook: '',
+    }],
     nodes, absent: [],
     partitions: {
       owners, planned, why: owners.map(() => 0), states, rates: owners.map((_, p) => Math.round(80 * random(p + 3) ** 4) / 10),

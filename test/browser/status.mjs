@@ -50,7 +50,7 @@ async function threeNodes() {
 
   // A node dies: what it had moves, and the page says what to do.
   process.kill(running.pids.get('node-2'), 'SIGKILL');
-  await named(page, 'attention', '1 node of 3 is missing');
+  await named(page, 'attention', 'No heartbeat comes from node-2.');
   await named(page, 'attention', 'What it means');
   await named(page, 'handoffs', 'node-2 is dead');
   await named(page, 'overview', 'all 64');
@@ -89,7 +89,7 @@ async function largeCluster() {
   await named(page, 'sinks', 'connection refused');
   await named(page, 'supervisor', '106 of 108 components make progress');
   await named(page, 'supervisor', 'node-9 until');
-  await named(page, 'attention', '1 component makes no progress');
+  await named(page, 'attention', 'The component hub makes no progress.');
   check(await page.locator('.operate:visible').count() === 0, 'who may not operate is shown a button');
   await page.getByRole('button', {name: 'Show all 300'}).click();
   await page.locator('#subscribers tbody tr').nth(299).waitFor();

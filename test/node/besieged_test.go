@@ -216,7 +216,7 @@ func (f *fort) standing() (s standing) {
 	if code != http.StatusOK {
 		f.Errorf("/metrics: %d %s", code, text)
 	}
-	for _, line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		if !sample.MatchString(line) {
 			f.Errorf("/metrics has the line %q", line)
 		}

