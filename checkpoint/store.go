@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mongostream/streamer/fault"
+
 	"github.com/mongostream/streamer/change"
 )
 
@@ -70,8 +72,9 @@ type Store interface {
 type Claimer interface {
 	// ClaimTerms binds the checkpoints of a shared subscriber to the terms' epochs and returns one
 	// for each term, in order, with a zero Position if there is none. It returns ErrFenced if a
-	// higher epoch has claimed one of them. If some cannot be read, it returns the others and an
-	// UnreadError. A store that fences by the ownership key (etcd) writes nothing.
+	// higher epoch has claimed one of them. If some are damaged, it returns the others and an
+	// UnreadError; those of a newer version, or of another number of partitions, fail the claim. A
+	// store that fences by the ownership key (etcd) writes nothing.
 	ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]Checkpoint, error)
 	// ClaimName claims the name of an exclusive subscriber as Claim.Claimed defines, and returns
 	// its checkpoint with that claim; it writes first with the claim if there is none. It returns a
@@ -82,6 +85,11 @@ type Claimer interface {
 	// removed. No claim removes the checkpoint of an identity.
 	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
 }
+
+// IsDamage reports whether an error concerns a single checkpoint that cannot be read. What is of a
+// newer version, or of another number of partitions, can be read by another build or configuration:
+// a node that goes on beside it would be the wrong one.
+func IsDamage(err error) bool { return fault.Of(err) == fault.CheckpointCorrupt }
 
 // An UnreadError says which checkpoints of a claim cannot be read: those of the other partitions are
 // claimed.

@@ -333,6 +333,9 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 		}
 		what, err := s.look(keyOf(t), kvs)
 		if err != nil {
+			if !checkpoint.IsDamage(err) {
+				return nil, nil, err
+			}
 			unread[t.Partition] = err
 			continue
 		}

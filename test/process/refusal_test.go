@@ -93,8 +93,6 @@ func TestWorldThatCannotWorkIsRefusedAndLeftAsItIs(t *testing.T) {
 						edit(l, p, "v", 9)
 					}
 				}, fault.CheckpointNewer, []string{"00 has version 9"}},
-				{"a corrupt mark", nil, func() { l.store.setCheckpoint(3, `{"v":1,`) }, fault.CheckpointCorrupt, []string{"3: unexpected end"}},
-				{"a mark without its position", nil, func() { edit(l, 3, "position", nil) }, fault.CheckpointCorrupt, []string{"3: it has no position"}},
 				{"a corrupt origin", nil, func() { l.store.setOrigin("{}") }, fault.CheckpointCorrupt, []string{"origin"}},
 				{"marks of another deployment", nil, func() { moveOrigin(l) }, fault.CheckpointSource, []string{"of replicaset/elsewhere"}},
 			} {

@@ -48,6 +48,9 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 	results := s.change(ctx, keys, true, func(i int, d document, cause error) (*write, error) {
 		t := terms[i]
 		if cause != nil {
+			if !checkpoint.IsDamage(cause) {
+				return nil, cause
+			}
 			unread = unread.Unread(t.Partition, cause)
 		}
 		claimed[i] = checkpoint.Checkpoint{Key: keys[i], Partitions: s.partitions}
