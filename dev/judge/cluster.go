@@ -359,7 +359,7 @@ func (c *cluster) disturb(ctx context.Context, round int) {
 func (c *cluster) close() (bad []string) {
 	for i := range c.nodes {
 		c.node(i).end(syscall.SIGKILL, time.Second)
-		log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i))) //nolint:gosec // a folder of its own
+		log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i)))
 		for line := range strings.SplitSeq(string(log), "\n") {
 			if strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
 				bad = append(bad, line)
@@ -368,7 +368,7 @@ func (c *cluster) close() (bad []string) {
 	}
 	c.parts.end(syscall.SIGTERM, 5*time.Second)
 	if c.keep == "" {
-		_ = os.RemoveAll(c.dir) //nolint:gosec // made for this run
+		_ = os.RemoveAll(c.dir)
 	}
 	return bad
 }
