@@ -76,6 +76,9 @@ func TestCheckpointIsSavedAfterSoManyEvents(t *testing.T) {
 				}
 				last, saves := make([]uint32, c.partitions), make([]int, c.partitions)
 				store.saved = func(saved checkpoint.Checkpoint) {
+					if saves[saved.Partition] > 0 && saved.Reason != checkpoint.ReasonInterval { // idle is what nothing was acknowledged of
+						t.Errorf("saved for the reason %s", saved.Reason)
+					}
 					p, at := saved.Partition, saved.Position.Time.I
 					if saves[p] > 0 && at-last[p] > c.between {
 						t.Errorf("%d events between two checkpoints, at most %d wanted", at-last[p], c.between)

@@ -7,9 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mongostream/streamer/fault"
-
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
 )
 
 // Errors of a store; adapters wrap them.

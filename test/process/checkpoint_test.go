@@ -308,7 +308,7 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 				{"unreachable store of gaps", []string{"gaps", "-o", "json"}, unreachable, nil, unreachableCode, closed},
 				{"corrupt checkpoint in a list", []string{"subscribers", "list"}, nil, func() { l.store.setCheckpoint(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
 				{"corrupt checkpoint", []string{"subscribers", "show", printer, "--partition", "3"}, nil, func() { l.store.setCheckpoint(3, `{"v":1,`) }, fault.CheckpointCorrupt, "3: unexpected end"},
-				{"corrupt checkpoint to rewind", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), nil, func() { l.store.setCheckpoint(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
+				{"newer checkpoint to rewind", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), nil, func() { edit(l, 3, "v", 9) }, fault.CheckpointNewer, "3 has version 9"},
 				{"corrupt checkpoint to export", []string{"subscribers", "export"}, nil, func() { l.store.setCheckpoint(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
 				{"corrupt checkpoint to adopt", []string{"cluster", "adopt", "--yes"}, nil, func() { l.store.setCheckpoint(3, "{}") }, fault.CheckpointCorrupt, "3: it has no version"},
 				{"corrupt origin", []string{"subscribers", "show", printer, "--partition", "3"}, nil, func() { l.store.setOrigin("{}") }, fault.CheckpointCorrupt, "origin"},

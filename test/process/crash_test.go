@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/dev/workload"
 )
 
@@ -255,9 +254,6 @@ func (s *series) marksAfter(one *life) {
 	one.to = map[change.Partition]place{}
 	for p, m := range s.lab.stored() {
 		one.to[p] = m.Position.Ref()
-		if m.Reason == checkpoint.ReasonIdle {
-			s.t.Errorf("partition %d: an idle mark in the middle of the load", p)
-		}
 	}
 }
 
