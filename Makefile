@@ -7,8 +7,9 @@ COUNT    ?= 6
 FUZZTIME ?= 60s
 
 # What CI does not test again with the race detector: packages without goroutines that it makes up to ten times as slow;
-# the benchmark; and whole processes, of which CI runs two tests with it. make race runs all of them with it.
-PLAIN := ./cluster/plan ./dev/bench ./internal/archtest ./test/process
+# the benchmark and the development servers, which run within the tests of nodes; and whole processes, of which CI runs two
+# tests with it. make race runs all of them with it.
+PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
 .PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live model build image release clients manifests deploy-check browser browser-clients streams site
 

@@ -594,9 +594,6 @@ func TestSnapshotsMeetTheirChanges(t *testing.T) {
 	during(t, shortly, snapshotsMeetTheirChanges)
 }
 
-// shortly is how long a property is tried each time that all tests run; TestProve… tries it longer.
-const shortly = 20 * time.Second
-
 // during tries a property again and again, each time with a seed of its own, which rapid prints
 // where it fails.
 func during(t *testing.T, long time.Duration, try func(*testing.T)) {
