@@ -90,7 +90,7 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	run(audit).refused(fault.AccessUnauthenticated, "no token and no client certificate")
 
 	status := run([]string{"status", "--address", address})
-	if code := status.wait(); code != 0 || !strings.Contains(strings.Join(status.output.all(), "\n"), "identities") {
+	if code := status.wait(); code != 0 || !strings.Contains(strings.Join(status.output.all(), "\n"), "no problems") {
 		t.Errorf("exit code %d: %q", code, status.output.all())
 	}
 	start(t, launch{args: []string{"status", "--address", address}}).refused(fault.NodeUnreachable, "certificate")
