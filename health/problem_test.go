@@ -160,7 +160,7 @@ func situations() map[string]situation {
 		"a client came too late":                {client(func(s *Subscriber) { s.Lost = ago(0, away()) }), Healthy, true, "clients:STRM-LOG-HISTORY-LOST:warning"},
 		"a client acknowledges nothing":         {client(func(s *Subscriber) { s.Unacknowledged = ago(0, nil) }), Healthy, true, "clients:STRM-SESSION-UNACKNOWLEDGED:warning"},
 		"a client is near the end":              {client(func(s *Subscriber) { s.Near = ago(0, away()) }), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
-		"two clients are near the end":          {all(client(func(s *Subscriber) { s.Near = ago(0, away()) }), client(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
+		"two clients are near the end":          {all(client(func(s *Subscriber) { s.Near = ago(0, away()) }), client(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
 		"the hub is wedged":                     {stalled("hub"), Degraded, true, "component/hub:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
 		"a sink is wedged":                      {stalled("sink-out"), Degraded, true, "component/sink-out:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
 		"two things at once":                    {all(sinkAway, missing), Degraded, true, "nodes:STRM-NODE-MISSING:critical " + target},

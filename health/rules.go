@@ -256,18 +256,10 @@ func ofClients(f *Facts) (all []Problem) {
 			all = append(all, p)
 		}
 	}
-	near := func(urgent bool) func(Subscriber) Since {
-		return func(s Subscriber) Since {
-			if s.Urgent != urgent {
-				return Since{}
-			}
-			return s.Near
-		}
-	}
 	add(subjectClients, fault.LogHistoryLost, Warning, "must acknowledge a loss.", func(s Subscriber) Since { return s.Lost })
 	add(subjectClients, fault.SessionUnacknowledged, Warning, "acknowledged nothing of what was sent.", func(s Subscriber) Since { return s.Unacknowledged })
-	add(subjectOplog, fault.SubscriberHeadRoom, Critical, "will soon lose their positions to the end of the oplog.", near(true))
-	add(subjectOplog, fault.SubscriberHeadRoom, Warning, "will lose their positions to the end of the oplog.", near(false))
+	// However near: what pages somebody is not for clients to choose.
+	add(subjectOplog, fault.SubscriberHeadRoom, Warning, "will lose their positions to the end of the oplog.", func(s Subscriber) Since { return s.Near })
 	return all
 }
 

@@ -249,15 +249,21 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 // gathering is how long after its start a node expects the others.
 const gathering = 30 * time.Second
 
+// youngLog is how far the oplog of a deployment that has just begun reaches: what is near its
+// beginning is not near its end.
+const youngLog = 30 * time.Second
+
 // observedSubscribers returns what is known of the subscribers with a session at the node.
 func (s *Service) observedSubscribers(now time.Time, fact func(string, error) health.Since) []health.Subscriber {
 	known := s.node.Subscribers()
+	reach, told := s.extent.Latest(now)
+	young := !told || reach.Length() < youngLog
 	all := make([]health.Subscriber, len(known))
 	for i, k := range known {
 		sub := health.Subscriber{Name: k.Name, Shared: k.Shared, Lag: k.Lag}
 		sub.Lost = fact("lost "+k.Name, when(k.Losses > 0, "a loss is not acknowledged yet"))
 		sub.Failed = fact("failed "+k.Name, k.Failure)
-		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine {
+		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine && !young {
 			sub.Near, sub.HeadRoom = fact("near "+k.Name, errors.New("the position leaves the oplog")), *k.HeadRoom
 			sub.Urgent = k.HeadRoomLevel == oplog.CriticallyLow
 		}
