@@ -1,4 +1,4 @@
-//go:build prove
+//go:build prove && !race
 
 package node
 
