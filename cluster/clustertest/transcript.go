@@ -108,7 +108,29 @@ func CompareTranscript(t *testing.T, name, got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := gocmp.Diff(string(want), got); diff != "" {
+	if diff := gocmp.Diff(logsSorted(string(want)), logsSorted(got)); diff != "" {
 		t.Errorf("it went otherwise (-want +got); see the flag -rewrite:\n%s", diff)
 	}
+}
+
+// logsSorted sorts the log lines of each moment that follow each other: goroutines write them, and
+// which one comes first within a moment is chance.
+func logsSorted(text string) string {
+	lines := strings.Split(text, "\n")
+	moment := func(line string) string {
+		at, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(strings.TrimSpace(what), "level=") {
+			return ""
+		}
+		return at
+	}
+	for from := 0; from < len(lines); {
+		to := from + 1
+		for at := moment(lines[from]); at != "" && to < len(lines) && moment(lines[to]) == at; {
+			to++
+		}
+		slices.Sort(lines[from:to])
+		from = to
+	}
+	return strings.Join(lines, "\n")
 }
