@@ -103,8 +103,8 @@ func (c Coverage) within(limit int) *Coverage {
 
 func (c Coverage) fits(limit int) bool { return len(strings.Join(c.Namespaces, ",")) <= limit }
 
-// hashOf returns the name that stands for a sorted list; a single name stands for itself, and `db.*`
-// for a whole database.
+// hashOf returns the name that stands for a sorted list; a single name stands for itself, and
+// `db.*` for a whole database.
 func hashOf(prefix string, names []string) string {
 	switch {
 	case len(names) == 1:
@@ -140,8 +140,8 @@ func (c Coverage) mayRead(ns string) bool {
 	})
 }
 
-// common returns what both read: of lists that are hashed, all that they may both read, in the words
-// of c.
+// common returns what both read: of lists that are hashed, all that they may both read, in the
+// words of c.
 func (c Coverage) common(d Coverage) Coverage {
 	var both Coverage
 	for _, ns := range c.namespaces() {

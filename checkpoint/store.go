@@ -90,8 +90,8 @@ type Claimer interface {
 // a node that goes on beside it would be the wrong one.
 func IsDamage(err error) bool { return fault.Of(err) == fault.CheckpointCorrupt }
 
-// An UnreadError says which checkpoints of a claim cannot be read: those of the other partitions are
-// claimed.
+// An UnreadError says which checkpoints of a claim cannot be read: those of the other partitions
+// are claimed.
 type UnreadError struct {
 	Partitions map[change.Partition]error
 }
@@ -118,8 +118,9 @@ func (e *UnreadError) Unread(p change.Partition, err error) *UnreadError {
 type Rewinder interface {
 	// Rewind replaces the checkpoint of a key by Checkpoint.Rewound in one transaction and adds it
 	// to the history. Later saves with the previous generation return ErrRewound. It is atomic with
-	// respect to concurrent saves. It returns ErrNone if there is no checkpoint. One that is corrupt
-	// is replaced by Checkpoint.Repaired of the newest entry of its history, if there is one.
+	// respect to concurrent saves. It returns ErrNone if there is no checkpoint. One that is
+	// corrupt is replaced by Checkpoint.Repaired of the newest entry of its history, if there is
+	// one.
 	Rewind(ctx context.Context, k Key, to change.Position, by, why string) (Checkpoint, error)
 	// Put replaces any stored checkpoint by Checkpoint.Imported and adds it to the history. It
 	// returns ErrNoOrigin without an origin, and an error for a shared checkpoint with another

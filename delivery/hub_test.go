@@ -447,8 +447,8 @@ func TestBookmarksMoveQuietSubscribersOn(t *testing.T) {
 	})
 }
 
-// Beside any amount of changes that nobody wants, positions follow the log: they are no older than 15
-// s, and in an oplog of less than two minutes no older than 5 s, even while it becomes shorter.
+// Beside any amount of changes that nobody wants, positions follow the log: they are no older than
+// 15 s, and in an oplog of less than two minutes no older than 5 s, even while it becomes shorter.
 func TestPositionsOfQuietSubscribersFollowTheLog(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -124,7 +124,7 @@ func (k *kinds) of(ctx context.Context, all []change.Namespace, look func(contex
 		return names, nil
 	}
 	told, err := look(asking, all)
-	if asking.Err() != nil && ctx.Err() == nil {
+	if asking.Err() != nil && ctx.Err() == nil && len(told) == 0 { // it answers those who ask for less
 		k.rest()
 	}
 	for _, ns := range all {

@@ -42,3 +42,27 @@ func TestNamesWaitOnceForAServerThatDoesNotAnswer(t *testing.T) {
 		}
 	})
 }
+
+// Whoever names more than MongoDB can tell of in time is accepted. Nobody else's names are.
+func TestNamesOfOneAreNotThoseOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := begin(t, &oplogtest.Log{}, delivery.Config{Kinds: func(ctx context.Context, all []change.Namespace) (map[change.Namespace]change.NamespaceKind, error) {
+			told := map[change.Namespace]change.NamespaceKind{all[0]: change.NamespaceView}
+			if len(all) > 1 {
+				<-ctx.Done()
+			}
+			return told, context.Cause(ctx)
+		}})
+		defer b.end()
+		many := make([]change.Namespace, 100)
+		for i := range many {
+			many[i] = change.Namespace{DB: fmt.Sprint("db", i), Coll: "c"}
+		}
+		if names := b.hub.Names(t.Context(), many); names[many[99]] != change.NamespaceUnknown {
+			t.Errorf("%v", names)
+		}
+		if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: "view"}); fault.Of(err) != fault.SessionUnwatched {
+			t.Errorf("a view: %v", err)
+		}
+	})
+}

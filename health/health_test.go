@@ -56,6 +56,8 @@ func TestHandlersShowTheVerdict(t *testing.T) {
 	verdict.Status = health.Degraded
 	get("/health", 200, &report)
 	get("/readyz", 200, &report)
+	verdict.Problems = []health.Problem{{Subject: "clients", Affects: health.Affects{Subscribers: []string{"secret"}}}}
+	get("/health", 200, &report)
 	verdict = health.Verdict{Status: health.Unhealthy, Problems: []health.Problem{
 		{Subject: "mongodb", Detail: "dial secret", Affects: health.Affects{Nodes: []string{"a"}}}, {Subject: "nodes", Affects: health.Affects{Nodes: []string{"b"}}},
 	}}

@@ -90,12 +90,18 @@ type Verdict struct {
 	Problems []Problem `json:"problems"`
 }
 
+// OfClients reports whether clients alone have the problem, and may choose when it begins.
+func (p Problem) OfClients() bool { return p.Subject == subjectClients || p.Subject == subjectOplog }
+
 // Public returns the verdict for those who need not show who they are: without what dependencies
-// said.
+// said, and without the names of clients.
 func (v Verdict) Public() Verdict {
 	v.Problems = slices.Clone(v.Problems)
-	for i := range v.Problems {
+	for i, p := range v.Problems {
 		v.Problems[i].Detail = ""
+		if p.OfClients() {
+			v.Problems[i].Affects.Subscribers = []string{}
+		}
 	}
 	return v
 }

@@ -217,7 +217,8 @@ func TestCausesAffectWhatTheyExplain(t *testing.T) {
 }
 
 // Where facts are combined as nobody has thought of, there is one problem for a subject at most, a
-// problem that is there has none of its causes beside it, and whatever makes a node unhealthy is told.
+// problem that is there has none of its causes beside it, and whatever makes a node unhealthy is
+// told.
 func TestVerdictsAreSound(t *testing.T) {
 	var causes []func(f *Facts)
 	for _, s := range situations() {

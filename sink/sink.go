@@ -47,8 +47,8 @@ type Config struct {
 	// what becomes of a sink that does not get on; nil otherwise. It must return when its context
 	// ends.
 	Stall func(ctx context.Context)
-	// StallAfter is how long the target may acknowledge nothing before the sink is stalled. Defaults
-	// to 10 s.
+	// StallAfter is how long the target may acknowledge nothing before the sink is stalled.
+	// Defaults to 10 s.
 	StallAfter time.Duration
 	// Breaker guards the attempts after a failure. Required.
 	Breaker *breaker.Breaker

@@ -484,9 +484,9 @@ func (n *Node) openable(at change.Position, fingerprint string) delivery.Place {
 }
 
 // claim claims the subscriber's name and sets its generation. moved says that an operator has
-// rewound the checkpoint since it was loaded, or that its snapshots are others: read is the stamp of
-// those that were loaded. If the store is unavailable, a subscriber that knows its own position is
-// accepted nevertheless.
+// rewound the checkpoint since it was loaded, or that its snapshots are others: read is the stamp
+// of those that were loaded. If the store is unavailable, a subscriber that knows its own position
+// is accepted nevertheless.
 func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, read uint32, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
 	switch {
 	case stored != nil:

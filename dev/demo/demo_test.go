@@ -102,8 +102,8 @@ func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
 	}
 }
 
-// Each subscriber has what its subscription selects: all documents, those that match as long as they
-// do, over gRPC, and those of some operations, over server-sent events.
+// Each subscriber has what its subscription selects: all documents, those that match as long as
+// they do, over gRPC, and those of some operations, over server-sent events.
 func TestSnapshotsOfADemoEqualTheCollection(t *testing.T) {
 	var s snapshotSummary
 	if err := json.NewDecoder(run(t, "-snapshot", "2000", "-gateways", "2", "-for", "2s", "-rate", "1000", "-o", "json")).Decode(&s); err != nil {

@@ -264,8 +264,8 @@ func (r *reader) runLive(ctx context.Context, c *client.Client) error {
 	return c.Run(ctx)
 }
 
-// look takes what live queries have as their copies, and what nodes say of the snapshots of a client
-// that has a session with each.
+// look takes what live queries have as their copies, and what nodes say of the snapshots of a
+// client that has a session with each.
 func (r *reader) look(all subscribers) {
 	if r.kind == "owned" {
 		c := r.copies[0]

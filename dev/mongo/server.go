@@ -202,8 +202,8 @@ func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
 // release. Tokens of both are accepted.
 func (s *Server) SetTokenVersion(version int) { s.tokenVersion.Store(int32(version)) }
 
-// RefuseTokens refuses with a code, from now on, every change stream that is to begin after a token,
-// whatever the log has: only times are accepted. Zero refuses none.
+// RefuseTokens refuses with a code, from now on, every change stream that is to begin after a
+// token, whatever the log has: only times are accepted. Zero refuses none.
 func (s *Server) RefuseTokens(code int) { s.refuseTokens.Store(int32(code)) }
 
 // SetClockOffset moves the server's wall clock. Cluster time never goes back.

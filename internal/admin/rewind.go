@@ -164,9 +164,9 @@ func PlanRewind(
 	return plan, plan.estimate(ctx, source, origin.Partitions, furthest)
 }
 
-// findRepairable returns the checkpoints of a subscriber as Find does, and the newest entries of the
-// histories of those that are corrupt. If one has no history, or is of a newer version, it returns
-// why the checkpoint cannot be read.
+// findRepairable returns the checkpoints of a subscriber as Find does, and the newest entries of
+// the histories of those that are corrupt. If one has no history, or is of a newer version, it
+// returns why the checkpoint cannot be read.
 func findRepairable(
 	ctx context.Context, s checkpoint.Store, subscriber string, partitions []change.Partition, n int,
 ) (stand, corrupt []checkpoint.Checkpoint, err error) {

@@ -34,8 +34,10 @@ type observed struct {
 
 // heard is the last heartbeat of a node.
 type heard struct {
-	beat int64
-	at   time.Time
+	beat  int64
+	at    time.Time
+	stops bool      // it has said that it stops
+	left  time.Time // when it was gone by itself, zero if it is not
 }
 
 // fact returns since when an error has been there. A time that is known counts; otherwise it is
@@ -205,45 +207,66 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 		}
 	}
 	f.Unowned = fact("unowned", when(unowned > 0 && view.Plan.Version > 0, fmt.Sprintf("%d partitions", unowned)))
-	if o.beats == nil {
-		o.beats = make(map[string]heard)
-	}
-	present := make(map[string]bool, len(view.Members))
-	silence, oldest := time.Duration(missedBeats*float64(cfg.Cluster.HeartbeatInterval)), now
-	for _, m := range view.Members {
-		present[m.Node] = true
-		if m.Node == cfg.Node.ID {
-			continue
-		}
+	others := slices.DeleteFunc(slices.Clone(view.Members), func(m cluster.Member) bool { return m.Node == cfg.Node.ID })
+	for _, m := range others {
 		f.Others = append(f.Others, m.Problems...)
-		if last, known := o.beats[m.Node]; !known || last.beat != m.Beat {
-			o.beats[m.Node] = heard{m.Beat, now}
-		}
 	}
-	// A node that has left as planned is forgotten when there are as many as there should be.
-	for node, last := range o.beats {
-		gone := !present[node]
-		if gone && len(view.Members) >= cfg.Cluster.ExpectedNodes {
-			delete(o.beats, node)
-			continue
-		}
-		if gone || now.Sub(last.at) > silence {
-			f.MissingNodes = append(f.MissingNodes, node)
-			if last.at.Before(oldest) {
-				oldest = last.at
-			}
-		}
-	}
-	slices.Sort(f.MissingNodes)
-	missing := cfg.Cluster.ExpectedNodes - len(view.Members)
+	silence := time.Duration(missedBeats * float64(cfg.Cluster.HeartbeatInterval))
+	names, since, awaited := o.missing(others, cfg.Cluster.ExpectedNodes-1, silence, cfg.Cluster.LeaseTTL, now)
+	f.MissingNodes = names
+	missing := cfg.Cluster.ExpectedNodes - len(view.Members) - awaited
 	switch {
-	case len(f.MissingNodes) > 0:
-		f.Missing = o.fact("missing", now, oldest, errors.New("no heartbeat from "+strings.Join(f.MissingNodes, ", ")))
+	case len(names) > 0:
+		f.Missing = o.fact("missing", now, since, errors.New("no heartbeat from "+strings.Join(names, ", ")))
 	case missing > 0 && s.node.Uptime() > gathering:
 		f.Missing = fact("missing", fmt.Errorf("%d of %d nodes", missing, cfg.Cluster.ExpectedNodes))
 	default:
 		f.Missing = fact("missing", nil)
 	}
+}
+
+// restarting is how long a node that has left by itself may stay away.
+const restarting = 2 * time.Minute
+
+// missing returns the names of nodes that should be there and are not heard, and since when;
+// awaited are those that have left by themselves, as for a restart. One that dies is there until
+// its lease ends, and has been silent for half of that. Those that have left are forgotten when
+// there are as many as expected.
+func (o *observed) missing(others []cluster.Member, expected int, silence, lease time.Duration, now time.Time) (names []string, since time.Time, awaited int) {
+	if o.beats == nil {
+		o.beats = make(map[string]heard)
+	}
+	present := make(map[string]bool, len(others))
+	for _, m := range others {
+		present[m.Node] = true
+		if last, known := o.beats[m.Node]; !known || last.beat != m.Beat {
+			o.beats[m.Node] = heard{beat: m.Beat, at: now, stops: m.Status == cluster.StatusStopping}
+		}
+	}
+	since = now
+	for node, last := range o.beats {
+		silent, fresh := now.Sub(last.at) > silence, now.Sub(last.at) <= min(silence, lease/2)
+		switch {
+		case !present[node] && len(others) >= expected:
+			delete(o.beats, node)
+			continue
+		case present[node] && !silent:
+			continue
+		case !present[node] && (fresh || last.stops) && last.left.IsZero():
+			last.left = now
+			o.beats[node] = last
+		}
+		if !last.left.IsZero() && now.Sub(last.left) < restarting {
+			awaited++
+			continue
+		}
+		names = append(names, node)
+		if last.at.Before(since) {
+			since = last.at
+		}
+	}
+	slices.Sort(names)
+	return names, since, awaited
 }
 
 // gathering is how long after its start a node expects the others.

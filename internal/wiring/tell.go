@@ -20,6 +20,7 @@ import (
 type teller struct {
 	last uint64               // the last notice that was read
 	open map[string]opened    // by subject
+	told map[string]time.Time // when clients' problems were told, by subject
 	gone map[string]time.Time // since when a problem that is open is not there any more
 }
 
@@ -32,6 +33,10 @@ type opened struct {
 // overAfter is how long a problem must be gone before that is told.
 const overAfter = 2 * time.Second
 
+// clientsEvery is how often problems of clients are told at most: they may begin and end them as
+// they like, and every notice takes the place of an earlier one in the history.
+const clientsEvery = time.Hour
+
 // step tells what has changed. A node that is cut off tells what it knows to those who look at it,
 // and never that something is over: it does not see the others.
 func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, leads, cutOff bool) {
@@ -41,6 +46,9 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 		present[p.Subject] = true
 		delete(t.gone, p.Subject)
 		if o, told := t.open[p.Subject]; p.Severity == health.Info || told && o.code == p.Code || !leads && !cutOff {
+			continue
+		}
+		if at, told := t.told[p.Subject]; p.OfClients() && told && now.Sub(at) < clientsEvery {
 			continue
 		}
 		board.Post(begun(p))
@@ -66,7 +74,7 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 // read takes what was posted since the last step.
 func (t *teller) read(board *notice.Board) {
 	if t.open == nil {
-		t.open, t.gone = make(map[string]opened), make(map[string]time.Time)
+		t.open, t.gone, t.told = make(map[string]opened), make(map[string]time.Time), make(map[string]time.Time)
 	}
 	posted, _ := board.Since(t.last)
 	for _, n := range posted {
@@ -75,7 +83,7 @@ func (t *teller) read(board *notice.Board) {
 		switch n.Kind {
 		case notice.KindProblem:
 			code, _ := n.Fields["code"].(string)
-			t.open[subject] = opened{fault.Code(code), n.At}
+			t.open[subject], t.told[subject] = opened{fault.Code(code), n.At}, n.At
 		case notice.KindProblemOver:
 			delete(t.open, subject)
 			delete(t.gone, subject)

@@ -40,6 +40,12 @@ func TestProblemsAreToldOnce(t *testing.T) {
 		{&first, health.Verdict{}, false, false, ""},
 		{&second, health.Verdict{}, true, false, "problem_over sink/out"},
 		{&second, health.Verdict{}, true, false, ""},
+		{&second, problem("clients", fault.LogHistoryLost, health.Warning), true, false, "problem clients"},
+		{&second, health.Verdict{}, true, false, ""},
+		{&second, health.Verdict{}, true, false, ""},
+		{&second, health.Verdict{}, true, false, "problem_over clients"},
+		{&second, problem("clients", fault.LogHistoryLost, health.Warning), true, false, ""}, // whoever begins it again
+		{&second, health.Verdict{}, true, false, ""},
 		{&first, problem("etcd", fault.EtcdUnreachable, health.Critical), false, true, "problem etcd"},
 		{&first, health.Verdict{}, false, true, ""},
 		{&first, health.Verdict{}, true, true, ""},

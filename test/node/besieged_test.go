@@ -652,8 +652,8 @@ func welcome() []string {
 
 // besieged lets each attack run while changes of the honest gateway are timed, after a window
 // without an attack. The median of the 99th percentiles under attack is at most five times that of
-// the windows without, of which less than floor counts as floor. An attack that is above it after so
-// many rounds gets more of them: a machine may stand still for a moment.
+// the windows without, of which less than floor counts as floor. An attack that is above it after
+// so many rounds gets more of them: a machine may stand still for a moment.
 func besieged(t *testing.T, rounds, changes int, floor time.Duration) {
 	attacks := intrusions()
 	names := slices.Sorted(maps.Keys(attacks))

@@ -67,8 +67,8 @@ func TestPostBatchTokensThatCannotBeResumed(t *testing.T) {
 }
 
 // holdRefusedTokens has every token refused, at each start and by each code that says so: the node
-// goes on at the token's time. Where that has left the log, one loss bounds what is missing, and the
-// next start tells of none.
+// goes on at the token's time. Where that has left the log, one loss bounds what is missing, and
+// the next start tells of none.
 func holdRefusedTokens(t *testing.T, w *stage) {
 	t.Helper()
 	again := func() {
@@ -136,8 +136,9 @@ func moving() devmongo.Config {
 	}}
 }
 
-// holdRenamesToAnotherShard renames a collection there and back between writes: its events come from
-// another shard then. Each comes once, and each rename onto a watched name tells to read again.
+// holdRenamesToAnotherShard renames a collection there and back between writes: its events come
+// from another shard then. Each comes once, and each rename onto a watched name tells to read
+// again.
 func holdRenamesToAnotherShard(t *testing.T, w *stage) {
 	t.Helper()
 	const away = "shop.away"
@@ -183,8 +184,8 @@ func holdRenamesToAnotherShard(t *testing.T, w *stage) {
 	}
 }
 
-// holdWritesElsewhere writes what is not watched: the subscriber's position follows the log, so that
-// nothing is lost where the log has nothing older any more.
+// holdWritesElsewhere writes what is not watched: the subscriber's position follows the log, so
+// that nothing is lost where the log has nothing older any more.
 func holdWritesElsewhere(t *testing.T, w *stage) {
 	t.Helper()
 	w.sees(w.series(0, 5)...)

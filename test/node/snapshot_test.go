@@ -496,7 +496,6 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := w.beginWith(nil)
-	before := w.server.Stats().DocumentsExamined
 	replicas := make([]*replica, subscribers)
 	for i := range replicas {
 		replicas[i] = newReplica()
@@ -506,6 +505,7 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 	for i, r := range replicas {
 		node.until(fmt.Sprintf("subscriber %d joins", i), r.look(func() bool { return r.begun == 1 }))
 	}
+	before := w.server.Stats().DocumentsExamined // of the first page, which is asked for again while it is held
 	close(joined)
 	for i, r := range replicas {
 		node.until(fmt.Sprintf("subscriber %d has everything", i), r.look(func() bool { return r.done == 1 }))
@@ -515,8 +515,7 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 		}
 		r.mu.Unlock()
 	}
-	// Who comes late on a loaded machine has the scan go round once more.
-	if examined := w.server.Stats().DocumentsExamined - before; examined > 3*documents {
+	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*12/10 {
 		t.Errorf("%d documents examined for %d subscribers of %d documents", examined, subscribers, documents)
 	}
 }

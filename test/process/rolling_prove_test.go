@@ -13,9 +13,9 @@ import (
 )
 
 // Three nodes get a wider watch list and one more sink, one by one; then each of them has for a
-// while a list without what is written, while another one is restarted. One is stopped, one is killed and starts at once, within the
-// life of its lease, and one is frozen for longer than that. Every partition is served after each
-// step, and nothing is missing at either sink.
+// while a list without what is written, while another one is restarted. One is stopped, one is
+// killed and starts at once, within the life of its lease, and one is frozen for longer than that.
+// Every partition is served after each step, and nothing is missing at either sink.
 func TestProveRollingChangesOfConfigurationLoseNothing(t *testing.T) {
 	f := newFleet(t, "etcd", 3)
 	l, late := &landing{t: t, check: workload.NewCheck(&f.ledger)}, &landing{t: t, check: workload.NewCheck(&f.ledger)}
