@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An Outcome is what becomes of an option.
+// An Outcome says how an option is handled.
 type outcome string
 
 // The outcomes.
@@ -19,28 +19,29 @@ const (
 	refused  outcome = "refused"
 )
 
-// An option is a row of the table: what becomes of one option of connection strings.
+// An option is a row of the table: it describes one option of connection strings, and how it is
+// handled.
 type option struct {
 	name string
 	also []string // other spellings
 	what outcome
-	why  string // of used and refused ones: what it does, or would do
-	// instead is what a replaced option is replaced by; values are those that ask for the same, of
-	// which nothing needs to be told.
+	why  string // the effect of a used option, or the harm of a refused one
+	// instead names the replacement of a replaced option. values lists the values with the same
+	// effect as the replacement; they need no remark.
 	instead string
 	values  []string
 	quiet   bool // whatever it asks for, nobody misses it
 	secret  bool // its value is never shown
-	repeats bool // it may stand there several times
+	repeats bool // it may occur several times
 	foreign bool // other drivers know it, the driver for Go does not
-	// form checks a value of a used option; nil takes what the driver takes.
+	// form checks a value of a used option; nil accepts every value that the driver accepts.
 	form func(value string) error
-	// tell returns what an operator should know of a used value, empty for nothing.
+	// tell returns a remark for operators about a used value, or nothing.
 	tell func(value string) string
 }
 
-// Bounds of what would harm a stream: what is shorter breaks connections that are only slow, what
-// is longer does not find those that are dead.
+// Bounds of timeouts. A shorter one breaks connections that are only slow; a longer one does not
+// detect dead connections.
 const (
 	leastConnect = time.Second
 	mostConnect  = time.Minute
@@ -49,8 +50,8 @@ const (
 	leastIdle    = time.Second
 )
 
-// leastPool is what a node's own requests need of maxPoolSize, beside the connections of its
-// streams.
+// leastPool is the number of connections that a node's own requests need, in addition to those of
+// its streams.
 const leastPool = 10
 
 // table has a row for each option, in the order of MongoDB's manual.

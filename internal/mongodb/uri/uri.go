@@ -22,7 +22,7 @@ const (
 // A URI is a valid connection string.
 type URI struct {
 	text                          string
-	scheme, user, hosts, database string // as they stand in the text; the user with its password, without the @
+	scheme, user, hosts, database string // as in the text; the user with its password, without the @
 	settings                      []setting
 	read                          *connstring.ConnString // without SRV: nothing has been looked up
 }
@@ -31,11 +31,11 @@ type URI struct {
 type setting struct {
 	option
 
-	text  string // both, as they stand in the text
+	text  string // both, as in the text
 	value string
 }
 
-// mask stands for what is not shown.
+// mask replaces hidden text.
 const mask = "***"
 
 // Parse reads a connection string. It connects to nothing, looks nothing up and opens no file.
@@ -106,7 +106,7 @@ func isUser(text string) bool {
 // (unreserved and sub-delims of RFC 3986), and of others that are percent-encoded.
 func isWord(text string) bool { return isOf(text, "-._~!$&'()*+,;=") }
 
-// isText reports whether a text may stand after the hosts.
+// isText reports whether a text is allowed after the hosts.
 func isText(text string) bool { return isOf(text, "-._~!$&'()*+,;=:/?") }
 
 func isOf(text, marks string) bool {
@@ -126,8 +126,8 @@ func isOf(text, marks string) bool {
 	return true
 }
 
-// setting reads one option. What it does not know is not repeated after a secret, because it may be
-// part of that.
+// setting reads one option. Its error does not repeat an unknown option after a secret one, because
+// that text may belong to the secret.
 func (u URI) setting(pair string) (setting, error) {
 	name, value, found := strings.Cut(pair, "=")
 	o, known := lookup(name)
@@ -157,7 +157,7 @@ func unknown(name string) string {
 	return name
 }
 
-// judge holds hosts and options against what a node needs.
+// judge checks hosts and options against the needs of a node.
 func (u URI) judge() error {
 	hosts := strings.Split(u.hosts, ",")
 	for _, host := range hosts {
@@ -191,8 +191,8 @@ func (u URI) judge() error {
 	return nil
 }
 
-// checkHost takes a name, an address or a socket, with or without a port. It does not repeat what
-// it refuses: without an @ it may be a password.
+// checkHost takes a name, an address or a socket, with or without a port. Its error does not repeat
+// the refused text: without an @ it may be a password.
 func checkHost(host string) error {
 	wrong := errors.New("must name hosts as name, name:port or [address]:port, separated by commas")
 	if path, err := url.PathUnescape(host); strings.HasPrefix(strings.ToUpper(host), "%2F") {
@@ -286,7 +286,7 @@ func (u URI) String() string {
 	return shown.compose(u.scheme, user, func(setting) bool { return true })
 }
 
-// Hosts returns the hosts as they are named, which with SRV are one that is to be looked up.
+// Hosts returns the hosts as they are written. With SRV that is one name, which is not looked up.
 func (u URI) Hosts() []string { return u.read.RawHosts }
 
 // TLS reports whether connections are encrypted, and whether the servers' certificates are
@@ -327,8 +327,8 @@ func (u URI) hasSecret() bool {
 	return u.user != "" || slices.ContainsFunc(u.settings, func(s setting) bool { return s.secret })
 }
 
-// Remarks returns what an operator should know: which options are replaced although they ask for
-// something else, and what others lead to. It repeats no values.
+// Remarks returns hints for operators: which options are replaced although they request something
+// else, and which side effects others have. It repeats no values.
 func (u URI) Remarks() (remarks []string) {
 	for _, s := range u.settings {
 		switch {
@@ -341,8 +341,8 @@ func (u URI) Remarks() (remarks []string) {
 	return remarks
 }
 
-// Options returns what the driver gets: the options that are used. With SRV it looks the servers
-// up; it reads the files that are named.
+// Options returns the used options for the driver. With SRV it looks up the servers; it reads the
+// files that the options name.
 func (u URI) Options() (*options.ClientOptions, error) {
 	o := options.Client().ApplyURI(u.compose(u.scheme, u.user, func(s setting) bool { return s.what == used }))
 	if err := o.Validate(); err != nil {
