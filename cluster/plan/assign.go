@@ -8,33 +8,33 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Candidate is somebody who may own partitions.
+// A Candidate is a member that may own partitions.
 type Candidate struct {
 	Node string
-	// Capacity is how much the member should have beside the others, between 1/1000 and 1000. Zero
-	// counts as 1, as does what is no positive number.
+	// Capacity is the member's relative share of the partitions, between 1/1000 and 1000. Zero, and
+	// any value that is not a positive number, counts as 1.
 	Capacity float64
-	// Keeps says that the member may keep what it has, Takes that it may be given more; who does
-	// not keep takes nothing either.
+	// Keeps reports whether the member may keep its partitions, Takes whether it may get more. A
+	// member that does not keep takes nothing either.
 	Keeps, Takes bool
-	// Chance is by how many events a second the member may be beside its share by chance: they move
-	// nothing. What is no positive number counts as none.
+	// Chance is the deviation from the member's share, in events a second, that chance can explain.
+	// It moves nothing. A value that is not a positive number counts as zero.
 	Chance float64
 	// Urgent says that it has had far too many events for long: Input.Exchanges does not hold for
 	// it.
 	Urgent bool
 }
 
-// An Input is what a plan is made from.
+// An Input holds everything that a plan depends on.
 type Input struct {
 	// Partitions is N.
 	Partitions int
 	// Candidates may come in any order; their names are unique.
 	Candidates []Candidate
-	// Current is by partition who owns it, empty for nobody. Names that are no members are dead.
+	// Current is the owner of each partition, empty for none. Names that are not members are dead.
 	Current []string
-	// Rates are events a second by partition; nil when they are unknown. What is no positive number
-	// counts as none.
+	// Rates are events a second by partition; nil when they are unknown. A value that is not a
+	// positive number counts as zero.
 	Rates []float64
 	// Floor is how many events a second a member must at least have too many or too few for
 	// throughput to move anything.
@@ -65,12 +65,12 @@ type Assignment struct {
 	Moves int
 	// Exchanged is how many of them count against Input.Exchanges.
 	Exchanged int
-	// Balanced says that another plan, made from this one and with what is left of Input.Exchanges,
+	// Balanced reports whether another plan, made from this one with the remaining Input.Exchanges,
 	// would change nothing.
 	Balanced bool
 }
 
-// nobody stands where a member's number would.
+// nobody takes the place of a member's number.
 const nobody = -1
 
 // A seat is a member at the table.
@@ -108,36 +108,36 @@ type assigner struct {
 //
 // # Three questions, in this order
 //
-// How many? The partitions are dealt out to the members by their capacity, as seats are to parties
-// by their votes (Webster's method: when a member leaves nobody's share becomes smaller, and when
-// it is back everybody's is what it was). That is a hard bound: nobody is given a partition beyond
-// its share, which is at most ceil(1.05 × N × capacity / all capacities) where there are ten times
-// as many partitions as members, and with equal capacities N / members, rounded up.
+// How many? The members' shares follow their capacities, as seats in a parliament follow votes
+// (Webster's method: when a member leaves, no share becomes smaller, and when it returns, all
+// shares are as before). A share is a hard bound: no member gets a partition beyond it. It is at
+// most ceil(1.05 × N × capacity / all capacities) where there are ten times as many partitions as
+// members, and with equal capacities N / members, rounded up.
 //
 // Which? By rendezvous hashing: each partition ranks the members by a hash of both, weighted by
-// capacity, and each member ranks the partitions by the same number. Where a member is full the
-// lower ranked go to their next choice, until no partition and no member both would rather have
-// each other. This matching exists once and depends on who is there alone, not on what was before;
-// a first plan is this matching. Afterwards partitions stay where they are as long as their owner
-// keeps them and has no more than its share.
+// capacity, and each member ranks the partitions by the same number. When a member is full, its
+// lowest-ranked partitions go to their next choice, until no partition and member prefer each other
+// to their present match. There is exactly one such matching. It depends on the present members
+// alone, not on history; a first plan is this matching. Afterwards partitions stay where they are
+// while their owner keeps them and stays within its share.
 //
-// Which instead? By throughput: where a member's events a second are more than 10 % beside its
-// share, by more than Input.Floor and by more than what may be chance, one of its partitions is
-// exchanged for one of another member's, if together they then stand better by at least 1 % of its
-// share and a tenth of the floor. Counts stay as they are, and partitions that are Cooling where
-// they are.
+// Which instead? By throughput: where a member's events a second differ from its share by more than
+// 10 %, by more than Input.Floor and by more than chance can explain, one of its partitions is
+// exchanged for one of another member, if that improves the two together by at least 1 % of its
+// share and a tenth of the floor. Counts do not change, and partitions that are Cooling do not
+// move.
 //
 // What moves
 //
 //   - Partitions whose owner is gone or may not keep them, always; when a member dies, nothing else
 //     but what throughput exchanges then.
 //   - When a member joins: as many as its share, first those that the matching gives it.
-//   - When a member that was gone is back: what it had at the first plan, from those who had taken
+//   - When a member returns: its partitions of the first plan, from the members that took
 //     it in, so that a restart moves nothing for good. After a long history of joins and deaths,
 //     and where restarts overlap, it gets back most of it (nine tenths of 64 partitions, more of
 //     more), and for the rest others that are its by hash; those it gets back after its next
 //     restart.
-//   - What an operator pins, and what throughput exchanges.
+//   - The pins of operators, and the exchanges for throughput.
 //
 // All but the first cost a partition that is being served a handoff; a plan does at most
 // Input.Moves of those, and a plan that is not Balanced is continued by the next.
@@ -145,15 +145,15 @@ type assigner struct {
 // # Never a spin
 //
 // Every such move lessens, in this order: the pins that wait, the partitions above their owner's
-// share, the events a second beyond what the members may have. The first two are counts, the third
-// falls by at least 1 % of the smallest share with each exchange, so with unchanged members and
-// rates it takes at most pins + N + 400 × (all capacities / the smallest) moves until nothing moves
-// any more. Over the lives of 10,000 small clusters counts took 1.00 of the fewest moves possible
-// with equal capacities and 1.02 with unequal ones, throughput 1.10 where it could be brought
-// within the tolerance.
+// share, the events a second beyond the members' bounds. The first two are counts, the third falls
+// by at least 1 % of the smallest share with each exchange. So with unchanged members and rates
+// everything rests after at most pins + N + 400 × (all capacities / the smallest) moves. Over the
+// lives of 10,000 small clusters counts took 1.00 of the fewest moves possible with equal
+// capacities and 1.02 with unequal ones, throughput 1.10 where it could be brought within the
+// tolerance.
 //
-// A member that keeps its partitions but takes no more is left out: nothing goes to it or, but for
-// pins, away from it.
+// A member that keeps its partitions but takes none does not take part: nothing goes to it and,
+// except for pins, nothing leaves it.
 func Assign(in Input) Assignment {
 	in.Partitions, in.Moves = max(0, in.Partitions), max(0, in.Moves)
 	p := &assigner{
@@ -211,7 +211,7 @@ func (p *assigner) pin() {
 	}
 }
 
-// share counts what each member has, and what it should have.
+// share counts each member's partitions, and computes how many it should have.
 func (p *assigner) share() {
 	seats := 0
 	for i, m := range p.at {
@@ -277,7 +277,7 @@ func (p *assigner) settle() (balanced bool) {
 	}
 }
 
-// A step is what must be done together.
+// A step is a set of moves that belong together.
 type step struct {
 	relocations []relocation
 	why         text

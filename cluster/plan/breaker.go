@@ -54,8 +54,8 @@ func (b *breaker) fail(now, openFor time.Duration, most int) bool {
 	return false
 }
 
-// succeed counts a success and reports whether the breaker has closed by it. While it is open, what
-// was under way still counts for nothing.
+// succeed counts a success and reports whether it closed the breaker. While the breaker is open,
+// attempts that began earlier do not count.
 func (b *breaker) succeed(now time.Duration, enough int) bool {
 	switch b.state(now) {
 	case BreakerClosed:

@@ -16,7 +16,7 @@ type Config struct {
 	Node string
 	// Partitions is N. Required.
 	Partitions int
-	// Alone is for a cluster of one: nothing is planned, only members are looked after. Defaults to
+	// Alone is for a cluster of one: there are no plans, only the health of members. Defaults to
 	// no.
 	Alone bool
 	// Expected is how many nodes a cold start waits for, at most as long as Settle. Defaults to 0:
@@ -32,20 +32,20 @@ type Config struct {
 	Late time.Duration
 	// Silent is the age at which it is dead, though its lease lives. Defaults to 6 times Beat.
 	Silent time.Duration
-	// Confirm is for how long a critical check has to fail before its member is unhealthy and loses
-	// what it has. Defaults to 3 times Beat.
+	// Confirm is how long a critical check must fail before its member is unhealthy and loses its
+	// partitions. Defaults to 3 times Beat.
 	Confirm time.Duration
 	// Settle is how long a new member has been there, and no other has come or gone, before it is
 	// given partitions. Defaults to 10 s.
 	Settle time.Duration
-	// Grace is how long a member may take until it serves what the plan gives it. Defaults to 2
-	// times TTL.
+	// Grace is how long a member may take until it serves a partition that the plan assigns to it.
+	// Defaults to 2 times TTL.
 	Grace time.Duration
 
 	// Moves is how many partitions at most are moved at a time between members that live, for
 	// balance. Defaults to N/16, at least 2: throughput exchanges pairs.
 	Moves int
-	// Rebalance is how often the partitions' rates are looked at anew. Defaults to 1 min.
+	// Rebalance is the interval at which the partitions' rates are measured. Defaults to 1 min.
 	Rebalance time.Duration
 	// RebalanceFloor is how many events a second a member must have more or less than its share for
 	// partitions to be exchanged. Defaults to 10.
@@ -86,8 +86,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// directives are what operators want of the plan: members that are to give up what they have, and
-// where partitions are to be, where those members take them.
+// directives are the operators' requests: members to drain, and members that should own certain
+// partitions, if they take them.
 type directives struct {
 	drained map[string]bool
 	pinned  map[change.Partition]string
@@ -104,19 +104,19 @@ func directivesOf(view cluster.View) directives {
 	return d
 }
 
-// A Decision is what is to be done: publish the plan, then evict, tell, and look again.
+// A Decision lists the leader's next actions: publish the plan, then evict, notify, and look again.
 type Decision struct {
-	// Publish is the next plan; nil where the one that stands is right. At is not set.
+	// Publish is the next plan; nil if the current one is right. At is not set.
 	Publish *cluster.Plan
-	// Replan is what the plan is made for, and Moved how many partitions it takes from one member
-	// to another.
+	// Replan is the reason for the plan, and Moved the number of partitions that it moves from one
+	// member to another.
 	Replan Replan
 	Moved  int
 	// Evict are owners that are to lose their keys, after the plan is published.
 	Evict   []Eviction
 	Notices []notice.Notice
 	Resync  []Resync
-	// News says in short sentences what an operator may find in the log.
+	// News are short sentences for the operators' log.
 	News []string
 	// Next is the reading of the clock at which to look again, if nothing changes before.
 	Next time.Duration
@@ -128,7 +128,7 @@ type Eviction struct {
 	Epoch     change.Epoch
 }
 
-// A Resync is a step of telling a member again what is its own.
+// A Resync is a step in which a restarted member learns its partitions again.
 type Resync struct {
 	Node string
 	Kind cluster.Kind
@@ -141,7 +141,7 @@ type Resync struct {
 	Recent []notice.Notice
 }
 
-// A Replan is what a plan was made for; metrics count by it.
+// A Replan is the reason for a plan; metrics count plans by it.
 type Replan string
 
 // The replans, the more urgent first where several come together.

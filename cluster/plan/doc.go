@@ -1,7 +1,7 @@
-// Package plan decides who should own which partition, which owners are evicted, and what operators
-// are told. It is pure: [Planner.Step] takes the time and a view of the cluster, and the same steps
-// give the same decisions. Its parts are the members' health (health.go, gateway.go), the planner
-// (step.go), and [Assign], which distributes partitions among members (assign.go).
+// Package plan assigns partitions to members, evicts owners, and writes notices for operators. It
+// is pure: [Planner.Step] takes the time and a view of the cluster, and the same steps give the
+// same decisions. Its parts are the members' health (health.go, gateway.go), the planner (step.go),
+// and [Assign], which distributes partitions among members (assign.go).
 //
 // # When there is another plan
 //
@@ -10,31 +10,32 @@
 //	cluster was off ──► until the expected members are there, or those of the last plan, or 10 s ──► plan
 //	anything else that changes what [Assign] is asked ──► plan, if the answer is another
 //
-// A cluster was off if nobody owns anything, or fewer than half of those are there whom the plan
-// names. Of partitions that could stay where they are, at most Config.Moves are moved by one plan,
-// and no others before their new owners serve them; none at all while half of the members fail the
-// same check. Rates of events enter as averages over the last 20 periods of Config.Rebalance, and
-// how much a member's rate differs between tenths of that time tells what is chance. At most four
-// partitions are exchanged for balance in ten periods, but for a member that has had half of its
-// share too much all the time; who has been moved is not exchanged for Config.RebalanceCooldown, so
-// that noise moves next to nothing and nothing comes back. A new leader measures for five periods
-// first. Its first view is taken as it is: plan and owners stand.
+// A cluster was off if no partition has an owner, or if fewer than half of the members in the plan
+// are present. Of partitions that could stay where they are, one plan moves at most Config.Moves,
+// and the next ones only when the new owners serve these; none at all while half of the members
+// fail the same check. Rates of events are averages over the last 20 periods of Config.Rebalance;
+// the variation of a member's rate between tenths of that time measures chance. At most four
+// partitions are exchanged for balance in ten periods, except for a member that has been half above
+// its share all the time. A partition that has moved is not exchanged again for
+// Config.RebalanceCooldown, so that noise moves next to nothing and nothing moves back. A new
+// leader measures for five periods first. It accepts its first view: the plan and the owners
+// remain.
 //
-// Where nobody is fit to be given partitions, the next best are: those that have not settled, or
-// fail what half of all fail; then those that are degraded, or have failed. A partition with a
-// doubtful owner is better off than one without, and where there is nobody at all everybody keeps
-// what it has.
+// If no member is fit for new partitions, the next best get them: members that have not settled, or
+// that fail a check which half of all fail; then members that are degraded, or have failed. A
+// doubtful owner is better for a partition than none. If no member is left at all, every member
+// keeps its partitions.
 //
 // # Verification
 //
-// A partition has to be served by whom the plan gives it to, by that member's own heartbeat under
-// the key's epoch, within Config.Grace of the plan, or of the claim; who gives up partitions one
-// after the other has as long for each. Where it is not:
+// The member to which the plan assigns a partition must serve it within Config.Grace of the plan,
+// or of the claim, according to its own heartbeat under the key's epoch. A member that gives up
+// partitions one after the other has this time for each. If it does not:
 //
 //   - nobody has the key, or its owner does not serve: a failure of the member. The partition goes
 //     to another one, the key is taken away.
-//   - another one has the key and serves: the partition stays there, and both are left alone for a
-//     while.
+//   - another one has the key and serves: the partition stays there, and both have no part in plans
+//     for a while.
 //   - another one has the key and does not serve, or has to go: a failure of that one. Its key is
 //     taken away; from one that is dead though its lease lives, at once.
 //
@@ -44,18 +45,18 @@
 //
 // # Restarts
 //
-// Another process, or another time of its start, under the same name is a restart. 5 s later the
-// member is resynced: its partitions are looked at, 10 a second for all members together, the plan
-// is published once more if it does not serve some of them, and the resync is complete when it
-// serves all. A gateway is sent the last notices instead, by the node to which it connects.
+// Another process, or another start time, under the same name is a restart. 5 s later the member is
+// resynced: the leader checks its partitions, 10 a second for all members together, publishes the
+// plan once more if the member does not serve some of them, and the resync is complete when it
+// serves all. A gateway gets the last notices instead, from the node to which it connects.
 // Takeovers do not wait for that.
 //
 // # Gateways
 //
-// Gateways are members of which the nodes' heartbeats tell, and are given no partitions. One that
-// has left says so. One that no node names is late, and then dead, after the same times as a node
-// that is not heard; not while some node does not name all of its gateways. A new leader knows
-// those that are named then.
+// Gateways are members, too. The nodes name them in their heartbeats, and they get no partitions. A
+// gateway that leaves is marked as gone. One that no node names is late, and then dead, after the
+// same times as a node without heartbeats, but not while some node does not name all of its
+// gateways. A new leader knows the gateways that are named at that time.
 //
 // # Bounds
 //

@@ -11,17 +11,17 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// gatewayNotices is how many notices about gateways are posted at once at most, and then one a
-// second: who connects may call itself anything, and come and go as it likes. What is beyond that
-// is counted in the log.
+// gatewayNotices is the burst of notices about gateways; after it the leader posts one a second. A
+// client may use any name, and connect and leave as often as it likes. The log counts the notices
+// beyond that.
 const gatewayNotices = 60
 
-// gatewayKey is under what a gateway is known. No node can have that name.
+// gatewayKey is the key of a gateway. No node can have that name.
 func gatewayKey(name string) string { return "\x00" + name }
 
-// seatGateways adds the seats of gateways to those of nodes. One that no node names any more keeps
-// its seat, unheard, until it is dead, unless it has left, or a node does not name all gateways:
-// then nobody knows.
+// seatGateways adds the seats of gateways to those of nodes. A gateway that is not named keeps its
+// seat, unheard, until it is dead, unless it has left. While a node does not name all of its
+// gateways, none is counted as unheard.
 func (c *health) seatGateways() {
 	listed, whole := c.view.Gateways()
 	named := make(map[string]bool, len(listed))
@@ -47,9 +47,8 @@ func (c *health) seatGateways() {
 	slices.SortFunc(c.seats[c.nodes:], func(a, b cluster.Member) int { return strings.Compare(a.Node, b.Node) })
 }
 
-// hearGateway posts what happens to a gateway. Partitions have nothing to do with it, and no notice
-// is critical: who connects may call itself anything, and must not be able to page those who run
-// the cluster.
+// hearGateway posts the events of a gateway. They do not concern partitions, and no notice is
+// critical: a client may use any name, and must not be able to page the cluster's operators.
 func (s *Planner) hearGateway(e event) {
 	m := e.Member
 	name := fmt.Sprintf("Gateway %q", m.Node)
@@ -89,7 +88,7 @@ func (s *Planner) hearGateway(e event) {
 	}
 }
 
-// printable replaces what a terminal might obey.
+// printable replaces characters that a terminal might interpret.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

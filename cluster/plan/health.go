@@ -6,23 +6,22 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A health is what the leader knows of the members: who is there, whose heartbeats arrive, which
-// checks fail, who has been there for long enough to be given partitions, and who fails to take
-// them. [health.Look] takes a view of the cluster at a time, and what has happened to whom comes
-// back as events; the planner makes plans and notices of them. It is not for several goroutines at
-// once.
+// A health is the leader's knowledge of the members: which are present, whose heartbeats arrive,
+// which checks fail, which have been present long enough for new partitions, and which fail to take
+// them. [health.Look] takes a view of the cluster at a time and returns the members' events; the
+// planner turns them into plans and notices. It is not safe for concurrent use.
 //
 //	starting, healthy   is given partitions
-//	degraded            a check fails, or its heartbeat is late: keeps what it has, gets nothing new
-//	unhealthy           a critical check has failed for long enough: loses what it has
-//	dead                its lease has ended, or its heartbeat has not changed for long: loses what it has, at once
-//	stopping            says so itself: loses what it has, at once
+//	degraded            a check fails, or its heartbeat is late: keeps its partitions, gets no new ones
+//	unhealthy           a critical check has failed for long enough: loses its partitions
+//	dead                its lease has ended, or its heartbeat has not changed for long: loses its partitions at once
+//	stopping            says so itself: loses its partitions at once
 //	refused             has another number of partitions, or its heartbeat cannot be read: is given nothing
 //
 // Ages are by the leader's clock, from when it saw a heartbeat change; members' timestamps are
 // compared with their own only. Time in which the leader itself did not look counts against nobody.
 //
-// Gateways are members, too, by what the nodes' heartbeats tell of them (gateway.go).
+// Gateways are members, too: the nodes name them in their heartbeats (gateway.go).
 //
 // A check that half of the members fail, and at least two, says nothing of any of them while that
 // is so. Silence says nothing either while the leader's own heartbeat does not come through. Who
@@ -59,8 +58,8 @@ func newHealth(cfg Config) *health {
 	return &health{cfg: cfg, members: make(map[string]*member), counts: make(map[string]int), shared: make(map[string]time.Duration)}
 }
 
-// Look takes in who is there and who is not. Blind is how long nobody looked before, which counts
-// against nobody.
+// Look records which members are present. Blind is how long no leader looked before; that time
+// counts against no member.
 func (c *health) Look(now, blind time.Duration, view cluster.View) []event {
 	c.turn++
 	c.now, c.view, c.next = now, view, now+c.cfg.Beat
@@ -78,7 +77,8 @@ func (c *health) Look(now, blind time.Duration, view cluster.View) []event {
 	return c.told()
 }
 
-// Judge finds out how they are and who has settled. It ends the look: the view is let go.
+// Judge updates the members' status, and which have settled. It ends the look and releases the
+// view.
 func (c *health) Judge() []event {
 	if c.turn == 1 {
 		c.recall()
@@ -96,7 +96,7 @@ func (c *health) Next() time.Duration { return c.next }
 // Cold says whether the cluster has been off and is waited for.
 func (c *health) Cold() bool { return c.cold }
 
-// Of returns who is or was there by a name, nil if nobody.
+// Of returns the present or former member of that name, nil if there was none.
 func (c *health) Of(node string) *member { return c.members[node] }
 
 // Present returns the members of the view, by name. It is valid until the next look.
@@ -105,7 +105,7 @@ func (c *health) Present() []*member { return c.present[:c.nodes] }
 // Sharing says whether half of the members fail the same check.
 func (c *health) Sharing() bool { return len(c.shared) > 0 }
 
-// Statuses returns how those who are there stand: nodes and then gateways, both by name.
+// Statuses returns the status of the present members: nodes and then gateways, both by name.
 func (c *health) Statuses() []MemberStatus {
 	standings := make([]MemberStatus, len(c.present))
 	for i, m := range c.present {
@@ -128,8 +128,8 @@ const (
 	unfit
 )
 
-// Fitness says how fit a member that keeps what it has is for more, and whether it is to be tried
-// with one partition because its breaker is half-open.
+// Fitness returns how fit a member that keeps its partitions is for more, and whether it gets one
+// partition as a trial because its breaker is half-open.
 func (c *health) Fitness(m *member) (fitness fitness, try bool) {
 	if m.Garbled {
 		return unfit, false
@@ -201,8 +201,8 @@ func (c *health) settleCold() {
 	c.say(event{What: eventBegan, Number: there})
 }
 
-// coldly says whether a leadership begins with a cluster that has been off: nobody owns anything,
-// or so few are back of those whom the plan names that they cannot all have died with the last
+// coldly reports whether a leadership begins with a cluster that was off: no partition has an
+// owner, or so few members of the plan are back that they cannot all have died with the last
 // leader.
 func coldly(view cluster.View) bool {
 	there := make(map[string]bool, len(view.Members))
@@ -225,8 +225,8 @@ func coldly(view cluster.View) bool {
 	return !owned || 2*back < len(planned)
 }
 
-// recall settles those who have a place already when a leadership begins, and misses those who had
-// one and are not there.
+// recall settles members that have a place already when a leadership begins, and marks those as
+// missing that had one and are absent.
 func (c *health) recall() {
 	for _, o := range c.view.Owners {
 		if m := c.members[o.Node]; m != nil {

@@ -64,7 +64,7 @@ func (c *health) judge() {
 	}
 }
 
-// refuse finds members that cannot take part, and tells of each once.
+// refuse finds members that cannot take part, and reports each once.
 func (c *health) refuse(m *member, seat *cluster.Member) {
 	var code fault.Code
 	var why string
@@ -165,7 +165,7 @@ func (c *health) rate(m *member) {
 	for _, check := range m.failed() {
 		_, shared := c.shared[check]
 		if shared {
-			m.failing[check] = c.now // what everybody fails says nothing of one
+			m.failing[check] = c.now // a check that all members fail accuses none of them
 		}
 		m.Shared = m.Shared && shared
 		if !m.critical(check) {
@@ -208,7 +208,7 @@ func (c *health) rate(m *member) {
 	c.turned(m, before, confirmed)
 }
 
-// turned does what a change of status asks for.
+// turned acts on a change of status.
 func (c *health) turned(m *member, before cluster.Status, check string) {
 	if m.Status == before {
 		return
@@ -239,7 +239,7 @@ func (c *health) turned(m *member, before cluster.Status, check string) {
 	}
 }
 
-// degradation tells when a member gets worse than was told, and when it is well again.
+// degradation reports when a member gets worse than last reported, and when it has recovered.
 func (c *health) degradation(m *member, level notice.Severity) {
 	switch {
 	case level == notice.Critical && m.told != notice.Critical || level != "" && m.told == "":

@@ -30,7 +30,7 @@ func missing(wanted, there []string) []string {
 	return slices.DeleteFunc(slices.Clone(wanted), func(s string) bool { return slices.Contains(there, s) })
 }
 
-// coverOf returns what a member covers by its heartbeat, nil if it does not say.
+// coverOf returns the coverage in a member's heartbeat, nil if there is none.
 func coverOf(seat *cluster.Member) *cover {
 	if seat.Coverage == nil || seat.Garbled != nil {
 		return nil
@@ -42,7 +42,7 @@ func coverOf(seat *cluster.Member) *cover {
 // because a narrower member would move shared checkpoints past changes that it does not read. If
 // several do not cover each other, it is that of most members, and then that of the member that
 // joined first, so that a change of the settings moves every partition once. It is nil if no member
-// says what it covers. Members that are about to lose their partitions do not count.
+// names its coverage. Members that are about to lose their partitions do not count.
 func (c *health) widest() (widest *cover) {
 	var covers []*cover
 	for i, m := range c.present[:c.nodes] {
@@ -70,7 +70,7 @@ func (c *health) widest() (widest *cover) {
 	return widest
 }
 
-// narrow finds members that do not cover the widest, and tells of each once.
+// narrow finds members that do not cover the widest, and reports each once.
 func (c *health) narrow(m *member, seat *cluster.Member, widest *cover) {
 	of := coverOf(seat)
 	if m.Garbled {

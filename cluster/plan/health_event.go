@@ -17,16 +17,16 @@ const (
 // An eventKind is what happened.
 type eventKind int
 
-// What happens to members.
+// Events of members.
 const (
 	eventCame      eventKind = iota // it is there, for the first time or again
 	eventLeft                       // it is gone, as it had said
 	eventDied                       // Why says how that is known
 	eventHeard                      // it was dead though its lease lived, and is not
 	eventRestarted                  // it is another process: Old and New are when they started, Quick that it kept its place
-	eventStops                      // it asks to give up what it has
+	eventStops                      // it asks to give up its partitions
 	eventSick                       // it is unhealthy: Why is the check
-	eventSettled                    // it is to be given partitions
+	eventSettled                    // it may get partitions
 	eventRejected                   // it cannot take part: Code and Why
 	eventDegraded                   // it fails checks, by Level; of no member: half of all fail the check, and Number of Total do
 	eventRecovered                  // it passes them again, after For; of no member: most pass the check
@@ -49,7 +49,7 @@ type event struct {
 	Number, Total int
 }
 
-// A MemberStatus is how a member stands with the leader.
+// A MemberStatus is a member's status as the leader sees it.
 type MemberStatus struct {
 	Node   string
 	Kind   cluster.Kind

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	forget    = 30 * time.Minute // what is known of members that are gone
+	forget    = 30 * time.Minute // memory of members that are gone
 	maxGone   = 1024             // and of how many
 	calmFor   = 5 * time.Minute  // a member that lives for so long is lost for the first time again
 	maxLosses = 6                // the settle time doubles with each loss, up to this one
 	crashes   = 3                // so many losses make a quick restart lose the place
 )
 
-// A member is what the leader knows of one name.
+// A member is the leader's knowledge of one name.
 type member struct {
 	Node     string
 	key      string // in health.members
@@ -60,12 +60,12 @@ type member struct {
 // Serves says whether the member is one that serves partitions.
 func (m *member) Serves() bool { return m.Kind != cluster.KindGateway }
 
-// Lost says whether the member is to lose what it has because of how it is.
+// Lost reports whether the member's status costs it its partitions.
 func (m *member) Lost() bool {
 	return !m.Present || m.Status == StatusDead || m.Status == cluster.StatusUnhealthy || m.Status == StatusRefused && !m.Garbled
 }
 
-// Keeps says whether the member may keep what it has.
+// Keeps reports whether the member may keep its partitions.
 func (m *member) Keeps() bool { return !m.Lost() && m.Status != cluster.StatusStopping }
 
 // look takes the members of the view in.
@@ -144,7 +144,7 @@ func (c *health) seat(i int) {
 	}
 }
 
-// restarted clears what is known of the process that was there before.
+// restarted clears the knowledge of the previous process.
 func (c *health) restarted(m *member, seat *cluster.Member, back bool) {
 	if !back {
 		c.lose(m)
@@ -181,7 +181,7 @@ func (c *health) depart(m *member) {
 	m.Status, m.Settled, m.Garbled = StatusDead, false, false
 }
 
-// die tells of a dead member.
+// die reports a dead member.
 func (c *health) die(m *member, why string) {
 	m.Status = StatusDead
 	c.lose(m)

@@ -57,7 +57,7 @@ func (s *Planner) hear(events []event) {
 	}
 }
 
-// died tells of a dead member, and has its partitions planned anew.
+// died reports a dead member, and has its partitions planned anew.
 func (s *Planner) died(e event) {
 	m := e.Member
 	s.dequeue(m.key)
@@ -72,7 +72,7 @@ func (s *Planner) died(e event) {
 		Fields: map[string]any{
 			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": ago(e.For),
 		}})
-	// What it did before matters no more.
+	// Its history does not matter now.
 	s.covered -= len(slices.DeleteFunc(slices.Clone(s.causes[:s.covered]), func(c cause) bool { return c.node != m.Node }))
 	s.causes = slices.DeleteFunc(s.causes, func(c cause) bool { return c.node == m.Node })
 	s.because(ReplanEmergency, m.Node, "is dead")

@@ -11,9 +11,9 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// plan publishes the next plan if that which stands is not right.
+// plan publishes the next plan if the current one is not right.
 func (s *Planner) plan(want directives) {
-	if s.view.Plan.Version >= s.pending { // what the last was made for is done, up to joins that it was not enough for
+	if s.view.Plan.Version >= s.pending { // the causes of the last plan are done, except joins that need more plans
 		goesOn := func(c cause) bool { return !s.balanced && c.replan == ReplanJoin }
 		done := slices.DeleteFunc(s.causes[:s.covered:s.covered], func(c cause) bool { return !goesOn(c) })
 		s.causes, s.covered = append(done, s.causes[s.covered:]...), 0
@@ -43,7 +43,7 @@ func (s *Planner) plan(want directives) {
 			moved++
 		}
 		if part := &s.parts[p]; part.late && part.holder == planned && planned != "" {
-			s.evict(p) // it owns what it does not serve
+			s.evict(p) // it owns partitions that it does not serve
 		}
 	}
 	s.balanced = result.Balanced
@@ -68,12 +68,12 @@ func (s *Planner) publish(plan cluster.Plan, moved int) {
 	s.covered, s.pending, s.trading = len(s.causes), plan.Version, 0
 }
 
-// cause says what a plan is made for.
+// cause returns the reason for a plan.
 func (s *Planner) cause() (Replan, string) {
 	order := Replans()
 	optional := func(c cause) bool { return slices.Index(order, c.replan) >= slices.Index(order, ReplanJoin) }
 	switch {
-	case s.must && !slices.ContainsFunc(s.causes, func(c cause) bool { return !optional(c) }): // a join bounds what is moved, this does not
+	case s.must && !slices.ContainsFunc(s.causes, func(c cause) bool { return !optional(c) }): // a join bounds the moves, this does not
 		s.because(ReplanFailure, "", "partitions that nobody serves")
 	case len(s.causes) == 0:
 		return ReplanRebalance, "balance"
@@ -93,7 +93,7 @@ func (s *Planner) cause() (Replan, string) {
 	return s.causes[0].replan, strings.Join(texts, ", ")
 }
 
-// note notes what operators want anew.
+// note records new requests of operators.
 func (s *Planner) note(want directives) {
 	for _, node := range slices.Sorted(maps.Keys(want.drained)) {
 		if want.drained[node] && !s.drained[node] {
@@ -106,14 +106,14 @@ func (s *Planner) note(want directives) {
 	}
 }
 
-// same says whether the input asks for what the last did, which was that nothing be changed.
+// same reports whether the input equals the last one, which changed nothing.
 func (s *Planner) same(in Input) bool {
 	return in.Partitions == s.last.Partitions && in.Moves == s.last.Moves && in.Exchanges == s.last.Exchanges &&
 		slices.Equal(in.Candidates, s.last.Candidates) &&
 		slices.Equal(in.Current, s.last.Current) && slices.Equal(in.Rates, s.last.Rates) && slices.Equal(in.Cooling, s.last.Cooling) && maps.Equal(in.Pinned, s.last.Pinned)
 }
 
-// input says what is to be planned with.
+// input returns the input of the next plan.
 func (s *Planner) input(want directives) Input {
 	members, trials, fit := s.eligible(want)
 	in := Input{
@@ -168,8 +168,8 @@ func (s *Planner) input(want directives) Input {
 	return in
 }
 
-// eligible says who keeps and who takes partitions, who is to be tried, and whether those who take
-// are fit. A partition with a doubtful owner is better off than one without.
+// eligible returns the members that keep and that take partitions, those that get one as a trial,
+// and whether the takers are fit. A doubtful owner is better for a partition than none.
 func (s *Planner) eligible(want directives) (members []Candidate, trials []int, healthy bool) {
 	seats := s.health.Present()
 	fitness := make([]fitness, 0, len(seats))

@@ -1,8 +1,8 @@
 package plan
 
-// apportion deals the seats out to the members that take any: each goes to whoever has the most
-// weight for the seats that it has and half a seat more, the first by name among equals. Nobody
-// gets less than what is fixed.
+// apportion gives the seats to the members that take any: each seat goes to the member with the
+// most weight per seat, counting half a seat more than it has, and among equals to the first by
+// name. No member gets less than its fixed seats.
 func apportion(seats int, members []seat) {
 	for m := range members {
 		members[m].quota = members[m].fixed

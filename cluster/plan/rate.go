@@ -8,8 +8,8 @@ const (
 	// learnt is how many periods of Config.Rebalance a leader measures before it plans with rates,
 	// span how many it averages over.
 	learnt, span = 5, 20
-	// parts is into how many parts the time is divided over which rates are averaged: how much
-	// these differ tells what is chance.
+	// parts divides the time over which rates are averaged; the variation between the parts
+	// measures chance.
 	parts = 10
 	// certain is how many standard errors of the average are chance.
 	certain = 4
@@ -19,7 +19,7 @@ const (
 	far                    = 0.5
 )
 
-// A gauge takes in what the owners of a partition report in a period.
+// A gauge collects the reports of a partition's owners in a period.
 type gauge struct {
 	sum   float64
 	count int
@@ -47,8 +47,8 @@ type rates struct {
 	urgent     map[string]bool    // members that have far too many all the time
 }
 
-// measure takes in what the partitions' rates were in the period that is over, if it is. What is
-// planned with stays the same for a period, so that plans do not follow every gust.
+// measure records the partitions' rates of a period that has ended. The rates for plans change once
+// a period, so that plans do not follow every gust.
 func (s *Planner) measure() {
 	if s.ratedAt == 0 {
 		s.ratedAt = s.now
@@ -62,7 +62,7 @@ func (s *Planner) measure() {
 		period[p] = s.parts[p].gauge.read()
 	}
 	if s.health.Sharing() {
-		return // what was measured says nothing of what there is to do
+		return // the measurement does not show the demand
 	}
 	s.periods, s.traded = append(s.periods, period), append(s.traded, 0)
 	s.traded = s.traded[max(0, len(s.traded)-exchangesIn):]
@@ -100,8 +100,8 @@ func (s *Planner) over(periods [][]float32) rates {
 	return r
 }
 
-// beside returns by how many events a second the members are beside their shares, with the
-// partitions that they are to have now, and the shares. Without rates there is nothing.
+// beside returns the members' deviations from their shares in events a second, with the partitions
+// of the new plan, and the shares. Without rates it returns nothing.
 func (s *Planner) beside(rates []float64) (beside, share map[string]float64) {
 	has, all, capacity := make(map[string]float64), 0.0, 0.0
 	for p, rate := range rates {

@@ -82,8 +82,8 @@ type book struct {
 	numbers map[string]uint8
 }
 
-// fullTexts is how many texts are told in full; those behind are told without names and numbers, of
-// which there are few.
+// fullTexts is the number of texts in full; later ones come without names and numbers, so that few
+// differ.
 const fullTexts = 230
 
 func (b *book) number(t text) uint8 {

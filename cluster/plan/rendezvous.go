@@ -8,7 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// seed returns what a member's scores are hashed with.
+// seed returns the hash seed of a member's scores.
 func seed(node string) uint64 { return xxh3.HashString(node) }
 
 // score is how high a partition and a member rank each other: -weight / ln(u) of a hash u in (0,
@@ -46,7 +46,7 @@ func compareBids(a, b bid) int {
 	}
 }
 
-// choice returns the member that a partition ranks highest, of those that take any and stand behind
+// choice returns the highest-ranked member for a partition, of those that take any and rank below
 // the last one that it asked.
 func (p *assigner) choice(partition int, last int, below float64) (best int, score float64) {
 	best = nobody
@@ -78,8 +78,8 @@ func (p *assigner) rank() []int {
 }
 
 // match finds the one stable matching of partitions with members that have room for so many: each
-// partition asks the member that it ranks highest, a member that is full sends the lowest away, and
-// who is sent away asks its next choice. The answer is by partition, of all of them.
+// partition asks the member that it ranks highest, a full member rejects its lowest, and a rejected
+// partition asks its next choice. The result has an entry for every partition.
 func (p *assigner) match(partitions, room []int) (to []int) {
 	to = make([]int, len(p.at))
 	for i := range to {
@@ -109,7 +109,7 @@ func (p *assigner) match(partitions, room []int) (to []int) {
 	return to
 }
 
-// home returns where the partitions are that may go anywhere, when only who is there counts.
+// home returns the places of the free partitions when only the present members count.
 func (p *assigner) home() []int {
 	var free []int
 	for i, m := range p.at {

@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// What a gateway that has restarted is told again.
+// The notices that a restarted gateway gets again.
 const (
 	maxRecent = 10
 	recentFor = 30 * time.Minute
@@ -22,7 +22,7 @@ type stamped struct {
 	notice.Notice
 }
 
-// A resync tells a member that has restarted again what is its own.
+// A resync checks the partitions of a restarted member.
 type resync struct {
 	node, key string
 	kind      cluster.Kind
@@ -40,12 +40,12 @@ func (s *Planner) enqueue(m *member) {
 	s.queue = append(s.queue, resync{node: m.Node, key: m.key, kind: m.Kind, restarted: s.now, due: s.now + s.cfg.ResyncDelay})
 }
 
-// dequeue has a member resynced no more.
+// dequeue ends the resync of a member.
 func (s *Planner) dequeue(key string) {
 	s.queue = slices.DeleteFunc(s.queue, func(r resync) bool { return r.key == key })
 }
 
-// resync goes on with the resyncs that are due, so many partitions a second.
+// resync continues the resyncs that are due, at a bounded number of partitions a second.
 func (s *Planner) resync(elapsed time.Duration) {
 	rate := float64(s.cfg.ResyncRate)
 	s.tokens = min(rate, s.tokens+rate*elapsed.Seconds())
@@ -74,8 +74,8 @@ func (s *Planner) resync(elapsed time.Duration) {
 	}
 }
 
-// resyncStep looks at as many of a member's partitions as may be looked at now, and reports whether
-// the plan is to be published again because all have been looked at and some are not served.
+// resyncStep checks as many of a member's partitions as the rate allows, and reports whether the
+// plan must be published again, because all have been checked and some are not served.
 func (s *Planner) resyncStep(r *resync) (republish bool) {
 	step := Resync{Node: r.node, Kind: r.kind}
 	if r.kind == cluster.KindGateway {

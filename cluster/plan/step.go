@@ -9,9 +9,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A Planner is what the leader knows and remembers. It is made anew with each leadership: the first
-// view tells it how things are, and nothing moves because of that. It is not for several goroutines
-// at once.
+// A Planner holds the knowledge of a leader. Each leadership has a new one: it accepts its first
+// view, and moves nothing because of it. It is not safe for concurrent use.
 type Planner struct {
 	cfg    Config
 	turn   uint64 // counts the steps
@@ -43,7 +42,7 @@ type Planner struct {
 	unsaid int     // how many were not
 }
 
-// A cause is why a plan is to be made.
+// A cause is a reason for a plan.
 type cause struct {
 	replan Replan
 	node   string
@@ -59,8 +58,8 @@ func New(cfg Config) *Planner {
 	return s
 }
 
-// Step decides what is to be done in view of everything at now, by a clock that goes on while the
-// machine is suspended. Times between steps in which the leader did not look count against nobody.
+// Step returns the leader's decision for a view at now, by a clock that counts suspension. Time
+// between steps in which the leader did not look counts against no member.
 func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 	s.turn++
 	elapsed, blind := now-s.now, time.Duration(0)
@@ -91,7 +90,7 @@ func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 	return d
 }
 
-// Members returns how the members stand that are there, by name.
+// Members returns the status of the present members, by name.
 func (s *Planner) Members() []MemberStatus { return s.health.Statuses() }
 
 // at asks to be called again at a moment that is yet to come.
@@ -114,7 +113,7 @@ func (s *Planner) post(n notice.Notice) {
 	}
 }
 
-// because notes why a plan is to be made: what a member, if there is one, did.
+// because records the reason for a plan, and the member that caused it, if any.
 func (s *Planner) because(replan Replan, node, did string) {
 	s.causes = append(s.causes, cause{replan, node, strings.TrimSpace(node + " " + did)})
 }

@@ -15,21 +15,21 @@ const (
 	worthwhile, worthwhileFloor = 0.01, 0.1
 )
 
-// traffic is who has how many events. They are counted in whole parts of all, so that sums do not
-// depend on the order.
+// traffic is the members' events. They are counted in whole units, so that sums do not depend on
+// the order.
 type traffic struct {
 	units []int64   // by partition
 	rate  []int64   // by member
-	share []float64 // by member: what it should have
+	share []float64 // by member: its share
 	slack []float64 // by member: by how much it may have more or less
-	least float64   // what an exchange must gain whatever the share
+	least float64   // the least gain of an exchange, whatever the share
 	lists [][]int   // by member: the partitions that may be exchanged, the quietest first
 }
 
 // all is how many units there are.
 const all = 1 << 40
 
-// count looks who has how many events. Where none are known there are no units.
+// count counts the members' events. Without known rates there are no units.
 func (p *assigner) count() {
 	const most = 1e15 // events a second: beyond it sums could overflow
 	rates := make([]float64, len(p.at))
@@ -85,7 +85,7 @@ func (t *traffic) quieter(i, j int) int {
 	return cmp.Or(cmp.Compare(t.units[i], t.units[j]), cmp.Compare(i, j))
 }
 
-// excess is by how many events a member with that rate is beyond what it may have more or less.
+// excess is the number of events by which a member with that rate exceeds its tolerance.
 func (t *traffic) excess(m int, rate float64) float64 {
 	return max(0, math.Abs(rate-t.share[m])-t.slack[m])
 }
@@ -151,9 +151,9 @@ type trade struct {
 	off           float64 // how many events are missing to both being equally far from their shares
 }
 
-// offer looks for a better trade between two members. What is gained is a concave function of the
-// events that change sides, and highest where both come equally far from their shares, so for each
-// partition given only its neighbours of that are looked at.
+// offer looks for a better trade between two members. The gain is a concave function of the events
+// that change sides, and highest where both members end equally far from their shares. So for each
+// partition given, only the neighbours of that point are tried.
 func (t *traffic) offer(m, other int, weight, otherWeight float64, best *trade) {
 	rate, otherRate := float64(t.rate[m]), float64(t.rate[other])
 	want := (rate*otherWeight - otherRate*weight) / (weight + otherWeight)

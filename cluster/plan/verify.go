@@ -9,12 +9,12 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A part is what the leader knows of a partition.
+// A part is the leader's knowledge of a partition.
 type part struct {
-	planned, holder string // by the plan that stands, and by the key
+	planned, holder string // by the current plan, and by the key
 	epoch           change.Epoch
 	turn            uint64        // the step that last found it served by its holder
-	served          bool          // by whom it is planned to
+	served          bool          // by its planned owner
 	since           time.Duration // since when it is not, for the same reason
 	late            bool          // for longer than the grace
 	stays           bool          // with its holder, because who should take it over did not
@@ -35,7 +35,7 @@ func (s *Planner) owner(p int) cluster.Owner {
 	return cluster.Owner{}
 }
 
-// observe takes the plan, the keys, and what the members say that they serve in.
+// observe records the plan, the keys, and the partitions that the members say they serve.
 func (s *Planner) observe() {
 	for i, m := range s.health.Present() {
 		seat := &s.view.Members[i]
@@ -100,14 +100,14 @@ func (s *Planner) observePart(p *part, planned string, o cluster.Owner) (moved b
 	return moved
 }
 
-// A miss is a partition that is not served in time, and who is to blame.
+// A miss is a partition that is not served in time, and the member responsible.
 type miss struct {
 	part  *part
 	blame *member
 }
 
-// verify finds members that do not serve what they are given, or do not give up what they are to,
-// in time.
+// verify finds members that do not serve their assigned partitions in time, or do not give up
+// others in time.
 func (s *Planner) verify() {
 	var misses []miss
 	blamed := map[*member]int{}
