@@ -8,19 +8,18 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// errSequence says that a fragment is not the one that was to come.
+// errSequence reports a fragment that is out of order.
 var errSequence = errors.New("a fragment out of sequence")
 
-// An assembly puts a whole event together from its fragments. The zero value waits for a first
-// fragment.
+// An assembly joins the fragments of an event. The zero value waits for a first fragment.
 type assembly struct {
 	fields  []byte // elements of the fragments so far, without _id and splitEvent
-	next    int32  // number of the fragment to come, from 1; 0 while there is none
+	next    int32  // number of the next fragment, from 1; 0 while no event is pending
 	of      int32
 	pending bool
 }
 
-// isFragment reports whether an event is a fragment: splitEvent is the field behind _id.
+// isFragment reports whether an event is a fragment: splitEvent is the field after _id.
 func isFragment(event []byte) bool {
 	const id = 4 + 1 + len("_id\x00")
 	if len(event) < id+4 || event[4] != byte(bson.TypeEmbeddedDocument) || string(event[5:id]) != "_id\x00" {
@@ -32,9 +31,9 @@ func isFragment(event []byte) bool {
 	return len(rest) > 1+len(name) && rest[0] == byte(bson.TypeEmbeddedDocument) && string(rest[1:1+len(name)]) == name
 }
 
-// add takes the next fragment, and returns the whole event with the last one: it has the token of
-// the last fragment. A first fragment begins anew, whatever was there, because a reopened stream
-// repeats.
+// add takes the next fragment. With the last one it returns the whole event, which has the token of
+// the last fragment. A first fragment discards an unfinished event, because a reopened stream
+// repeats its fragments.
 func (a *assembly) add(fragment bson.Raw) (event bson.Raw, err error) {
 	elements, err := fragment.Elements()
 	if err != nil {
@@ -70,7 +69,7 @@ func (a *assembly) add(fragment bson.Raw) (event bson.Raw, err error) {
 	return event, nil
 }
 
-// joined makes the event of a token and the other elements.
+// joined builds an event from a token and the other elements.
 func joined(token bson.RawValue, fields []byte) bson.Raw {
 	size := 4 + 1 + len("_id\x00") + len(token.Value) + len(fields) + 1
 	event := make([]byte, 0, size)

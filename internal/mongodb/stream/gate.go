@@ -12,22 +12,22 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// A gate keeps openings of one stream apart, also those that the driver makes by itself inside
-// TryNext, and knows its cursors.
+// A gate enforces the least time between two openings of one stream, including the driver's own
+// inside TryNext, and records the stream's cursors.
 type gate struct {
 	least  time.Duration
 	last   time.Time
 	opened int
-	shards bool                // there are shards, whose time is to be noted
-	told   mongodb.ClusterTime // as the last reply has it
-	ids    []int64             // of cursors that were opened and, as far as is known, not closed
+	shards bool                // the cluster is sharded: note the cluster's time
+	told   mongodb.ClusterTime // from the last reply
+	ids    []int64             // of the cursors that were opened and are not known to be closed
 }
 
 type gateKey struct{}
 
-// noteAggregate is called by the driver before it sends a command. It holds back an aggregate that
-// opens a stream too soon after the last one: the driver's own resuming knows no limit while the
-// aggregates succeed.
+// noteAggregate is called by the driver before it sends a command. It delays an aggregate that
+// opens a stream too soon after the last one, because the driver resumes without any limit while
+// the aggregates succeed.
 func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
 	g, ok := ctx.Value(gateKey{}).(*gate)
 	if !ok || e.CommandName != "aggregate" {
@@ -45,8 +45,8 @@ func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
 	g.opened++
 }
 
-// noteReply is called by the driver when a command was answered. It notes the cluster's time, and
-// the cursors that are opened and closed.
+// noteReply is called by the driver after the reply to a command. It notes the cluster's time and
+// the cursors that were opened.
 func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 	g, ok := ctx.Value(gateKey{}).(*gate)
 	if !ok {
@@ -63,8 +63,8 @@ func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 	}
 }
 
-// sweep closes the cursors that the stream has left behind: where a connection broke, or a wait was
-// given up, the driver could not close its cursor, and the server keeps it for ten minutes.
+// sweep closes the cursors that the stream has abandoned. The driver cannot close a cursor whose
+// connection broke or whose wait was canceled, and the server keeps such a cursor for ten minutes.
 func (st *stream) sweep(ctx context.Context) {
 	var current int64
 	if st.cursor != nil {
@@ -83,6 +83,6 @@ func (st *stream) sweep(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
 	defer cancel()
 	database := cmp.Or(st.source.can.database, "admin")
-	// Most are closed already. What cannot be closed now the server closes in its time.
+	// Most are closed already. The server closes the others after its own timeout.
 	_ = st.at.client.Driver().Database(database).RunCommand(ctx, bson.D{{Key: "killCursors", Value: "$cmd.aggregate"}, {Key: "cursors", Value: left}}).Err()
 }

@@ -7,16 +7,17 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Where images are required, full documents or those before changes, and one is missing, because
-// its collection keeps none or it has been removed, every stream that meets the event fails. The
-// stream then asks for the images that are there, for the rest of its life: otherwise it would have
-// to be opened anew for each such event. What lacks an image says so.
+// An image is the full document after a change, or the document before it. If images are required
+// and one is missing, because its collection keeps none or MongoDB has removed it, every stream
+// that reads the event fails. From then on the stream asks for images only where available, because
+// otherwise it would have to be reopened for each such event. An event that lacks an image is
+// marked.
 
-// Incomplete is the name of the field, true, of an event that lacks an image that was required, or
-// of which MongoDB could deliver only a part because it is too large.
+// Incomplete is the name of a field that is true in an event that lacks a required image, or that
+// MongoDB could deliver only in part because it is too large.
 const Incomplete = "incomplete"
 
-// images asks for the images that are wanted, or for those of them that are there.
+// images requests the configured images; lenient requests them only where available.
 func (w Watch) images(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
 	ask := func(mode string, set func(options.FullDocument) *options.ChangeStreamOptionsBuilder) {
 		switch {
@@ -31,7 +32,7 @@ func (w Watch) images(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
 	ask(w.BeforeChange, opts.SetFullDocumentBeforeChange)
 }
 
-// relent asks for images as far as they are there from the next opening on.
+// relent makes the stream request images only where available, from its next opening.
 func (st *stream) relent(cause error) {
 	st.lenient = true
 	st.source.metrics.incomplete.Inc()
@@ -47,7 +48,7 @@ func (w Watch) lacks(event bson.Raw) bool {
 	return missing(w.FullDocument, "fullDocument") || missing(w.BeforeChange, "fullDocumentBeforeChange")
 }
 
-// marked returns the event with the mark that it lacks something.
+// marked returns the event with the field Incomplete.
 func marked(event bson.Raw) bson.Raw {
 	const size = 1 + len(Incomplete) + 1 + 1
 	all := make([]byte, 0, len(event)+size)

@@ -13,38 +13,39 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// An event above 16 MiB ends every stream that meets it, together with the reply that it was to
-// come in. Where the server can split it, it comes in fragments, unless one field alone is too
-// large for a fragment. Otherwise the stream goes down a ladder, one opening a rung:
+// An event above 16 MiB ends every stream that reads it, and the whole reply that would contain it
+// is lost. If the server can split the event, it comes in fragments, unless a single field is too
+// large for a fragment. Otherwise the stream goes down a ladder, one opening per rung:
 //
 //	whole ──► alone: one event a reply ──► without the update's description ──► keys only ──► its name ──► step over it and say so
 //
-// The server's message does not tell reliably which event it is about: it cuts the token, or has
-// none. So what stands before it is read again with one event a reply. The one that fails then is
-// the next one, and it is shown with less, marked as incomplete, together with what has the same
-// time. What comes at a later time is left to a stream that shows all: opened at that time, it does
-// not meet the event, while a server may look at an event again that a stream is opened behind.
+// The server's message does not identify the event reliably: it cuts the token, or has none. So the
+// stream reads the events before it again, with one event a reply. The event that fails then is the
+// next one. The stream shows it, and all events of the same time, with fewer fields and marked as
+// incomplete. Events of a later time are read by a stream that shows everything and is opened at
+// that time: it does not read the large event again. A stream opened after the event's token could,
+// because a server may read that event once more.
 
-// A view is how much of the events a stream shows, and in what portions.
+// A view says how much of each event a stream shows, and how many events a reply has.
 type view int
 
 const (
 	whole         view = iota
 	alone              // everything, one event a reply
-	noDescription      // one event without updateDescription, which repeats what the full document has
-	keysOnly           // one event's fields that routing needs
-	nameOnly           // one event's token, to know its time: it comes, or the message that it does not come begins with it
-	stepOver           // nothing: the event is left out
+	noDescription      // one event without updateDescription, which repeats the full document's fields
+	keysOnly           // one event, only the fields that routing needs
+	nameOnly           // one event's token, to learn its time: from the event, or from the error message, which begins with the token
+	stepOver           // nothing: the stream skips the event
 )
 
-// one reports whether replies have one event.
+// one reports whether each reply has one event.
 func (v view) one() bool { return v != whole }
 
 // less reports whether events lack something.
 func (v view) less() bool { return v > alone }
 
-// splits reports whether events are to be split. Of keys there is only one part that can be large,
-// and the message that says so must name it.
+// splits reports whether the server splits events. With keys only, a single part can be large, and
+// the server's message must name it.
 func (v view) splits() bool { return v < keysOnly }
 
 // routing are the fields of an event that routing needs.
@@ -70,23 +71,23 @@ func (v view) project() bson.D {
 	return nil
 }
 
-// A ladder is where a stream stands because of an event that is too large. The zero value is a
-// stream that has met none. Below the top, streams are opened by time, so that the events before
-// the large one are seen again.
+// A ladder is the state of a stream that has met an event that is too large. The zero value is a
+// stream that has met none. Below the top, streams are opened by time, so that they read the events
+// before the large one again.
 type ladder struct {
 	view   view
-	until  change.Timestamp // alone: the large event is not later; zero where that is not known
-	budget int              // alone: the large event comes before so many bytes of others
-	seen   change.Position  // what the cursor has given: the large event is the next one
-	large  change.Timestamp // below alone: the time of the large event, zero before it has come
+	until  change.Timestamp // alone: the large event is not later than this; zero if unknown
+	budget int              // alone: the large event follows within this many bytes of other events
+	seen   change.Position  // the last event that the cursor returned: the large event is the next one
+	large  change.Timestamp // below alone: the time of the large event, zero until it arrives
 }
 
 const (
-	// mostBefore is what may come before a large event in the reply that it ended: a server puts 16
+	// mostBefore bounds the bytes before a large event in the reply that it ended: a server puts 16
 	// MiB into one.
 	mostBefore = 17 << 20
-	// nearby is how far behind a large event the next one is looked for: they often come together,
-	// and an opening is saved then.
+	// nearby is how many bytes after a large event the stream still expects another one. Large
+	// events often come together, and this saves an opening.
 	nearby = 1 << 20
 )
 
@@ -99,8 +100,8 @@ func (l ladder) fails(until change.Timestamp) ladder {
 	return ladder{view: min(l.view+1, stepOver), seen: l.seen}
 }
 
-// gives takes note of an event that the cursor has given, and reports whether it is to be handed
-// out here: it is not where it is later than the large event.
+// gives notes an event that the cursor returned, and reports whether this stream returns it too:
+// not if it is later than the large event.
 func (l *ladder) gives(e *change.Event) bool {
 	switch {
 	case l.view == alone:
@@ -113,13 +114,12 @@ func (l *ladder) gives(e *change.Event) bool {
 	return true
 }
 
-// passed reports whether what is of the time is later than the large event.
+// passed reports whether the time is later than the large event.
 func (l *ladder) passed(at change.Timestamp) bool {
 	return l.view.less() && !l.large.IsZero() && at.Compare(l.large) > 0
 }
 
-// next returns the rung after a reply of so many bytes, with which the stream has come to the time
-// at.
+// next returns the rung after a reply of size bytes that has brought the stream to the time at.
 func (l ladder) next(size int, at change.Timestamp) ladder {
 	switch {
 	case l.passed(at):
@@ -132,23 +132,24 @@ func (l ladder) next(size int, at change.Timestamp) ladder {
 	return l
 }
 
-// climb moves the stream to another rung. It is opened anew where it is to show more or less.
+// climb moves the stream to another rung. The stream is reopened if the new rung shows more or less
+// of an event.
 func (st *stream) climb(to ladder) {
 	from := st.ladder
 	st.ladder = to
 	switch {
 	case st.cursor == nil, from.view == to.view:
 	case from.view.less() || to.view.less():
-		st.gate.last = time.Time{} // each event costs a bounded number of openings, which everybody waits for
+		st.gate.last = time.Time{} // each large event costs a bounded number of openings, and all readers wait for them
 		st.close()
 	default:
 		st.cursor.SetBatchSize(0)
 	}
 }
 
-// less takes the stream one rung down. at is the time of the event that was too large, zero where
-// the server does not tell it. At the bottom of the ladder the event is left out, and whatever else
-// is of its time and comes after it.
+// less takes the stream one rung down. at is the time of the event that was too large, zero if the
+// server does not report it. At the bottom of the ladder the stream skips the event and all later
+// events of the same time.
 func (st *stream) less(ctx context.Context, cause error, at change.Timestamp) error {
 	st.source.metrics.tooLarge.Inc()
 	if st.ladder.view == whole && at.IsZero() {
@@ -173,14 +174,13 @@ func (st *stream) less(ctx context.Context, cause error, at change.Timestamp) er
 	return nil
 }
 
-// leaveOut goes on behind everything of the time, of which something is left out.
+// leaveOut continues after all events of the time. Some of them are skipped.
 func (st *stream) leaveOut(at change.Timestamp) {
 	st.close()
 	st.position, st.skipping, st.ladder = change.At(at.Next()), true, ladder{view: alone, budget: nearby}
 }
 
-// skipped makes the reply that holds the place of an event that was left out: the stream has been
-// opened behind it.
+// skipped makes the reply that takes the place of a skipped event. The stream is open after it.
 func (st *stream) skipped() (oplog.Reply, error) {
 	st.skipping = false
 	if base, err := change.ParseToken(st.cursor.ResumeToken()); err == nil {
@@ -199,9 +199,9 @@ func (st *stream) skipped() (oplog.Reply, error) {
 	return oplog.Reply{Events: [][]byte{event}, End: st.position, Size: len(event), At: time.Now()}, nil
 }
 
-// timeIn finds the time of the event that an error is about, zero where it does not tell: a message
-// of BSONObjectTooLarge quotes the event's first element, the token, of which servers show at least
-// the first 150 digits.
+// timeIn returns the time of the event that an error is about, zero if the error does not contain
+// it. A BSONObjectTooLarge message quotes the event's first element, the token, with at least its
+// first 150 digits.
 func timeIn(err error) change.Timestamp {
 	found := quoted.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -211,7 +211,7 @@ func timeIn(err error) change.Timestamp {
 	if err != nil {
 		return change.Timestamp{}
 	}
-	position, _ := change.ParseToken(token) // another format tells no time
+	position, _ := change.ParseToken(token) // another format has no time
 	return position.Time
 }
 

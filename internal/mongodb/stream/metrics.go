@@ -36,7 +36,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	return m
 }
 
-// shardMetrics are those of sharded clusters.
+// shardMetrics are the metrics of sharded clusters.
 type shardMetrics struct {
 	wait        prometheus.Histogram
 	ticks       *prometheus.CounterVec

@@ -9,12 +9,12 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// Who loses a position opens another stream, and a server that has lost that too would be asked
-// again and again, each time by a new stream that knows nothing of those before. So each loss costs
-// the source the least time between two openings. As many losses as there may be streams are free,
-// because one wrapped log is a loss to each of them.
+// A reader that loses a position opens another stream. If the server has lost that position too,
+// new streams would follow without limit, because each knows nothing of the ones before. So each
+// loss delays the source's next openings by MinReopen. The first MaxStreams losses are free,
+// because one wrapped oplog is a loss for every stream.
 
-// slowDown lets a loss cost time.
+// slowDown charges a loss with MinReopen.
 func (s *Source) slowDown(err error) error {
 	if errors.Is(err, oplog.ErrPositionLost) {
 		s.mu.Lock()
@@ -28,7 +28,7 @@ func (s *Source) slowDown(err error) error {
 	return err
 }
 
-// waitForPace waits until a stream may be opened, as far as losses are concerned.
+// waitForPace waits until earlier losses no longer delay an opening.
 func (s *Source) waitForPace(ctx context.Context) error {
 	s.mu.Lock()
 	wait := time.Until(s.mu.due.Add(-time.Duration(s.cfg.MaxStreams) * s.cfg.MinReopen))

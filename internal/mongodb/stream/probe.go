@@ -15,26 +15,26 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// Codes of servers that do not know a part of what a stream is opened with: a stage of the
-// pipeline, an option of $changeStream.
+// Error codes of servers that do not support a stage of the pipeline or an option of $changeStream.
 const (
 	codeUnknownStage  = 40324
 	codeUnknownOption = 40415
 )
 
-// abilities are what streams are opened with, beside the watch: what the deployment can do and the
-// user may do.
+// abilities are the features that the deployment supports and the user may use. Together with the
+// watch they decide how streams are opened.
 type abilities struct {
 	split bool // large events come in fragments ($changeStreamSplitLargeEvent, since 6.0.9)
-	// expanded asks for expanded events (showExpandedEvents, since 6.0): only in these an update
-	// says what a field's name with a dot or of digits is (disambiguatedPaths, since 6.1).
+	// expanded asks for expanded events (showExpandedEvents, since 6.0): only these contain
+	// disambiguatedPaths (since 6.1), which explain field names with a dot or of digits in an
+	// update.
 	expanded bool
-	database string // the database to watch, where the user may not watch the cluster
+	database string // the database to watch, if the user may not watch the cluster
 }
 
-// Probe finds out what the deployment can do and the user may do, by opening and closing a stream;
-// nobody's version is trusted. It must be called before Open. Its error says what a person must act
-// upon, or that the deployment does not answer.
+// Probe detects the deployment's features and the user's rights by opening and closing a stream; it
+// does not trust version numbers. Call it before Open. Its error names a problem that an operator
+// must fix, or says that the deployment does not answer.
 func (s *Source) Probe(ctx context.Context) error {
 	s.can = abilities{split: true, expanded: true}
 	database, one := s.cfg.Watch.database()
@@ -69,16 +69,16 @@ func (s *Source) try(ctx context.Context) error {
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
 	defer cancel()
-	_ = cursor.Close(closing) // a server that does not answer forgets it by itself
+	_ = cursor.Close(closing) // a server that does not answer drops the cursor after its own timeout
 	return nil
 }
 
-// holds finds out whether the log reaches back to the time, by opening a stream there and reading
-// from it: the server checks that, while it may be silent about a token that it no longer has. Its
-// error is oplog.ErrPositionLost where the log does not.
+// holds checks whether the oplog reaches back to the time, by opening a stream there and reading
+// from it. The server reports a lost time, but may say nothing about a lost token. Its error wraps
+// oplog.ErrPositionLost if the oplog does not reach back so far.
 func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
 	opts := options.ChangeStream().SetBatchSize(1).SetStartAtOperationTime(&bson.Timestamp{T: t.T, I: t.I})
-	// Everything, so that the first event ends the search, and little of it.
+	// No filter, so that the first event ends the search, and only a few fields of it.
 	cursor, err := s.watch(ctx, at.pool, mongo.Pipeline{bson.D{{Key: "$project", Value: keysOnly.project()}}}, opts)
 	if err == nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), mongodb.CloseTimeout)
@@ -89,7 +89,7 @@ func (s *Source) holds(ctx context.Context, at site, t change.Timestamp) error {
 	switch mongodb.Classify(err) {
 	case mongodb.Lost, mongodb.BadToken:
 		return &oplog.LostError{Err: err}
-	case mongodb.Poison: // it has read the event
+	case mongodb.Poison: // the server has read the event
 		return nil
 	default:
 		return err
@@ -106,8 +106,8 @@ func (s *Source) watch(
 	return pool.Driver().Watch(ctx, pipeline, opts)
 }
 
-// pipeline builds the stages behind $changeStream. Fragments are asked for last of all, as the
-// server demands.
+// pipeline builds the stages after $changeStream. The stage that splits events is the last, as the
+// server requires.
 func (s *Source) pipeline(view view) mongo.Pipeline {
 	pipeline := mongo.Pipeline{}
 	if match := s.cfg.Watch.match(s.can); match != nil {
@@ -122,7 +122,7 @@ func (s *Source) pipeline(view view) mongo.Pipeline {
 	return pipeline
 }
 
-// ask asks for what events are to have.
+// ask sets the options that decide what events contain.
 func (s *Source) ask(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
 	if s.can.expanded {
 		opts.SetShowExpandedEvents(true)
@@ -130,13 +130,13 @@ func (s *Source) ask(opts *options.ChangeStreamOptionsBuilder, lenient bool) {
 	s.cfg.Watch.images(opts, lenient)
 }
 
-// Fingerprint names what streams are opened with. An event's token is good only for streams of the
-// same fingerprint.
+// Fingerprint identifies the options of the streams. An event's token is valid only for streams
+// with the same fingerprint.
 func (s *Source) Fingerprint() string {
 	return s.cfg.Watch.fingerprint(s.can)
 }
 
-// database returns the one database that the watch is about, if it is about one.
+// database returns the watch's database, if it has exactly one.
 func (w Watch) database() (name string, one bool) {
 	var all []string
 	for _, ns := range w.Namespaces {

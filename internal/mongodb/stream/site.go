@@ -12,25 +12,24 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// A site is where streams are opened: the deployment, or one of its members where the member that
-// answers for the deployment no longer has a position. A member that was synced a short while ago
-// has a short log.
+// A site is where streams are opened: the deployment, or one of its members. A member is used when
+// the one that answers for the deployment has lost a position, for example because it was synced
+// recently and has a short oplog.
 type site struct {
 	client *mongodb.Client
 	pool   *mongodb.Pool // of its own: a stream holds its connection while it waits for events
 	host   string        // of the member, empty for the deployment
 }
 
-// memberTimeout bounds the question how far a member's log goes.
+// memberTimeout bounds a request for the range of a member's oplog.
 const memberTimeout = 3 * time.Second
 
-// site makes a site of a client.
+// site makes the site of a client.
 func (s *Source) site(client *mongodb.Client) (site, error) {
 	pool, err := client.Pool(func(o *options.ClientOptions) {
-		// Openings are ours to repeat, and those that the driver makes all the same are held back.
+		// We retry openings ourselves, and delay those that the driver still makes.
 		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate, Succeeded: noteReply})
-		// A stream that is being closed and the one that takes its place are open together for a
-		// moment.
+		// A closing stream and its replacement are open together for a moment.
 		o.SetMaxPoolSize(uint64(2 * s.cfg.MaxStreams))
 	})
 	return site{client: client, pool: pool}, err
@@ -56,11 +55,11 @@ func (s *Source) member(host string) (site, error) {
 	return made, nil
 }
 
-// gone decides about a position that is lost where the stream is: nil means to open it again, there
-// or elsewhere.
+// gone handles a position that the stream's site has lost. A nil error means: reopen the stream,
+// there or on another member.
 func (st *stream) gone(ctx context.Context, lost error) error {
 	hosts, err := st.source.client.Members(ctx)
-	if err != nil { // who could have it is not known
+	if err != nil { // nobody knows which members could have it
 		st.failures++
 		return st.backOff(ctx)
 	}
@@ -73,8 +72,8 @@ func (st *stream) gone(ctx context.Context, lost error) error {
 	return lost
 }
 
-// elsewhere moves the stream to one of the members that has its position, and reports whether there
-// is one. Each is asked once, until the stream has got on.
+// elsewhere moves the stream to a member that has its position, and reports whether there is one.
+// It asks each member once until the stream makes progress again.
 func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
 	src := st.source
 	for host, ok := untried(hosts, st.tried); ok; host, ok = untried(hosts, st.tried) {
@@ -94,8 +93,8 @@ func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
 	return false
 }
 
-// reach asks how far the member's log goes. The deployment is there and others may answer: one that
-// does not is not waited for.
+// reach returns the range of the member's oplog. It does not wait long for a member that does not
+// answer, because another member may.
 func (m site) reach(ctx context.Context) (mongodb.Reach, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
@@ -111,14 +110,14 @@ func untried(hosts, tried []string) (host string, ok bool) {
 	return hosts[i], true
 }
 
-// comesHome lets the next opening be on the deployment again.
+// comesHome makes the next opening use the deployment again.
 func (st *stream) comesHome() {
 	if st.at.host != "" {
 		st.at, st.gate.ids = st.source.home, nil
 	}
 }
 
-// gotOn notes that the stream has answered with what is to be believed.
+// gotOn notes that the stream has made proven progress.
 func (st *stream) gotOn(to change.Position) {
 	st.failures, st.unknown, st.refused = 0, 0, time.Time{}
 	st.source.failing(nil)

@@ -15,19 +15,20 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// ErrNotTried says that a stream was not opened because its guard did not let it.
+// ErrNotTried reports that the guard refused an attempt to open a stream.
 var ErrNotTried = errors.New("not tried")
 
 // SourceConfig configures a Source.
 type SourceConfig struct {
 	Watch Watch
 	// MaxAwait is how long the server waits for events before it answers with an empty reply.
-	// Defaults to 1 s, on sharded clusters to 100 ms: there a change of one shard waits for the
-	// others' answers.
+	// Defaults to 1 s, on sharded clusters to 100 ms, because there a change of one shard waits for
+	// the answers of the others.
 	MaxAwait time.Duration
-	// Tick is how often Run has shards move on while changes may wait for them. Defaults to never.
+	// Tick is how often Run makes shards write a no-op while changes may wait for them. Defaults to
+	// never.
 	Tick time.Duration
-	// Ticks says whether this node is the one to do so. Defaults to always.
+	// Ticks reports whether this node is the one that ticks. Defaults to always.
 	Ticks func() bool
 	// MinReopen is the least time between two openings of one stream. Defaults to 1 s.
 	MinReopen time.Duration
@@ -39,7 +40,7 @@ type SourceConfig struct {
 	// CredentialsTimeout is how long a stream that was open waits for its credentials to be
 	// accepted again. Defaults to 2 min.
 	CredentialsTimeout time.Duration
-	// Guard, if there is one, makes every opening by calling it, or returns an error that wraps
+	// Guard, if set, calls the given function for every opening, or returns an error that wraps
 	// ErrNotTried.
 	Guard func(open func() error) error
 	// Registerer takes the metrics; nil registers them nowhere.
@@ -55,13 +56,13 @@ type Source struct {
 	metrics metrics
 
 	progress progress
-	resting  atomic.Int32 // streams that wait before they are opened again
+	resting  atomic.Int32 // streams that back off before they reopen
 	failure  atomic.Pointer[failure]
 
 	mu struct {
 		sync.Mutex
 		members map[string]site // by host
-		due     time.Time       // when all losses so far have been paid for, at one each MinReopen
+		due     time.Time       // when the delays of all losses so far end, each MinReopen
 	}
 }
 
@@ -99,20 +100,20 @@ func NewSource(cfg SourceConfig, client *mongodb.Client) (*Source, error) {
 // MaxAwait returns how long the server waits for events before it answers with an empty reply.
 func (s *Source) MaxAwait() time.Duration { return s.cfg.MaxAwait }
 
-// Resting reports whether a stream that MongoDB has failed waits before it is opened again.
+// Resting reports whether a stream is backing off after a MongoDB failure.
 func (s *Source) Resting() bool { return s.resting.Load() > 0 }
 
-// A failure is why streams break, and since when.
+// A failure is the reason why streams break, and the time of the first break.
 type failure struct {
 	err   error
 	since time.Time
 }
 
-// passing is how long streams may be broken before Failure says so: most are open again by then.
+// passing is how long streams may be broken before Failure reports it: most are open again by then.
 const passing = 3 * time.Second
 
-// Failure returns why nothing has been read for a while, and since when, with its code: no server
-// can be asked, or streams break. It is nil as soon as a stream has answered.
+// Failure returns why nothing has been read for a while, as an error with a code, and since when:
+// no server is reachable, or streams break. The error is nil as soon as a stream has answered.
 func (s *Source) Failure(now time.Time) (since time.Time, err error) {
 	if since, err = s.client.Outage(); err == nil {
 		if f := s.failure.Load(); f != nil {
@@ -125,7 +126,7 @@ func (s *Source) Failure(now time.Time) (since time.Time, err error) {
 	return since, err
 }
 
-// failing notes how the last attempt ended.
+// failing notes the outcome of the last attempt.
 func (s *Source) failing(err error) {
 	before := s.failure.Load()
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// maxUnknown bounds how often in a row an error of no known meaning is taken for transient.
+// maxUnknown is how many errors without a known class in a row count as transient.
 const maxUnknown = 5
 
 // reopenAfter is the wait after a first failure.
@@ -31,25 +31,25 @@ type stream struct {
 	base   change.Position
 	gate   gate
 	at     site     // where it is open, or will be
-	tried  []string // members that were asked for a lost position since the stream last got on
+	tried  []string // members that have been asked for a lost position since the stream's last progress
 
-	patience context.Context //nolint:containedctx // outlives by a little the context of Next, with which it is made once
+	patience context.Context //nolint:containedctx // made once from the context of Next, and ends a little later
 	cursor   *mongo.ChangeStream
-	position change.Position // everything up to here has been handed out; zero before the first opening at "now"
-	fresh    bool            // the cursor has yet to give out the empty reply of its opening, which proves nothing
-	byTime   bool            // open by operation time next, because the token was refused
+	position change.Position // everything up to here has been returned; zero before the first opening at "now"
+	fresh    bool            // the cursor has yet to return the empty reply of its opening, which proves nothing
+	byTime   bool            // the next opening is by operation time, because the server refused the token
 	proven   bool            // the position is known to be in the log, so progress counts
-	suspect  bool            // opened in a way that does not prove that nothing was left out; the next reply says so
+	suspect  bool            // the opening does not prove that nothing was skipped; the next reply says so
 	ladder   ladder          // how much of an event is shown
-	skipping bool            // the position is behind an event that was left out, of which nothing has been told yet
-	ended    bool            // an invalidate has ended the cursor, which an opening by time would bring again
-	exact    bool            // open behind a token though the oplog cannot be looked at
-	lenient  bool            // images are asked for as far as they are there
+	skipping bool            // the position is after a skipped event that has not been reported yet
+	ended    bool            // an invalidate has ended the cursor; an opening by time would read the invalidate again
+	exact    bool            // open after a token although the oplog cannot be read
+	lenient  bool            // images are requested only where available
 	parts    assembly
-	opened   int       // openings that the cursor has behind it, the driver's own included
+	opened   int       // openings up to this cursor, the driver's own included
 	failures int       // in a row, since the last reply
-	unknown  int       // of those, with a code of no known meaning
-	refused  time.Time // since when the user's credentials are not accepted, zero while they are
+	unknown  int       // of those, the errors without a known class
+	refused  time.Time // when the server began to refuse the credentials, zero while it accepts them
 }
 
 func (st *stream) Base() change.Position { return st.base }
@@ -85,8 +85,8 @@ func (st *stream) next(ctx context.Context) (oplog.Reply, error) {
 	}
 }
 
-// read asks the open cursor once. Without a reply and an error it is to be asked again, or to be
-// opened again.
+// read asks the open cursor once. If it returns neither a reply nor an error, the caller calls it
+// again, after an opening if the cursor is nil.
 func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 	got := st.cursor.TryNext(st.waiting(ctx))
 	at := time.Now()
@@ -102,27 +102,27 @@ func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 		return nil, err
 	case resumed && !st.mayStay():
 		st.close()
-		return nil, nil //nolint:nilnil // to be opened again
+		return nil, nil //nolint:nilnil // the caller reopens the cursor
 	case got:
 		return st.collect(at)
 	case st.cursor.ID() == 0:
-		st.close() // after an invalidate; the position is the invalidate's, which startAfter goes on behind
+		st.close() // after an invalidate; the position is the invalidate's, and startAfter continues after it
 		st.ended = true
 	case st.fresh:
 		st.fresh = false
 	default:
 		return st.quiet(ctx, at)
 	}
-	return nil, nil //nolint:nilnil // to be asked again
+	return nil, nil //nolint:nilnil // the caller reads again
 }
 
-// mayStay reports whether a cursor may be kept that the driver has resumed by itself, at the last
-// token that it saw. Between two fragments it may not: the server may split the event differently
-// now. Where the oplog cannot be looked at it may not either: whether the token is still there
-// cannot be proven, while the server checks a time.
+// mayStay reports whether the stream may keep a cursor that the driver itself has resumed at the
+// last token that it saw. It may not between two fragments, because the server may split the event
+// differently now. It may not where the oplog cannot be read either, because nothing proves that
+// the oplog still has the token, whereas the server checks a time.
 func (st *stream) mayStay() bool { return !st.parts.pending && !st.source.client.Blind() }
 
-// noteProgress notes how far the stream, and with it the slowest shard, is behind the cluster.
+// noteProgress measures the lag of the stream, and so of the slowest shard.
 func (st *stream) noteProgress(now time.Time) {
 	if !st.source.client.Sharded() {
 		return
@@ -136,9 +136,9 @@ func (st *stream) noteProgress(now time.Time) {
 	}
 }
 
-// waiting returns the context for waiting in the driver. One that ends inside a wait leaves the
-// cursor behind on the server, so this one ends only when the server has not answered for a while
-// after ctx has ended.
+// waiting returns the context for waiting in the driver. A context that ends inside a wait leaves
+// the cursor open on the server. So this one ends only when the server has not answered for a while
+// after ctx ended.
 func (st *stream) waiting(ctx context.Context) context.Context {
 	if st.patience == nil {
 		patience, cancel := context.WithCancelCause(context.WithoutCancel(context.WithValue(ctx, gateKey{}, &st.gate)))
@@ -150,7 +150,7 @@ func (st *stream) waiting(ctx context.Context) context.Context {
 	return st.patience
 }
 
-// collect makes a reply of the events of one batch, of which the cursor stands at the first.
+// collect makes a reply of the events of one batch. The cursor is at the first one.
 func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 	reply := &oplog.Reply{At: at, Events: make([][]byte, 0, 1+st.cursor.RemainingBatchLength())}
 	for {
@@ -168,18 +168,18 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 	if err != nil {
 		return nil, fault.Newf(fault.LogTokenRefused, "read a resume token: %w", err)
 	}
-	// An event has come, so the server has found what it was to resume after.
+	// An event has arrived, so the server has found the position to resume after.
 	st.fresh, st.proven = false, true
 	st.gotOn(position)
-	// A server that has more than fits into a reply fills it. Of several shards one may have more
-	// of the same time.
+	// A server fills a reply if it has more events than fit into it. With several shards, another
+	// shard may have more events of the same time.
 	reply.Drained = st.endsTime(reply)
 	st.reach(reply, position)
 	return reply, nil
 }
 
-// endsTime reports whether no event of the last one's time follows a reply. Of a transaction only
-// an empty reply tells that.
+// endsTime reports whether no event with the time of the reply's last event follows. For a
+// transaction only an empty reply shows that.
 func (st *stream) endsTime(reply *oplog.Reply) bool {
 	n := len(reply.Events)
 	if n == 0 || reply.Size >= cutReply || st.source.client.Sharded() || st.parts.pending || st.ladder.view != whole {
@@ -193,8 +193,8 @@ func (st *stream) endsTime(reply *oplog.Reply) bool {
 	return !within
 }
 
-// cutReply is a size in bytes that replies which were cut off do not stay below: MongoDB fills them
-// up to 16 MiB, and one event may not fit.
+// cutReply is the least size in bytes of a reply that was cut off: MongoDB fills replies up to 16
+// MiB, and the next event may not fit.
 const cutReply = 1 << 20
 
 // take adds an event to a reply, or keeps a fragment until the event is whole.
@@ -217,8 +217,8 @@ func (st *stream) take(reply *oplog.Reply, event bson.Raw) error {
 	return nil
 }
 
-// reach moves the position on. While an event is not whole it stays before the first fragment,
-// where a reopened stream begins.
+// reach advances the position. While an event is not whole, the position stays before its first
+// fragment, where a reopened stream begins.
 func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 	if st.parts.pending {
 		if n := len(reply.Events); n > 0 {
@@ -233,7 +233,7 @@ func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 		to = st.given(reply, to)
 	}
 	if st.ladder.view == nameOnly {
-		reply.Events = nil // there is nothing in them
+		reply.Events = nil // they have no content
 		if at := st.ladder.large; !at.IsZero() {
 			st.leaveOut(at)
 			return
@@ -245,12 +245,12 @@ func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 	st.climb(st.ladder.next(reply.Size, st.position.Time))
 }
 
-// given lets the ladder look at what the cursor has given. What is later than a large event is not
-// handed out here: the position is then before it.
+// given shows the ladder the events of the reply. It removes events that are later than a large
+// event, and returns the position before them.
 func (st *stream) given(reply *oplog.Reply, to change.Position) change.Position {
 	for i, raw := range reply.Events {
 		e, err := change.Parse(raw)
-		if err == nil && !st.ladder.gives(&e) { // the lane will say so of an event that cannot be read
+		if err == nil && !st.ladder.gives(&e) { // the lane reports an event that cannot be parsed
 			reply.Events = reply.Events[:i]
 			return change.At(e.Time())
 		}
@@ -258,7 +258,7 @@ func (st *stream) given(reply *oplog.Reply, to change.Position) change.Position 
 	return to
 }
 
-// quiet makes an empty reply, whose progress counts only when it may be believed.
+// quiet makes an empty reply, whose progress counts only once the position is proven.
 func (st *stream) quiet(ctx context.Context, at time.Time) (*oplog.Reply, error) {
 	reply := &oplog.Reply{At: at, Drained: !st.source.client.Sharded()}
 	if !st.proven {
@@ -278,7 +278,7 @@ func (st *stream) quiet(ctx context.Context, at time.Time) (*oplog.Reply, error)
 	return reply, nil
 }
 
-// failed decides what becomes of a stream that broke: without an error it is to be opened again.
+// failed handles the error of a stream. A nil result means: open the stream again.
 func (st *stream) failed(ctx context.Context, err error) error {
 	between := st.parts.pending
 	st.close()
@@ -290,7 +290,7 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	case errors.Is(err, oplog.ErrPositionLost):
 		return st.gone(ctx, err)
 	case class == mongodb.BadToken && between:
-		return nil // what the server refuses is a fragment's token, at which the driver has resumed
+		return nil // the server refuses the token of a fragment, at which the driver has resumed
 	case class == mongodb.BadToken && !st.byTime && !st.position.IsZero():
 		st.byTime = true
 		return nil
@@ -301,7 +301,7 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	case class == mongodb.NoImage && !st.lenient:
 		st.relent(err)
 		return nil
-	case class == mongodb.Credentials && st.hopes(time.Now()): // somebody may be changing the password
+	case class == mongodb.Credentials && st.hopes(time.Now()): // an operator may be changing the password
 	case class == mongodb.Credentials, class == mongodb.Fatal, class == mongodb.NoImage, errors.Is(err, change.ErrToken), errors.Is(err, mongo.ErrMissingResumeToken):
 		return mongodb.AsFault(err)
 	}
@@ -318,7 +318,7 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	return st.backOff(ctx)
 }
 
-// hopes reports whether credentials that are not accepted now may be soon.
+// hopes reports whether refused credentials may still be accepted soon.
 func (st *stream) hopes(now time.Time) bool {
 	if st.refused.IsZero() {
 		st.refused = now
@@ -333,8 +333,7 @@ func (st *stream) backOff(ctx context.Context) error {
 	return retry.Backoff{First: reopenAfter, Longest: st.source.cfg.MaxBackoff}.Wait(ctx, st.failures)
 }
 
-// open opens the cursor at the position, and goes on trying until the context ends or the error is
-// final.
+// open opens the cursor at the position, and retries until the context ends or the error is final.
 func (st *stream) open(ctx context.Context) error {
 	for {
 		err := st.openOnce(ctx)
@@ -355,18 +354,19 @@ func (st *stream) open(ctx context.Context) error {
 
 func (st *stream) openOnce(ctx context.Context) error {
 	src := st.source
-	// An empty first reply brings a post-batch token before the first event.
+	// An empty first reply has a post-batch token, which comes before the first event.
 	opts := options.ChangeStream().SetBatchSize(0).SetMaxAwaitTime(src.cfg.MaxAwait).SetComment(src.client.Application())
 	src.ask(opts, st.lenient)
 	if st.position.IsZero() {
-		// "Now" is an operation time too, so that nothing is between the question and the opening.
+		// "Now" is an operation time too, so that no change falls between the question and the
+		// opening.
 		now, err := st.at.client.Now(ctx)
 		if err != nil {
 			return err
 		}
 		st.position = change.At(now.Next())
 	} else if err := st.reaches(ctx); err != nil {
-		return err // what is lost already costs the server no opening
+		return err // a position that is lost already costs the server no opening
 	}
 	st.exact = st.byToken() && src.client.Blind()
 	if st.byToken() {
@@ -401,18 +401,18 @@ func (st *stream) openOnce(ctx context.Context) error {
 	return nil
 }
 
-// byToken reports whether the stream is opened behind its position's token, else by its time. Where
-// the oplog cannot be looked at it is opened by time, which the server checks, unless that would
-// bring the invalidate again that has ended the cursor.
+// byToken reports whether the stream is opened after its position's token; otherwise it is opened
+// by time. Where the oplog cannot be read it is opened by time, which the server checks, unless
+// that would read again the invalidate that has ended the cursor.
 func (st *stream) byToken() bool {
 	return st.position.Token != nil && !st.byTime && st.ladder.view == whole && (st.ended || !st.source.client.Blind())
 }
 
-// prove finds out whether the position is in the log: the log's first entry, read after the
-// opening, is not younger, and the server's own time is not older. It is asked right after an
-// opening, and again after the first empty answer, because the server looks for the position only
-// when it is first read from. Where the oplog cannot be looked at, the server itself checks a
-// stream that is opened by time; for one that is not, another one is.
+// prove checks whether the position is in the oplog: the first entry, read after the opening, is
+// not later, and the server's own time is not earlier. The stream calls it right after an opening,
+// and again after the first empty reply, because the server looks for the position only at the
+// first read. Where the oplog cannot be read, the server itself checks a stream that is opened by
+// time; for a stream that is opened after a token, prove opens a second one by time.
 func (st *stream) prove(ctx context.Context) error {
 	if st.exact {
 		if err := st.source.holds(ctx, st.at, st.position.Time); err != nil {
@@ -422,8 +422,7 @@ func (st *stream) prove(ctx context.Context) error {
 	return st.reaches(ctx)
 }
 
-// reaches finds out whether the position is in the log, as far as that can be told without opening
-// a stream.
+// reaches checks whether the position is in the oplog, as far as possible without opening a stream.
 func (st *stream) reaches(ctx context.Context) error {
 	reach, err := st.at.client.Reach(ctx)
 	if err != nil {
@@ -435,7 +434,8 @@ func (st *stream) reaches(ctx context.Context) error {
 	return nil
 }
 
-// outside says how the position stands outside of the log's reach, nil where it does not.
+// outside returns an error that says why the position is outside the oplog's range, nil if it is
+// inside.
 func outside(reach mongodb.Reach, p change.Position) error {
 	switch {
 	case reach.First.Compare(p.Time) > 0:
@@ -446,7 +446,7 @@ func outside(reach mongodb.Reach, p change.Position) error {
 	return nil
 }
 
-// lost makes the error for a position that the server has refused, with what the log holds instead.
+// lost makes the error for a position that the server has refused, with the range of the oplog.
 func (st *stream) lost(ctx context.Context, cause error) error {
 	e := &oplog.LostError{Err: cause}
 	if reach, err := st.at.client.Reach(ctx); err == nil {
@@ -458,8 +458,8 @@ func (st *stream) lost(ctx context.Context, cause error) error {
 	return e
 }
 
-// close closes the cursor on the server too, within a bounded time. Where that fails, or the driver
-// has given the cursor up before, its id is kept.
+// close closes the cursor, on the server too, within a bounded time. If that fails, or the driver
+// has abandoned the cursor before, the gate keeps its id for sweep.
 func (st *stream) close() {
 	st.parts = assembly{} // an event begins with its first fragment when the stream is opened again
 	if st.cursor == nil {

@@ -10,31 +10,31 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Behind mongos a change waits: mongos hands it out when every other shard, and the config servers,
-// have told that they are past its time. Those that have no change to tell of answer only when a
-// wait of max_await is over, and their time moves with their own log: every 10 s where nothing is
-// written to a shard (periodicNoopIntervalSecs), every second on config servers. A tick moves the
-// logs on.
+// mongos holds a change until every other shard, and the config servers, have reported a later
+// time. Shards without changes answer only after a wait of max_await, and their time advances with
+// their own oplog: every 10 s without writes to the shard (periodicNoopIntervalSecs), every second
+// on config servers. A tick advances the oplogs.
 //
-// Nobody can see what mongos holds. What can be seen are the cluster's time, which it has heard
-// from its fastest shard, and the position of the stream, which is that of its slowest. While the
-// position does not pass what the cluster's time was a tick ago, something may wait. After a tick
-// the cluster's time is that of the no-ops: as long as it stays there, and every shard has written
-// one, nothing waits.
+// Nobody can see the changes that mongos holds. Visible are only the cluster's time, which comes
+// from its fastest shard, and the position of the stream, which follows its slowest. While the
+// position has not passed the cluster's time of one tick ago, changes may wait. After a tick the
+// cluster's time is that of the no-ops: as long as it stays there, and every shard has written one,
+// nothing waits.
 
-// progress is what replies have told of the cluster and of the stream that stands furthest on.
+// progress holds the latest time of the cluster and the latest position of any stream, from
+// replies.
 type progress struct {
 	mu sync.Mutex
 
 	cluster  mongodb.ClusterTime
 	position change.Timestamp
 
-	awaited change.Timestamp // the cluster's time that the position is to reach, zero where it has
+	awaited change.Timestamp // the cluster's time that the position must reach, zero if it has
 	since   time.Time        // when that time was heard
 }
 
-// note takes a reply, and returns how long the slowest shard took to get where the cluster was,
-// once for each time that is awaited.
+// note takes the times of a reply. Once for each awaited time, it returns how long the slowest
+// shard took to reach it.
 func (p *progress) note(cluster mongodb.ClusterTime, position change.Timestamp, now time.Time) (took time.Duration, reached bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,19 +62,19 @@ func (p *progress) latest() (cluster mongodb.ClusterTime, position change.Timest
 
 // A pacer decides when a tick is due.
 type pacer struct {
-	before  change.Timestamp // the cluster's time when it was last asked
-	settled change.Timestamp // the cluster's time after a tick that moved every shard on
+	before  change.Timestamp // the cluster's time at the last call of due
+	settled change.Timestamp // the cluster's time after a tick that advanced every shard
 }
 
-// due reports whether something may wait that a tick would let pass.
+// due reports whether changes may wait that a tick would release.
 func (p *pacer) due(cluster, position change.Timestamp) bool {
 	before := p.before
 	p.before = cluster
 	return !before.IsZero() && cluster.Compare(p.settled) > 0 && position.Compare(before) <= 0
 }
 
-// ticked notes the cluster's time after a tick. Where a shard was past the time already it has
-// written since, and what it wrote may wait.
+// ticked notes the cluster's time after a tick that advanced all shards. A shard that was past the
+// time already has written since, and its changes may wait.
 func (p *pacer) ticked(at change.Timestamp, all bool) {
 	if all {
 		p.settled = at
@@ -84,13 +84,13 @@ func (p *pacer) ticked(at change.Timestamp, all bool) {
 const (
 	// tickTimeout bounds one tick.
 	tickTimeout = 5 * time.Second
-	// tickAgain is when what was refused for good is tried again: a right may have been given
-	// meanwhile.
+	// tickAgain is the time after which a permanently refused request is tried again: an
+	// administrator may have granted the right meanwhile.
 	tickAgain = time.Minute
 )
 
-// Run moves the shards' logs on while changes may wait for them, as often as Tick says, until the
-// context ends. Without a Tick, and without shards, it does nothing.
+// Run advances the shards' oplogs while changes may wait for them, every Tick, until the context
+// ends. Without a Tick, or without shards, it does nothing.
 func (s *Source) Run(ctx context.Context) {
 	if s.cfg.Tick <= 0 || !s.client.Sharded() {
 		return
@@ -118,8 +118,8 @@ type ticker struct {
 	config, shards refusal
 }
 
-// tick moves the logs on that are not past the time: first the config servers', so that the time
-// that the shards tell is the latest.
+// tick advances the oplogs that are not past the time: first the config servers', so that the
+// shards report the latest time.
 func (t *ticker) tick(ctx context.Context, past mongodb.ClusterTime) {
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
@@ -151,12 +151,12 @@ func (t *ticker) tick(ctx context.Context, past mongodb.ClusterTime) {
 	}
 }
 
-// A refusal is when something was refused for good, if it was.
+// A refusal is the time of the last permanent refusal, zero if there was none.
 type refusal struct{ at time.Time }
 
 func (r *refusal) recent() bool { return !r.at.IsZero() && time.Since(r.at) < tickAgain }
 
-// is notes whether it was refused, and reports whether it was for the first time.
+// is notes whether a request was refused, and reports whether this is the first refusal in a row.
 func (r *refusal) is(refused bool) (first bool) {
 	switch {
 	case refused:

@@ -13,17 +13,17 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Watch says what of the deployment is read.
+// A Watch selects the changes of the deployment that the node reads.
 type Watch struct {
 	// Namespaces are `db.coll` or `db.*`; empty means everything but MongoDB's own databases.
 	Namespaces []string
 	// Operations are insert, update, replace and delete; empty means all. Collection-level events
 	// are always read.
 	Operations []string
-	// Exclude is a database that is never read, because our own marks are in it.
+	// Exclude is a database that is never read, because it contains our own checkpoints.
 	Exclude string
 	// FullDocument is MongoDB's option of that name; empty leaves it out. It does not change which
-	// events there are.
+	// events exist.
 	FullDocument string
 	// BeforeChange is MongoDB's fullDocumentBeforeChange; empty leaves it out. Fragments of large
 	// events depend on it, and so do their tokens.
@@ -35,14 +35,14 @@ func (w Watch) Coverage() change.Coverage {
 	return change.Coverage{Namespaces: w.Namespaces, Operations: w.Operations}
 }
 
-// collectionEvents are the operations that concern documents without naming one; they are read
-// whatever the filter.
+// collectionEvents are the operations that concern documents without naming one; every watch reads
+// them.
 //
 //nolint:gochecknoglobals // a constant table
 var collectionEvents = []string{"drop", "rename", "dropDatabase", "invalidate"}
 
-// documentEvents are the operations that name a document. Streams with expanded events have more
-// than these and those of collections, which nobody asks for.
+// documentEvents are the operations that name a document. Streams with expanded events have further
+// operations, which no watch requests.
 //
 //nolint:gochecknoglobals // a constant table
 var documentEvents = []string{"insert", "update", "replace", "delete"}
@@ -60,9 +60,9 @@ func (w Watch) split() (databases []string, collections []change.Namespace) {
 	return unique(databases), uniqueBy(collections, change.Namespace.String)
 }
 
-// match builds the $match stage, nil when there is nothing to filter. The databases and the
-// collections are matched apart, which the server scans ten times faster than pairs; the pairs that
-// nobody asked for are dropped by Keeps.
+// match builds the $match stage, nil when there is nothing to filter. It matches databases and
+// collections separately, because the server scans these ten times faster than pairs; Keeps drops
+// the pairs that the watch does not have.
 func (w Watch) match(can abilities) bson.D {
 	var all bson.A
 	if databases, collections := w.split(); len(w.Namespaces) > 0 {
@@ -110,7 +110,7 @@ func (w Watch) match(can abilities) bson.D {
 }
 
 // Keeps returns the exact filter that the node applies after the server's: it drops the pairs of a
-// database and a collection that nobody asked for. It allocates nothing.
+// database and a collection that the watch does not have. It allocates nothing.
 func (w Watch) Keeps() func(*change.Event) bool {
 	databases, collections := w.split()
 	if len(collections) == 0 {
@@ -145,10 +145,10 @@ func (w Watch) Without() (ops []change.Op) {
 	return ops
 }
 
-// Covers reports whether changes of a collection are read: of some collection of the database with
-// an empty Coll, of some database with an empty DB. What MongoDB keeps for itself, and our own
-// checkpoints, are not: change streams leave them out, and nobody else may read them through a
-// node.
+// Covers reports whether the node reads changes of a collection. An empty Coll asks for any
+// collection of the database, an empty DB for any database. MongoDB's own databases and our
+// checkpoints are not covered: change streams leave them out, and clients must not read them
+// through a node.
 func (w Watch) Covers(ns change.Namespace) bool {
 	switch {
 	case slices.Contains(ownDatabases, ns.DB), w.Exclude != "" && ns.DB == w.Exclude, strings.HasPrefix(ns.Coll, "system."):
@@ -162,13 +162,14 @@ func (w Watch) Covers(ns change.Namespace) bool {
 	})
 }
 
-// ownDatabases are those that MongoDB keeps for itself (manual: "Change Streams", "Watch a
+// ownDatabases are the databases that MongoDB reserves (manual: "Change Streams", "Watch a
 // Deployment").
 //
 //nolint:gochecknoglobals // a constant table
 var ownDatabases = []string{"admin", "config", "local"}
 
-// fingerprint is a hash of what decides which events there are and what their tokens mean.
+// fingerprint is a hash of the settings that decide which events a stream has and which tokens are
+// valid.
 func (w Watch) fingerprint(can abilities) string {
 	opened := bson.D{
 		{Key: "scope", Value: cmp.Or(can.database, "cluster")}, {Key: "match", Value: w.match(can)}, {Key: "split", Value: can.split},
