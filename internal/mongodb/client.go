@@ -35,29 +35,29 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Client is a connection to a MongoDB deployment. The packages below this one use it; nobody else
-// sees the driver.
+// A Client is a connection to a MongoDB deployment. Only this package and those below it use the
+// driver.
 type Client struct {
 	cfg     Config
 	logger  *slog.Logger
-	host    string      // of the one member that it is connected to, empty where it is connected to the deployment
+	host    string      // the single member that it is connected to, empty if it is connected to the deployment
 	sharded bool        // reached through mongos
-	atTime  bool        // documents can be read as they were at a time
-	blind   atomic.Bool // the oplog cannot be looked at: through mongos, or for want of the right
+	atTime  bool        // the server can read documents as of a time
+	blind   atomic.Bool // the oplog cannot be read: through mongos, or because the user lacks the right
 
 	topology atomic.Pointer[topologyState] // as the first pool sees it
 
 	mu struct {
 		sync.Mutex
 		uri     uri.URI
-		hosts   []string // of the set, as its members have them; of a sharded cluster, the routers that are named
-		pools   []*Pool  // the first is for everything that has none of its own
+		hosts   []string // of a replica set, as its members report them; of a sharded cluster, the routers of the URI
+		pools   []*Pool  // the first serves all requests without a pool of their own
 		members map[string]*Client
 	}
 }
 
-// Dial connects and finds out what the deployment is. A deployment that cannot be reached, that
-// refuses the user, or that is not a replica set or sharded cluster gives a fault.Error.
+// Dial connects and detects the kind of the deployment. It returns a fault.Error if the deployment
+// cannot be reached, refuses the user, or is neither a replica set nor a sharded cluster.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	cfg.Application = cmp.Or(cfg.Application, "streamer")
 	cfg.SelectionTimeout = cmp.Or(cfg.SelectionTimeout, 30*time.Second)
@@ -77,14 +77,15 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Driver returns the pool for everything that has none of its own.
+// Driver returns the pool for all requests without a pool of their own.
 func (c *Client) Driver() *mongo.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.pools[0].Driver()
 }
 
-// Direct reports whether the connection string names one server, which is read whatever it is.
+// Direct reports whether the connection string asks for a direct connection to one server, whatever
+// its role.
 func (c *Client) Direct() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,14 +98,14 @@ func (c *Client) Application() string { return c.cfg.Application }
 // Logger returns the client's logger.
 func (c *Client) Logger() *slog.Logger { return c.logger }
 
-// Blind reports whether the oplog cannot be looked at, through mongos or for want of the right:
-// what a stream has lost must then be learnt by opening it at a time.
+// Blind reports whether the oplog cannot be read, through mongos or because the user lacks the
+// right. Then only opening a stream at a time shows whether the oplog still reaches back to it.
 func (c *Client) Blind() bool { return c.blind.Load() }
 
 // wireOf50 is the version of the wire protocol of MongoDB 5.0.
 const wireOf50 = 13
 
-// inspect asks the server what it is.
+// inspect detects the kind of the server.
 func (c *Client) inspect(ctx context.Context) error {
 	hello, err := c.meet(ctx)
 	if err != nil {
@@ -120,16 +121,16 @@ func (c *Client) inspect(ctx context.Context) error {
 	return nil
 }
 
-// A hello is what a server tells of itself.
+// A hello is a server's description of itself.
 type hello struct {
 	Message string `bson:"msg"`
 	Wire    int    `bson:"maxWireVersion"`
 	SetName string `bson:"setName"`
-	// Uninitiated says that the server waits to be made a member of a set.
+	// Uninitiated reports that the server waits for the initiation of its replica set.
 	Uninitiated bool      `bson:"isreplicaset"`
 	Me          string    `bson:"me"`
 	Hosts       []string  `bson:"hosts"`
-	Passives    []string  `bson:"passives"` // have data, and are never elected
+	Passives    []string  `bson:"passives"` // members with data that are never elected
 	LocalTime   time.Time `bson:"localTime"`
 	LastWrite   struct {
 		Last     opTime `bson:"opTime"`
@@ -137,7 +138,7 @@ type hello struct {
 	} `bson:"lastWrite"`
 }
 
-// An opTime is the place of an operation in the log.
+// An opTime is the place of an operation in the oplog.
 type opTime struct {
 	TS bson.Timestamp `bson:"ts"`
 }
@@ -176,8 +177,7 @@ func (c *Client) ServerTime(ctx context.Context) (time.Time, error) {
 	return h.LocalTime, nil
 }
 
-// Now returns the deployment's current operation time: everything that happens from now on is
-// behind it.
+// Now returns the deployment's current operation time: every later operation has a later time.
 func (c *Client) Now(ctx context.Context) (change.Timestamp, error) {
 	var t change.Timestamp
 	err := c.Driver().UseSession(ctx, func(ctx context.Context) error {
@@ -197,8 +197,8 @@ func (c *Client) Now(ctx context.Context) (change.Timestamp, error) {
 	return t, nil
 }
 
-// Identity names the deployment for ever: a replica set by its name and the id that it was given
-// when it was initiated, a sharded cluster by its id. Where the user may not read the id, the name
+// Identity returns a permanent name of the deployment: for a replica set its name and the id from
+// its initiation, for a sharded cluster its id. If the user may not read the id, it is the name
 // alone.
 func (c *Client) Identity(ctx context.Context) (string, error) {
 	if c.sharded {
@@ -233,9 +233,9 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 	return "replicaset/" + h.SetName + "/" + config.Settings.ID.Hex(), nil
 }
 
-// FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to there.
+// FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to that time.
 // Through mongos, and without the right to read local, it is unknown: ok is false. From then on the
-// client is blind, until the right is there.
+// client is blind, until it has the right.
 func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error) {
 	if c.sharded {
 		c.blind.Store(true)
@@ -259,22 +259,22 @@ func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, e
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}, true, nil
 }
 
-// A Reach is how far the deployment's log goes.
+// A Reach is the range of the deployment's oplog.
 type Reach struct {
-	// First is the time of the log's oldest entry, zero where it cannot be known (see FirstEntry).
+	// First is the time of the oldest entry, zero if it is unknown (see FirstEntry).
 	First change.Timestamp
-	// Last is the deployment's operation time; Majority is that of the last operation that a
-	// majority has, zero through mongos.
+	// Last is the deployment's operation time; Majority is the time of the last operation that a
+	// majority of the members has, zero through mongos.
 	Last, Majority change.Timestamp
-	// Slack is how far Last may lie behind what streams have told.
+	// Slack is how much earlier Last may be than the times that streams have reported.
 	Slack time.Duration
 }
 
-// shardSlack is how far the operation time that one mongos tells may lie behind what another has
-// told: shards without writes take part in it every 10 s (periodicNoopIntervalSecs).
+// shardSlack is how much earlier the operation time of one mongos may be than that of another:
+// shards without writes contribute to it only every 10 s (periodicNoopIntervalSecs).
 const shardSlack = 15 * time.Second
 
-// Reach returns how far the log goes now.
+// Reach returns the present range of the oplog.
 func (c *Client) Reach(ctx context.Context) (r Reach, err error) {
 	if r.First, _, err = c.FirstEntry(ctx); err != nil {
 		return r, err
@@ -297,14 +297,14 @@ func (c *Client) Reach(ctx context.Context) (r Reach, err error) {
 	return r, nil
 }
 
-// Behind reports whether the deployment is behind the time, so that a position of that time is not
-// of its log. Only the seconds count: the next operation's time may have been told before it
-// happens.
+// Behind reports whether the deployment has not reached the time yet, so that a position of that
+// time does not belong to its oplog. Only the seconds count, because the server may report the next
+// operation's time before the operation happens.
 func (r Reach) Behind(t change.Timestamp) bool {
 	return t.Time().Sub(r.Last.Time()) > r.Slack
 }
 
-// CloseTimeout bounds what closing waits for the server.
+// CloseTimeout bounds how long closing waits for the server.
 const CloseTimeout = 5 * time.Second
 
 // Close disconnects.

@@ -20,10 +20,10 @@ const (
 	countTimeout = 15 * time.Second
 )
 
-// CountEntries counts the oplog's entries behind the time from, up to the time to, without those
-// that only keep the log going; a transaction counts as one. It is an estimate of the changes there
-// and costs the server a scan of the span. Where the oplog cannot be read, or counting takes too
-// long, known is false; MaxCount stands for that many or more.
+// CountEntries counts the oplog's entries after the time from, up to the time to, without no-ops; a
+// transaction counts as one. The result estimates the number of changes and costs the server a scan
+// of the span. If the oplog cannot be read, or counting takes too long, known is false. MaxCount
+// means that many or more.
 func (c *Client) CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error) {
 	if c.Blind() {
 		return 0, false, nil

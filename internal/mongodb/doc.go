@@ -1,6 +1,6 @@
-// Package mongodb is the connection to a MongoDB deployment: what it is, what its errors ask for,
-// and the documents that snapshots read. Everything that touches the MongoDB driver is here and
-// below: stream reads the log, checkpoints keeps checkpoints. Facts about a deployment for a check
-// before a node starts (probe.go) are here too; internal/preflight decides what they mean. No
-// driver type leaves this tree.
+// Package mongodb connects to a MongoDB deployment. It detects the deployment's kind, classifies
+// its errors, and reads documents for snapshots. All code that uses the MongoDB driver is here and
+// below: package stream reads the oplog, package checkpoints keeps checkpoints. probe.go collects
+// facts for the check before a node starts; internal/preflight interprets them. No driver type
+// leaves this tree.
 package mongodb

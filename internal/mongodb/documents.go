@@ -20,7 +20,7 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Documents reads the documents of collections as they are, page by page, for snapshots.
+// Documents reads the documents of collections, page by page, for snapshots.
 type Documents struct {
 	client *Client
 	covers func(change.Namespace) bool
@@ -28,8 +28,8 @@ type Documents struct {
 
 var _ snapshot.Source = (*Documents)(nil)
 
-// NewDocuments reads the collections that a function covers, because the others have no changes;
-// nil covers all.
+// NewDocuments returns a reader of the collections for which covers returns true, because the node
+// reads no changes of the others; nil covers all.
 func NewDocuments(client *Client, covers func(change.Namespace) bool) *Documents {
 	if covers == nil {
 		covers = func(change.Namespace) bool { return true }
@@ -82,10 +82,11 @@ func (d *Documents) collections(ctx context.Context, db, coll string) (all []sna
 	return all, nil
 }
 
-// count returns about how many documents a collection has. It brings the shards that have some to
-// the time of what the session of ctx has read before: streams reach a time when all shards and the
-// config servers are past it, and a shard without writes is only every 10 s. A server that is asked
-// for what there is after a time that it has not reached writes a no-op (read_concern_mongod.cpp).
+// count returns the approximate number of documents in a collection. It also advances the
+// collection's shards to the time that the session of ctx has read: streams reach a time when all
+// shards and the config servers are past it, and a shard without writes advances only every 10 s. A
+// server that gets a read after a time that it has not reached writes a no-op
+// (read_concern_mongod.cpp).
 func (d *Documents) count(ctx context.Context, ns change.Namespace) (int64, error) {
 	comment := options.EstimatedDocumentCount().SetComment(d.client.Application())
 	n, err := d.client.Driver().Database(ns.DB).Collection(ns.Coll).EstimatedDocumentCount(ctx, comment)
@@ -95,8 +96,8 @@ func (d *Documents) count(ctx context.Context, ns change.Namespace) (int64, erro
 	return n, nil
 }
 
-// advanceConfig brings the config servers of a sharded cluster to a time. Where mongos refuses
-// that, they are there within a second.
+// advanceConfig advances the config servers of a sharded cluster to a time. If mongos refuses, they
+// reach it by themselves within a second.
 func (d *Documents) advanceConfig(ctx context.Context, to change.Timestamp) error {
 	if !d.client.Sharded() {
 		return nil
@@ -109,8 +110,8 @@ func (d *Documents) advanceConfig(ctx context.Context, to change.Timestamp) erro
 }
 
 // Read implements snapshot.Source. It reads in the order of the index on _id, whose bounds hold for
-// _ids of different types: since MongoDB 5.0 the documents as they were at q.After, otherwise what
-// a majority has since then.
+// _ids of different types. Since MongoDB 5.0 it reads the documents as of q.After, before that a
+// majority-committed state that is not older.
 func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
 	if d.client.atTime {
 		at := options.Session().SetSnapshot(true).SetSnapshotTime(bson.Timestamp{T: q.After.T, I: q.After.I})
@@ -121,13 +122,13 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 		p = snapshot.Page{}
 		err = d.client.Driver().UseSession(ctx, func(ctx context.Context) error {
 			session := mongo.SessionFromContext(ctx)
-			if err := session.AdvanceOperationTime(&bson.Timestamp{T: q.After.T, I: q.After.I}); err != nil { // which makes it afterClusterTime
+			if err := session.AdvanceOperationTime(&bson.Timestamp{T: q.After.T, I: q.After.I}); err != nil { // this sets afterClusterTime
 				return err
 			}
 			if err := d.read(ctx, q, &p, readconcern.Majority()); err != nil {
 				return err
 			}
-			at := session.OperationTime() // of the last reply: everything that was read had happened by then
+			at := session.OperationTime() // of the last reply: no document that was read is newer
 			if at == nil {
 				return fault.Newf(fault.MongoRefused, "the server tells no operation time")
 			}
@@ -147,7 +148,7 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 	return p, nil
 }
 
-// documentChunk is what is allocated for documents at a time, in bytes.
+// documentChunk is the size of one allocation for documents, in bytes.
 const documentChunk = 32 << 10
 
 // read reads a page in the context's session.
@@ -200,8 +201,9 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 	return cursor.Err()
 }
 
-// locate returns the _id with the hash of a query, from its From on. It reads keys only, from the
-// index, and so many at most: a client may have made the hash up.
+// locate returns the first _id at or after q.From that has the hash of the query. It reads keys
+// only, from the index, and at most snapshot.LocatedKeys of them, because a client may have
+// invented the hash.
 func (d *Documents) locate(ctx context.Context, q snapshot.Query, concern *readconcern.ReadConcern) (id change.Value, err error) {
 	ordered := bson.D{{Key: "_id", Value: 1}}
 	opts := options.Find().SetSort(ordered).SetHint(ordered).SetProjection(ordered).SetComment(d.client.Application()).SetMin(bson.D{{Key: "_id", Value: rawValue(q.From)}})

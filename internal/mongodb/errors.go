@@ -15,21 +15,22 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Class says what an error of a change stream asks for.
+// A Class is the reaction that an error of a change stream requires.
 type Class int
 
 // The classes.
 const (
 	Transient   Class = iota // back off and resume
 	BadToken                 // the token is unusable here; the log may still reach back: open by operation time, once
-	Lost                     // the position is dead
+	Lost                     // the position has left the oplog
 	Poison                   // an event too large to be delivered
-	NoImage                  // an event without the image that was asked for
-	Credentials              // the user is not let in: a password may be about to be changed
+	NoImage                  // an event without the requested image
+	Credentials              // the server refuses the user: a password change may be under way
 	Fatal                    // a person must act
 )
 
-// Codes of MongoDB's errors, grouped by what they ask for (server source, error_codes.yml).
+// Codes of MongoDB's errors, grouped by the reaction that they require (server source,
+// error_codes.yml).
 //
 //nolint:gochecknoglobals // constant tables
 var (
@@ -38,23 +39,24 @@ var (
 	lostCodes = []int{286, 136, 464, 326, 40576, 40585}
 	// InvalidResumeToken, ChangeStreamFatalError.
 	tokenCodes = []int{260, 280}
-	// FailedToParse, Overflow and the codes of tokens that are none.
+	// FailedToParse, Overflow and the codes of malformed tokens.
 	malformedCodes = []int{9, 15, 40647, 40648, 40649, 50811}
 	// Unauthorized.
 	rightsCodes = []int{codeUnauthorized}
-	// UserNotFound, AuthenticationFailed, MechanismUnavailable, AtlasError: the user is not let in.
+	// UserNotFound, AuthenticationFailed, MechanismUnavailable, AtlasError: the server refuses the
+	// user.
 	credentialsCodes = []int{11, 18, 334, 8000}
 	// BSONObjectTooLarge, also of an event; an event that cannot be split because one field is
 	// larger than a fragment, or that has only an _id.
 	tooLargeCodes = []int{10334, 7182500, 7182502}
-	// InvalidOptions, SnapshotTooOld, SnapshotUnavailable: documents cannot be read as they were at
-	// a time, because this server, this collection or the age of the time does not allow it.
+	// InvalidOptions, SnapshotTooOld, SnapshotUnavailable: documents cannot be read as of a time,
+	// because of the server, the collection or the age of the time.
 	noSnapshotCodes = []int{72, 239, 246}
-	// What passes by itself: the server's categories NetworkError, Interruption, NotPrimaryError,
+	// Transient errors: the server's categories NetworkError, Interruption, NotPrimaryError,
 	// ShutdownError, ExceededTimeLimitError, StaleShardVersionError, RetriableError,
-	// CancellationError and CloseConnectionError, and what is without a category: locks and
-	// catalogues that are busy, elections and configurations under way, shards and config servers
-	// that a router does not find, overload.
+	// CancellationError and CloseConnectionError, and errors without a category: busy locks and
+	// catalogues, elections and reconfigurations under way, shards and config servers that a router
+	// does not find, overload.
 	transientCodes = []int{
 		6, 7, 24, 43, 46, 50, 63, 70, 74, 89, 90, 91, 94, 107, 109, 112, 117, 133, 134, 145, 149, 150, 172, 173, 175, 189, 194, 199, 202, 203, 215, 216, 230, 234,
 		237, 249, 250, 262, 264, 272, 279, 290, 303, 304, 308, 310, 314, 317, 319, 342, 343, 355, 357, 358, 365, 372, 384, 407, 462, 9001, 10058, 10107, 11600,
@@ -68,9 +70,9 @@ const (
 	codeNotReplicaSet = 40573 // Location40573: the $changeStream stage is only supported on replica sets
 )
 
-// Classify says what the error of an opened or read change stream asks for. An error that is not
-// the server's own, or that has a code of no known meaning, counts as transient: the caller bounds
-// how often in a row.
+// Classify returns the class of an error from opening or reading a change stream. An error that
+// does not come from the server, or has an unknown code, counts as transient; the caller bounds the
+// number of such errors in a row.
 func Classify(err error) Class {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	if !ok {
@@ -94,18 +96,18 @@ func Classify(err error) Class {
 	return Transient
 }
 
-// passingLabels are on errors that pass by themselves.
+// passingLabels are the labels of transient errors.
 //
 //nolint:gochecknoglobals // a constant table
 var passingLabels = []string{"NetworkError", "ResumableChangeStreamError", "RetryableError", "SystemOverloadedError"}
 
-// Passes reports whether the error is one of those that are known to pass by themselves.
+// Passes reports whether the error is known to be transient.
 func Passes(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return !ok || slices.ContainsFunc(transientCodes, server.HasErrorCode) || slices.ContainsFunc(passingLabels, server.HasErrorLabel)
 }
 
-// Waits reports whether a server has answered with an error that passes by itself.
+// Waits reports whether a server has answered with a transient error.
 func Waits(err error) bool {
 	_, answered := errors.AsType[mongo.ServerError](err)
 	return answered && Passes(err)
@@ -117,7 +119,7 @@ func Denied(err error) bool {
 	return ok && server.HasErrorCode(codeUnauthorized)
 }
 
-// AsFault gives an error that a person must act upon its code.
+// AsFault gives the error of a MongoDB operation its fault code.
 func AsFault(err error) error {
 	if err == nil || fault.Of(err) != "" {
 		return err
@@ -145,8 +147,8 @@ func AsFault(err error) error {
 	return fault.New(fault.MongoUnreachable, err)
 }
 
-// certificate returns why one side did not take the other's certificate, or did not speak TLS; nil
-// where the error is another one, also where only some of the servers are affected.
+// certificate returns why one side refused the other's certificate, or did not speak TLS. It
+// returns nil for all other errors, and if only some of the servers are affected.
 func certificate(err error) error {
 	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok && len(selection.Desc.Servers) > 0 {
 		var first error

@@ -10,18 +10,18 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// fewDatabases is how many databases are listed without asking first which of them there are.
+// fewDatabases is the number of databases up to which Kinds does not first ask which of them exist.
 const fewDatabases = 4
 
-// Kind returns what MongoDB has under the name of a namespace: of a collection, or of a database
-// whose Coll is empty. It is unknown to a user who may not list collections.
+// Kind returns the kind of a namespace: of a collection, or of a database if Coll is empty. It is
+// unknown if the user may not list collections.
 func (d *Documents) Kind(ctx context.Context, ns change.Namespace) (change.NamespaceKind, error) {
 	kinds, err := d.Kinds(ctx, []change.Namespace{ns})
 	return kinds[ns], err
 }
 
-// Kinds returns what MongoDB has under the names of namespaces, with one listing of each database
-// that there is. Unknown ones are missing. After an error, it returns what it knows.
+// Kinds returns the kinds of namespaces, with one listing of each existing database. It omits
+// unknown ones. With an error it returns the kinds that it has found.
 func (d *Documents) Kinds(ctx context.Context, all []change.Namespace) (map[change.Namespace]change.NamespaceKind, error) {
 	kinds, databases := make(map[change.Namespace]change.NamespaceKind, len(all)), make(map[string]map[string]bool)
 	for _, ns := range all {
@@ -54,20 +54,20 @@ func (d *Documents) Kinds(ctx context.Context, all []change.Namespace) (map[chan
 	return kinds, nil
 }
 
-// missing notes that there is nothing of a database under these names.
+// missing notes that a database has no collections of these names.
 func missing(kinds map[change.Namespace]change.NamespaceKind, db string, colls map[string]bool) {
 	for coll := range colls {
 		kinds[change.Namespace{DB: db, Coll: coll}] = change.NamespaceMissing
 	}
 }
 
-// kindsOf adds what a database has under names of collections. The empty one stands for any.
+// kindsOf adds the kinds of a database's collections. The empty name means any collection.
 func (d *Documents) kindsOf(ctx context.Context, db string, colls map[string]bool, kinds map[change.Namespace]change.NamespaceKind) error {
 	var filter, batch bson.D
 	switch {
 	case !colls[""]:
 		filter = bson.D{{Key: "name", Value: bson.D{{Key: "$in", Value: slices.Collect(maps.Keys(colls))}}}}
-	case len(colls) == 1: // any is enough
+	case len(colls) == 1: // one is enough
 		filter, batch = bson.D{{Key: "type", Value: "collection"}}, bson.D{{Key: "batchSize", Value: 1}}
 	}
 	command := bson.D{
@@ -104,7 +104,7 @@ func (d *Documents) kindsOf(ctx context.Context, db string, colls map[string]boo
 	return nil
 }
 
-// kindOf returns what an entry of a listing is.
+// kindOf returns the kind of an entry of a listing.
 func kindOf(entry bson.Raw) change.NamespaceKind {
 	switch kind, _ := entry.Lookup("type").StringValueOK(); kind { // other servers may not say
 	case "view":

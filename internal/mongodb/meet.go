@@ -20,16 +20,16 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// The driver looks for a server that fits until its time is over, also where all servers have
-// answered and none fits: of those that belong to another set, or whose certificate it refuses, it
-// reports no server at all. So after a short while the servers are asked one by one.
+// The driver searches for a usable server until its selection timeout, even if all servers have
+// answered and none is usable. It reports no server at all if they belong to another set or it
+// refuses their certificates. So after a short while we ask the servers one by one.
 const (
 	soon       = 2 * time.Second
 	askTimeout = 3 * time.Second
 )
 
-// meet reaches the deployment for the first time. Where its servers answer and cannot be worked
-// with, it says so within seconds.
+// meet reaches the deployment for the first time. If its servers answer but are not usable, it
+// returns the reason within seconds.
 func (c *Client) meet(ctx context.Context) (hello, error) {
 	first, cancel := context.WithTimeout(ctx, min(soon, c.cfg.SelectionTimeout/2))
 	defer cancel()
@@ -46,7 +46,7 @@ func (c *Client) meet(ctx context.Context) (hello, error) {
 	return h, cmp.Or(c.misfit(ctx), c.guess(err))
 }
 
-// guess adds to an error what may be the reason of servers that end connections before they answer.
+// guess adds a possible reason to the error if all servers close connections before they answer.
 func (c *Client) guess(err error) error {
 	selection, ok := errors.AsType[topology.ServerSelectionError](err)
 	if !ok || len(selection.Desc.Servers) == 0 || slices.ContainsFunc(selection.Desc.Servers, func(s description.Server) bool { return !closed(s.LastError) }) {
@@ -61,23 +61,23 @@ func (c *Client) guess(err error) error {
 	return fmt.Errorf("the server ends connections before it answers: perhaps it wants TLS (tls=true): %w", err)
 }
 
-// closed reports whether the other side has ended a connection.
+// closed reports whether the other side has closed a connection.
 func closed(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) }
 
-// answered reports whether an error is what a server has answered.
+// answered reports whether an error is a server's answer.
 func answered(err error) bool {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	return ok && !server.HasErrorLabel("NetworkError")
 }
 
-// misfit asks every server that the connection string names what it is, and returns why none of
-// them fits; nil where one does, or where one that does not answer may.
+// misfit asks every server of the connection string for its kind, and returns why none of them is
+// usable. It returns nil if one is usable, or may be but does not answer.
 func (c *Client) misfit(ctx context.Context) error {
 	c.mu.Lock()
 	o, err := c.mu.uri.Options()
 	c.mu.Unlock()
 	if err != nil || len(o.Hosts) == 0 {
-		return nil //nolint:nilerr // it was fine a moment ago
+		return nil //nolint:nilerr // the same options were valid a moment ago
 	}
 	var asking sync.WaitGroup
 	answers, errs := make([]hello, len(o.Hosts)), make([]error, len(o.Hosts))
@@ -111,7 +111,7 @@ func (c *Client) misfit(ctx context.Context) error {
 	return fault.Newf(fault.MongoReplicaSet, "the servers are not members of %s: %s", cmp.Or(set, "one set"), strings.Join(each, ", "))
 }
 
-// ask asks one server what it is, which nobody needs a right for.
+// ask asks one server for its kind, which needs no right.
 func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string) (hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTimeout, c.cfg.SelectionTimeout))
 	defer cancel()
@@ -132,9 +132,9 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 // router reports whether the server is a mongos.
 func (h hello) router() bool { return h.Message == "isdbgrid" }
 
-// fits reports whether the driver works with a server that the connection string names, among so
-// many, as a member of a set; any set fits where the name is empty. A member of a set that has yet
-// to be initiated may become one.
+// fits reports whether the driver can use the server. set is the required replica set, empty for
+// any; hosts is the number of servers in the connection string. A server whose set is not initiated
+// yet may become usable.
 func (h hello) fits(set string, hosts int) bool {
 	switch {
 	case h.Uninitiated:
@@ -145,7 +145,7 @@ func (h hello) fits(set string, hosts int) bool {
 	return h.SetName != "" || h.router() || hosts == 1
 }
 
-// kind says what a server is: the name of its set, or that it has none.
+// kind returns the name of the server's set, or a description of a server without one.
 func (h hello) kind() string {
 	switch {
 	case h.router():

@@ -8,8 +8,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Members returns the data-bearing members of the replica set beside the one that answers for it,
-// in the order in which that names them; none through mongos, where no member can be chosen.
+// Members returns the data-bearing members of the replica set except the one that answers, in that
+// member's order. It returns none through mongos, which does not let a client choose a member.
 func (c *Client) Members(ctx context.Context) ([]string, error) {
 	if c.sharded {
 		return nil, nil
@@ -21,8 +21,8 @@ func (c *Client) Members(ctx context.Context) ([]string, error) {
 	return h.others(), nil
 }
 
-// others returns the data-bearing members beside the one that tells of them. Arbiters have no data;
-// hidden members are not told of.
+// others returns the data-bearing members except the one that answers. Arbiters have no data, and
+// servers do not list hidden members.
 func (h hello) others() (hosts []string) {
 	for _, host := range slices.Concat(h.Hosts, h.Passives) {
 		if host != h.Me && !slices.Contains(hosts, host) {
@@ -32,8 +32,8 @@ func (h hello) others() (hosts []string) {
 	return hosts
 }
 
-// Member returns a client of one member, which is connected to directly and ends with this client.
-// It connects when it is first used.
+// Member returns a client with direct connections to one member. It connects at its first use, and
+// closes with this client.
 func (c *Client) Member(host string) (*Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,8 +53,8 @@ func (c *Client) Member(host string) (*Client, error) {
 	return m, nil
 }
 
-// direct returns what of the options a direct connection to one host needs. They are made anew,
-// because those of a mongodb+srv URI are refused there.
+// direct returns the options for a direct connection to one host. It builds new options, because
+// the driver refuses those of a mongodb+srv URI there.
 func direct(o *options.ClientOptions, host string) *options.ClientOptions {
 	d := options.Client().SetHosts([]string{host}).SetDirect(true)
 	d.Auth, d.TLSConfig, d.ReplicaSet = o.Auth, o.TLSConfig, o.ReplicaSet

@@ -11,19 +11,19 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// The driver knows at once when no server is left that it could ask, and tells whoever waits for
-// one only when that has taken too long. So its view of the deployment is observed.
+// The driver knows at once when no server is usable, but reports it to a waiting request only after
+// the selection timeout. So we observe its view of the deployment.
 
-// A topologyState is the view of one pool.
+// A topologyState is one pool's view of the deployment.
 type topologyState struct {
 	mu struct {
 		sync.Mutex
-		since  time.Time // since when no server can be asked, zero while one can
-		missed error     // why the last heartbeat failed, nil where it did not
+		since  time.Time // when the last usable server was lost, zero while one is usable
+		missed error     // the error of the last heartbeat, nil if it succeeded
 	}
 }
 
-// observe makes a pool's view that of the client.
+// observe makes a pool's view the view of the client.
 func (c *Client) observe(o *options.ClientOptions) {
 	state := &topologyState{}
 	c.topology.Store(state)
@@ -34,7 +34,7 @@ func (c *Client) observe(o *options.ClientOptions) {
 	})
 }
 
-// changed notes whether there is a server to ask.
+// changed notes whether a server is usable.
 func (s *topologyState) changed(now event.TopologyDescription, at time.Time) {
 	asks := slices.ContainsFunc(now.Servers, func(server event.ServerDescription) bool {
 		switch server.Kind {
@@ -54,17 +54,17 @@ func (s *topologyState) changed(now event.TopologyDescription, at time.Time) {
 	}
 }
 
-// beat notes how a heartbeat to a server ended.
+// beat notes the outcome of a heartbeat.
 func (s *topologyState) beat(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.missed = err
 }
 
-// errNoPrimary says that the servers answer, and none takes requests for what a majority has.
+// errNoPrimary reports that the servers answer, but none of them is the primary.
 var errNoPrimary = errors.New("the replica set has no primary")
 
-// Outage returns since when no server can be asked, and why; nil while one can.
+// Outage returns since when no server is usable, and why; the error is nil while one is usable.
 func (c *Client) Outage() (since time.Time, err error) {
 	s := c.topology.Load()
 	if s == nil {

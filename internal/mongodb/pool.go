@@ -15,19 +15,18 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
-// A Pool is connections of its own. Its methods are safe for concurrent use.
+// A Pool is a separate set of connections. Its methods are safe for concurrent use.
 type Pool struct {
 	adjust func(*options.ClientOptions)
 	now    atomic.Pointer[mongo.Client]
 }
 
-// Driver returns the connections as they are now. Whoever keeps them across a Renew finds them
-// closed.
+// Driver returns the current connections. Renew closes them, so callers must not keep them.
 func (p *Pool) Driver() *mongo.Client { return p.now.Load() }
 
-// Pool opens a pool of connections of its own, which ends with the client. It reads with majority
-// concern, and from the primary: whether a stream's position is in the log can be told only by the
-// member that the stream reads.
+// Pool opens a separate pool of connections, which closes with the client. It reads with majority
+// concern, and from the primary, because only the member that a stream reads knows whether its
+// oplog has the stream's position.
 func (c *Client) Pool(adjust func(*options.ClientOptions)) (*Pool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +40,7 @@ func (c *Client) Pool(adjust func(*options.ClientOptions)) (*Pool, error) {
 	return pool, nil
 }
 
-// connect makes what connects when it is first used.
+// connect makes a driver client, which connects at its first use.
 func (c *Client) connect(read uri.URI, adjust func(*options.ClientOptions)) (*mongo.Client, error) {
 	o, err := read.Options()
 	if err != nil {
@@ -62,10 +61,10 @@ func (c *Client) connect(read uri.URI, adjust func(*options.ClientOptions)) (*mo
 
 func asOptionsFault(err error) error { return fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err) }
 
-// Renew connects anew, with a connection string that has changed or whose files have, and ends the
-// connections that were. Where the deployment does not answer to the new one, or is another one,
-// everything stays as it was, and the error says why: it has the same identity, and a host in
-// common. Streams that are open break, and continue where they were.
+// Renew reconnects with a connection string that has changed, or whose files have, and closes the
+// old connections. The new string must lead to the same deployment: the same identity, and at least
+// one common host. If it does not, or the deployment does not answer, Renew keeps the old
+// connections and returns the reason. Open streams break and continue from their positions.
 func (c *Client) Renew(ctx context.Context, text string, ours func(identity string) bool) error {
 	cfg := c.cfg
 	cfg.URI = text
@@ -91,7 +90,7 @@ func (c *Client) Renew(ctx context.Context, text string, ours func(identity stri
 	return err
 }
 
-// replace makes the connections of all pools anew, or of none, and returns those that were.
+// replace reconnects all pools, or none, and returns the old connections.
 func (c *Client) replace(ctx context.Context, read uri.URI) (old []*mongo.Client, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,9 +117,9 @@ func (c *Client) replace(ctx context.Context, read uri.URI) (old []*mongo.Client
 	return old, nil
 }
 
-// disconnect closes connections; those in use have a moment to be given back.
+// disconnect closes connections; those in use get a short time to finish.
 func disconnect(ctx context.Context, driver *mongo.Client) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
 	defer cancel()
-	_ = driver.Disconnect(ctx) // what it cannot end on the server ends there by itself
+	_ = driver.Disconnect(ctx) // the server ends the rest by itself
 }

@@ -24,15 +24,15 @@ func Version(ctx context.Context, c *Client) (string, error) {
 	return info.Version, nil
 }
 
-// Clock returns the server's clock, and between which readings of this machine's clock it was read.
+// Clock returns the server's clock, and this machine's clock before and after it was read.
 func Clock(ctx context.Context, c *Client) (server, sent, received time.Time, err error) {
 	sent = time.Now()
 	server, err = c.ServerTime(ctx)
 	return server, sent, time.Now(), err
 }
 
-// Connections returns how many more connections the server takes; known is false where it does not
-// tell, or not this user.
+// Connections returns how many more connections the server accepts; known is false if the server
+// does not report it to this user.
 func Connections(ctx context.Context, c *Client) (available int, known bool, err error) {
 	var status struct {
 		Connections struct {
@@ -51,7 +51,8 @@ func Connections(ctx context.Context, c *Client) (available int, known bool, err
 	return *status.Connections.Available, true, nil
 }
 
-// OplogSize returns how full the oplog is; known is false where that cannot be looked at.
+// OplogSize returns the oplog's size and its maximum, in bytes; known is false if the user may not
+// read them.
 func OplogSize(ctx context.Context, c *Client) (size, most int64, known bool, err error) {
 	if c.Blind() {
 		return 0, 0, false, nil
@@ -73,7 +74,7 @@ func OplogSize(ctx context.Context, c *Client) (size, most int64, known bool, er
 // WithoutImages returns the collections among the watched namespaces (db.coll or db.*; none: all)
 // that keep no pre- and post-images.
 func WithoutImages(ctx context.Context, c *Client, watched []string, exclude string) (missing []string, err error) {
-	databases := map[string]map[string]bool{} // to the collections that are watched, nil for all
+	databases := map[string]map[string]bool{} // by database: the watched collections, nil for all
 	for _, ns := range watched {
 		db, coll, _ := strings.Cut(ns, ".")
 		if collections, known := databases[db]; coll == "*" || known && collections == nil {
@@ -114,7 +115,7 @@ func WithoutImages(ctx context.Context, c *Client, watched []string, exclude str
 	return missing, nil
 }
 
-// MayWrite finds out whether the user may write into a collection, by an update that matches
+// MayWrite checks whether the user may write into a collection, with an update that matches
 // nothing.
 func MayWrite(ctx context.Context, c *Client, database, collection string) error {
 	_, err := c.Driver().Database(database).Collection(collection).UpdateOne(ctx,
@@ -125,21 +126,21 @@ func MayWrite(ctx context.Context, c *Client, database, collection string) error
 	return nil
 }
 
-// Streams is what change streams can do.
+// Streams lists features of change streams.
 type Streams struct {
 	// Progress says that an empty reply carries a post-batch resume token.
 	Progress bool
-	// StartAfter says that a stream can be started behind one.
+	// StartAfter says that a stream can start after such a token.
 	StartAfter bool
 	// Split says that large events come in fragments.
 	Split bool
 }
 
-// codeUnknownStage is the server's code of a pipeline stage that it does not know.
+// codeUnknownStage is the server's error code for an unknown pipeline stage.
 const codeUnknownStage = 40324
 
-// TryStreams opens change streams on the deployment, or on a database where the user may not watch
-// it all, and closes them.
+// TryStreams opens and closes change streams on the deployment, or on a database if one is given
+// because the user may not watch the whole deployment.
 func TryStreams(ctx context.Context, c *Client, database string) (can Streams, err error) {
 	open := func(pipeline mongo.Pipeline, opts *options.ChangeStreamOptionsBuilder) (token bson.Raw, err error) {
 		var cursor *mongo.ChangeStream
@@ -153,7 +154,7 @@ func TryStreams(ctx context.Context, c *Client, database string) (can Streams, e
 		}
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
 		defer cancel()
-		_ = cursor.Close(closing) // a server that does not answer forgets it by itself
+		_ = cursor.Close(closing) // a server that does not answer drops the cursor after its own timeout
 		return cursor.ResumeToken(), nil
 	}
 	refused := func(err error) bool {

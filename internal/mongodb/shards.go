@@ -16,15 +16,15 @@ import (
 // Sharded reports whether the deployment is a sharded cluster, reached through mongos.
 func (c *Client) Sharded() bool { return c.sharded }
 
-// A ClusterTime is the newest time of any shard that a server had heard of when it replied. Servers
-// believe it of a client only with their own signature.
+// A ClusterTime is the newest time of any shard that a server knew when it replied. A server
+// accepts it from a client only with the deployment's own signature.
 type ClusterTime struct {
 	change.Timestamp
 
-	signed bson.Raw // {$clusterTime: …}, nil where no server has told it
+	signed bson.Raw // {$clusterTime: …}, nil if it does not come from a server
 }
 
-// ClusterTimeOf returns the cluster's time that a reply tells, the zero one where it tells none.
+// ClusterTimeOf returns the cluster's time in a reply, zero if the reply has none.
 func ClusterTimeOf(reply bson.Raw) (at ClusterTime) {
 	told, ok := reply.Lookup("$clusterTime").DocumentOK()
 	if !ok {
@@ -38,7 +38,7 @@ func ClusterTimeOf(reply bson.Raw) (at ClusterTime) {
 	return ClusterTime{change.Timestamp{T: t, I: i}, signed}
 }
 
-// at calls f with a session that makes every server that is asked believe the time.
+// at calls f with a session that sends the cluster's time with every request.
 func (c *Client) at(ctx context.Context, at ClusterTime, f func(context.Context, *mongo.Session) error) error {
 	return c.Driver().UseSession(ctx, func(ctx context.Context) error {
 		session := mongo.SessionFromContext(ctx)
@@ -51,29 +51,29 @@ func (c *Client) at(ctx context.Context, at ClusterTime, f func(context.Context,
 	})
 }
 
-// An Advance is what became of the logs of a cluster's shards that were to be moved on.
+// An Advance is the result of AdvanceShards.
 type Advance struct {
-	// At is the cluster's time afterwards, zero where it is not known.
+	// At is the cluster's time afterwards, zero if it is unknown.
 	At ClusterTime
-	// Moved are the shards whose logs were behind and have got a no-op, Ahead those whose logs were
-	// past the time. The names are those of the shards' replica sets.
+	// Moved are the shards whose oplogs had not reached the time and got a no-op, Ahead those whose
+	// oplogs were past the time. The names are those of the shards' replica sets.
 	Moved, Ahead []string
 }
 
-// Codes of MongoDB's errors that say how an Advance was received.
+// Codes of MongoDB's answers to AdvanceShards.
 const (
 	codeUnknownCommand = 59  // CommandNotFound
 	codeUnsupported    = 115 // CommandNotSupported
-	codeStaleTime      = 209 // StaleClusterTime: the log is past the time already
+	codeStaleTime      = 209 // StaleClusterTime: the oplog is past the time already
 )
 
-// AdvanceShards has a no-op written to the log of every shard that is not past the time, so that
-// mongos hands out what it holds for them. With the zero time nothing is written, and it is only
-// found out whether that could be.
+// AdvanceShards makes every shard that is not past the time write a no-op to its oplog, so that
+// mongos releases the changes that it holds because of them. With the zero time it writes nothing
+// and only checks whether it could.
 //
-// The error is the fault MongoShards where mongos does not know the command (appendOplogNote:
-// 4.2.23, 4.4.17, 5.0.12, 6.0), or the user lacks the right to it. It blocks on the network until
-// the context ends.
+// The error is the fault MongoShards if mongos does not know the command (appendOplogNote: 4.2.23,
+// 4.4.17, 5.0.12, 6.0), or if the user lacks the right to it. AdvanceShards blocks on the network
+// until the context ends.
 func (c *Client) AdvanceShards(ctx context.Context, past ClusterTime) (a Advance, err error) {
 	least := past.Next()
 	if past.IsZero() {
@@ -102,10 +102,10 @@ func (c *Client) AdvanceShards(ctx context.Context, past ClusterTime) (a Advance
 	return a, fmt.Errorf("write a no-op to every shard: %w", AsFault(err))
 }
 
-// longAgo is a time that every log is past.
+// longAgo is a time that every oplog has passed.
 func longAgo() change.Timestamp { return change.Timestamp{T: 1, I: 1} }
 
-// answers sorts what each shard has answered.
+// answers sorts the shards by their answers.
 func (a *Advance) answers(reply bson.Raw) {
 	raw, ok := reply.Lookup("raw").DocumentOK()
 	if !ok {
@@ -129,10 +129,9 @@ func (a *Advance) answers(reply bson.Raw) {
 	}
 }
 
-// AdvanceConfig has a no-op written to the log of the config servers if it is not at the time: they
-// are asked for what they have after it. With the zero time nothing is written, and it is only
-// found out whether that could be. The error is the fault MongoUnauthorized where the user may not
-// read config.version.
+// AdvanceConfig makes the config servers write a no-op to their oplog if it has not reached the
+// time, by a read after that time. With the zero time it writes nothing and only checks whether it
+// could. The error is the fault MongoUnauthorized if the user may not read config.version.
 func (c *Client) AdvanceConfig(ctx context.Context, to ClusterTime) error {
 	after := to.Timestamp
 	if after.IsZero() {
