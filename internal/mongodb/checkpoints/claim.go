@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// ClaimTerms implements checkpoint.Claimer: it writes the terms' epochs into the documents, making
-// those that are missing.
+// ClaimTerms implements checkpoint.Claimer: it writes the terms' epochs into the documents, and
+// creates missing documents.
 func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) (claimed []checkpoint.Checkpoint, err error) {
 	if len(terms) == 0 {
 		return nil, nil
@@ -25,8 +25,8 @@ func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []chang
 		if claimed, unread, err = s.claimTerms(ctx, subscriber, terms); err != nil {
 			return err
 		}
-		// Whoever has adopted the checkpoints before these documents were written has not ended
-		// these epochs, and its origin is here.
+		// An operator who adopted the checkpoints before these documents were written has not ended
+		// these epochs, but then the new origin is visible here.
 		return s.alive(ctx, terms)
 	})
 	switch {
@@ -38,7 +38,7 @@ func (s *Store) ClaimTerms(ctx context.Context, subscriber string, terms []chang
 	return claimed, nil
 }
 
-// claimTerms claims the documents, also of those whose checkpoints cannot be read.
+// claimTerms claims the documents, including those with unreadable checkpoints.
 func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []change.Term) (claimed []checkpoint.Checkpoint, unread *checkpoint.UnreadError, err error) {
 	keys := make([]checkpoint.Key, len(terms))
 	claimed = make([]checkpoint.Checkpoint, len(terms))
@@ -137,8 +137,8 @@ func (s *Store) Rewind(ctx context.Context, k checkpoint.Key, to change.Position
 	return next, nil
 }
 
-// Put implements checkpoint.Rewinder. One over a checkpoint that cannot be read is refused, because
-// nobody knows its generation.
+// Put implements checkpoint.Rewinder. It refuses to replace an unreadable checkpoint, because the
+// generation of that one is unknown.
 func (s *Store) Put(ctx context.Context, c checkpoint.Checkpoint) error {
 	o, err := s.Origin(ctx)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// The fields of an entry of the gap log beside its _id.
+// The fields of an entry of the gap log, without its _id.
 const (
-	gapField   = "gap"   // in record's form
-	foundField = "found" // when it was found first
+	gapField   = "gap"   // encoded by checkpoint.EncodeGap
+	foundField = "found" // time of the first discovery
 )
 
 func (s *Store) gapName(id string) string {
@@ -42,7 +42,7 @@ func (s *Store) AddGap(ctx context.Context, g checkpoint.Gap) error {
 	return nil
 }
 
-// addGap makes one attempt; added is false where somebody else has written the entry meanwhile.
+// addGap makes one attempt; added is false if another process has written the entry meanwhile.
 func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, err error) {
 	id := g.ID()
 	var d struct{ Gap string }

@@ -14,34 +14,34 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// sharedID is the _id of the document that says that nodes share the partitions, through etcd.
+// sharedID is the _id of the document that records that nodes share the partitions through etcd.
 const sharedID = "shared"
 
 type sharedDocument struct {
-	Node    string `bson:"node"`    // who has begun to share them last
-	Process string `bson:"process"` // empty when they do no longer
+	Node    string `bson:"node"`    // the last node that has begun to share them
+	Process string `bson:"process"` // empty if nodes do not share them
 }
 
-// Share says that a member shares the partitions with others, through etcd. From then on nobody
-// claims all of them unless told to take over, not even when the members have ended: they may come
-// back. A claim that has run out ends. Where one lives it is a *cluster.HeldError, and nothing is
-// changed.
+// Share records that a member shares the partitions with others through etcd. From then on no node
+// can claim all of them except by a takeover, even after all members have ended, because they may
+// come back. Share ends an expired claim. If a claim is still valid, it returns a
+// *cluster.HeldError and changes nothing.
 func (o *Registry) Share(ctx context.Context, m cluster.Identity) error {
 	if err := o.Vacate(ctx); err != nil {
 		return err
 	}
 	_, err := o.store.cluster.UpdateOne(ctx, bson.D{{Key: "_id", Value: sharedID}},
 		bson.D{{Key: "$set", Value: sharedDocument{Node: m.Node, Process: m.Process}}}, options.UpdateOne().SetUpsert(true))
-	if err != nil && !mongo.IsDuplicateKeyError(err) { // which another member was faster to make
+	if err != nil && !mongo.IsDuplicateKeyError(err) { // another member has just created it
 		return fmt.Errorf("share partitions: %w", mongodb.AsFault(err))
 	}
-	// Who claims them looks for this document when the claim stands: of two at once, one sees the
-	// other.
+	// A claimant looks for this document after it has written its claim. So of two that act at
+	// once, one sees the other.
 	return o.MayShare(ctx, m)
 }
 
-// MayShare returns a *cluster.HeldError where a claim of all partitions lives, and takes back what
-// Share has said for the member then.
+// MayShare returns a *cluster.HeldError if a claim of all partitions is valid. In this case it also
+// undoes the member's Share.
 func (o *Registry) MayShare(ctx context.Context, m cluster.Identity) error {
 	held := o.Vacate(ctx)
 	if _, isHeld := errors.AsType[*cluster.HeldError](held); isHeld {
@@ -50,7 +50,7 @@ func (o *Registry) MayShare(ctx context.Context, m cluster.Identity) error {
 	return held
 }
 
-// Shared reports whether nodes share the partitions, through etcd, or did when the last of them
+// Shared reports whether nodes share the partitions through etcd, or did until the last of them
 // ended.
 func (o *Registry) Shared(ctx context.Context) (bool, error) {
 	err := o.shared(ctx)
@@ -60,8 +60,8 @@ func (o *Registry) Shared(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// Vacate returns a *cluster.HeldError where a claim of all partitions lives, and ends one that has
-// run out: who made it may only have stood still.
+// Vacate returns a *cluster.HeldError if a claim of all partitions is valid. It ends an expired
+// claim, because its owner may only have been frozen.
 func (o *Registry) Vacate(ctx context.Context) error {
 	d, err := o.owner(ctx)
 	if err != nil || d == nil || d.Process == "" {
@@ -80,17 +80,17 @@ func (o *Registry) Vacate(ctx context.Context) error {
 		return fmt.Errorf("end a claim that has run out: %w", mongodb.AsFault(err))
 	}
 	if result.MatchedCount == 0 {
-		return held // it was renewed, or another one made
+		return held // it was renewed, or another process has claimed
 	}
 	return nil
 }
 
-// lives reports whether somebody has the claim at a time of the server's.
+// lives reports whether the claim is valid at a time of the server's clock.
 func (d *ownerDocument) lives(now time.Time) bool {
 	return d.Process != "" && now.Sub(d.Stamp) <= d.ttl()
 }
 
-// shared returns a *cluster.HeldError where nodes share the partitions.
+// shared returns a *cluster.HeldError if nodes share the partitions.
 func (o *Registry) shared(ctx context.Context) error {
 	var d sharedDocument
 	err := o.store.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: sharedID}}).Decode(&d)
@@ -103,10 +103,10 @@ func (o *Registry) shared(ctx context.Context) error {
 	return &cluster.HeldError{Node: d.Node, Process: d.Process}
 }
 
-// Unshare takes back what Share has said, whoever it has said it for.
+// Unshare undoes Share for any member.
 func (o *Registry) Unshare(ctx context.Context) error { return o.unshare(ctx) }
 
-// unshare takes back what Share has said, or what it has said for a process.
+// unshare undoes Share, for any member or only for one process.
 func (o *Registry) unshare(ctx context.Context, of ...bson.E) error {
 	_, err := o.store.cluster.UpdateOne(ctx, append(bson.D{{Key: "_id", Value: sharedID}}, of...), toNobody())
 	if err != nil {

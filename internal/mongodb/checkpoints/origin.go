@@ -16,7 +16,7 @@ import (
 // originID is the _id of the origin's document.
 const originID = "origin"
 
-// An originDocument is the origin as it is stored.
+// An originDocument is the stored form of the origin.
 type originDocument struct {
 	ID      string `bson:"_id"`
 	Origin  string `bson:"origin"`
@@ -29,7 +29,8 @@ func (s *Store) Origin(ctx context.Context) (checkpoint.Origin, error) {
 	return o, err
 }
 
-// origin reads the origin, of so many partitions, and its document.
+// origin reads the origin and its document. The origin must have the given number of partitions, 0
+// for any.
 func (s *Store) origin(ctx context.Context, partitions int) (d originDocument, o checkpoint.Origin, err error) {
 	err = s.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: originID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
@@ -46,7 +47,7 @@ func (s *Store) origin(ctx context.Context, partitions int) (d originDocument, o
 	return d, o, err
 }
 
-// originOf returns an origin as it is stored.
+// originOf returns the stored form of an origin.
 func originOf(o checkpoint.Origin) (d originDocument, err error) {
 	text, err := checkpoint.EncodeOrigin(o)
 	if err != nil {
@@ -76,8 +77,7 @@ func (s *Store) Create(ctx context.Context, o checkpoint.Origin) (checkpoint.Ori
 	return o, nil
 }
 
-// replaceOrigin writes an origin in the place of the one that was read. replaced is false where
-// that one does not stand any longer.
+// replaceOrigin replaces the origin that was read. replaced is false if it has changed since.
 func (s *Store) replaceOrigin(ctx context.Context, was originDocument, o checkpoint.Origin) (replaced bool, err error) {
 	d, err := originOf(o)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) replaceOrigin(ctx context.Context, was originDocument, o checkpo
 	return result.MatchedCount == 1, nil
 }
 
-// Complete implements checkpoint.OriginKeeper: the update of one document, as it was read, is the
+// Complete implements checkpoint.OriginKeeper: the update of one unchanged document is the
 // transaction.
 func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (o checkpoint.Origin, err error) {
 	err = s.inSession(ctx, func(ctx context.Context) error {
@@ -116,7 +116,7 @@ func (s *Store) Complete(ctx context.Context, b checkpoint.Backend) (o checkpoin
 	return o, nil
 }
 
-// alive returns ErrFenced where a term is of an earlier incarnation than the origin.
+// alive returns ErrFenced if a term has an earlier incarnation than the origin.
 func (s *Store) alive(ctx context.Context, terms []change.Term) error {
 	o, err := s.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
@@ -134,8 +134,8 @@ func (s *Store) alive(ctx context.Context, terms []change.Term) error {
 }
 
 // Adopt implements checkpoint.Adopter: it writes the origin, and then the incarnation into the
-// documents, which are the fence. Where the latter fails the error says so: what is missing is done
-// by adopting again, or by claims of the new incarnation.
+// documents, which are the fence. If the second step fails, the error says so; a repeated adoption,
+// or the claims of the new incarnation, complete it.
 func (s *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := next.Follows(last); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *Store) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	return nil
 }
 
-// adopt writes next in the place of last.
+// adopt replaces the origin last with next.
 func (s *Store) adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	for range attempts {
 		d, stands, err := s.origin(ctx, last.Partitions)
@@ -167,7 +167,7 @@ func (s *Store) adopt(ctx context.Context, last, next checkpoint.Origin) error {
 		case err != nil:
 			return err
 		case stands.Equal(next):
-			return nil // an earlier attempt, whose answer got lost
+			return nil // an earlier attempt succeeded, but its reply was lost
 		case !stands.Equal(last):
 			return checkpoint.ErrOriginMoved
 		}

@@ -22,30 +22,30 @@ import (
 // ownerID is the _id of the owner's document.
 const ownerID = "owner"
 
-// A Registry keeps, in MongoDB alone, which process owns all partitions: the registry of a cluster
-// of one without etcd. One document holds the owner, its epoch and a stamp of the server's clock
-// that each renewal sets; a claim whose stamp is older than its TTL, by that same clock, has run
-// out.
+// A Registry stores in MongoDB which process owns all partitions. It is the registry of a single
+// node without etcd. One document holds the owner, its epoch and a timestamp of the server's clock
+// that each renewal sets. A claim expires when its timestamp is older than its TTL by the same
+// clock.
 type Registry struct {
 	store *Store
 
 	mu struct {
 		sync.Mutex
-		claim *claim // the one that stands; it is replaced, never changed
+		claim *claim // the current one; it is replaced, never changed
 	}
 }
 
 var _ cluster.Registry = (*Registry)(nil)
 
-// NewRegistry makes the registry beside a store of checkpoints.
+// NewRegistry makes a registry in the database of a checkpoint store.
 func NewRegistry(s *Store) *Registry { return &Registry{store: s} }
 
 type ownerDocument struct {
 	Node        string `bson:"node"`
 	Process     string `bson:"process"`
 	Incarnation int64  `bson:"incarnation"`
-	// Claim is the revision that the claim was made with, Revision the highest that it has given to
-	// a partition.
+	// Claim is the revision of the claim itself, Revision the highest that it has given to a
+	// partition.
 	Claim    int64     `bson:"claim"`
 	Revision int64     `bson:"revision"`
 	TTL      int64     `bson:"ttl_ms"`
@@ -54,23 +54,22 @@ type ownerDocument struct {
 
 func (d *ownerDocument) ttl() time.Duration { return time.Duration(d.TTL) * time.Millisecond }
 
-// identity is the filter that finds this very claim, however often it has been renewed and added
-// to.
+// identity is the filter that finds this claim, also after renewals and reclaims.
 func (d *ownerDocument) identity() bson.D {
 	return bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: d.Process}, {Key: "incarnation", Value: d.Incarnation}, {Key: "claim", Value: d.Claim}}
 }
 
-// toNobody is the update that leaves a document without a process.
+// toNobody is the update that removes the process from a document.
 func toNobody() bson.D { return bson.D{{Key: "$set", Value: bson.D{{Key: "process", Value: ""}}}} }
 
-// A claim is one that stands.
+// A claim is the current claim of this process.
 type claim struct {
 	ownerDocument
 
-	again map[change.Partition]int64 // the revisions of partitions that were claimed again
+	again map[change.Partition]int64 // the revisions of reclaimed partitions
 }
 
-// revision is that of a partition's epoch.
+// revision returns the revision of a partition's epoch.
 func (c *claim) revision(p change.Partition) int64 {
 	if again, ok := c.again[p]; ok {
 		return again
@@ -78,9 +77,9 @@ func (c *claim) revision(p change.Partition) int64 {
 	return c.Claim
 }
 
-// Claim implements cluster.Registry. All partitions get one epoch, above those that documents
-// carry. Nodes that share the partitions hold them, unless it takes over: then they share them no
-// longer.
+// Claim implements cluster.Registry. All partitions get one epoch, above those in the documents.
+// Claim returns a *cluster.HeldError if nodes share the partitions; a takeover ends the sharing
+// instead.
 func (o *Registry) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	if !takeOver {
 		if err := o.shared(ctx); err != nil {
@@ -94,7 +93,7 @@ func (o *Registry) Claim(ctx context.Context, m cluster.Identity, n int, ttl tim
 	case takeOver:
 		err = o.Unshare(ctx)
 	default:
-		err = o.shared(ctx) // nodes may have begun to share them meanwhile
+		err = o.shared(ctx) // nodes may have started to share them meanwhile
 	}
 	if err != nil {
 		return nil, errors.Join(err, o.Release(context.WithoutCancel(ctx)))
@@ -102,8 +101,8 @@ func (o *Registry) Claim(ctx context.Context, m cluster.Identity, n int, ttl tim
 	return epochs, nil
 }
 
-// ClaimAnyway is Claim for a caller who sees to it that none of the nodes that share the partitions
-// is there, or is ended. That they share them stays remembered.
+// ClaimAnyway is Claim for a caller that makes sure that no node that shares the partitions is
+// running. The record of the sharing stays.
 func (o *Registry) ClaimAnyway(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	origin, err := o.store.Origin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
@@ -139,17 +138,17 @@ func (o *Registry) ClaimAnyway(ctx context.Context, m cluster.Identity, n int, t
 	return next.epochs(n), nil
 }
 
-// epochs returns the epochs that n partitions are given now.
+// epochs returns the epochs of n partitions.
 func (d *ownerDocument) epochs(n int) []change.Epoch {
 	return slices.Repeat([]change.Epoch{{Incarnation: uint64(d.Incarnation), Revision: uint64(d.Revision)}}, n)
 }
 
-// owner reads the owner's document, nil where there is none.
+// owner reads the owner's document, nil if there is none.
 func (o *Registry) owner(ctx context.Context) (*ownerDocument, error) {
 	var d ownerDocument
 	err := o.store.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil, nil //nolint:nilnil // nobody is no error
+		return nil, nil //nolint:nilnil // no owner is not an error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read owner: %w", mongodb.AsFault(err))
@@ -157,9 +156,9 @@ func (o *Registry) owner(ctx context.Context) (*ownerDocument, error) {
 	return &d, nil
 }
 
-// replace writes a claim in the place of the one that was read. Whoever changed the document
-// meanwhile, the owner by a renewal or another claimant, holds it; with force only another claimant
-// does.
+// replace replaces the claim that was read with another one. If the owner has renewed it meanwhile,
+// or another claimant has replaced it, that process holds the claim; with force a renewal does not
+// count.
 func (o *Registry) replace(ctx context.Context, before, claim *ownerDocument, force bool) error {
 	set := bson.D{
 		{Key: "$set", Value: bson.D{
@@ -176,7 +175,7 @@ func (o *Registry) replace(ctx context.Context, before, claim *ownerDocument, fo
 	}
 	filter := bson.D{{Key: "_id", Value: ownerID}, {Key: "process", Value: before.Process}}
 	if before.Revision > 0 {
-		// A partition that is claimed again meanwhile must not get the epoch of this claim.
+		// A partition that the owner reclaims meanwhile must not get the epoch of this claim.
 		if filter = append(before.identity(), bson.E{Key: "revision", Value: before.Revision}); !force {
 			filter = append(filter, bson.E{Key: "stamp", Value: before.Stamp})
 		}
@@ -185,7 +184,7 @@ func (o *Registry) replace(ctx context.Context, before, claim *ownerDocument, fo
 	if err == nil && result.MatchedCount == 1 {
 		return nil
 	}
-	// Not matched, or the answer got lost: the document tells whose it is.
+	// Not matched, or the reply was lost: the document shows which.
 	stands, readErr := o.owner(ctx)
 	switch {
 	case readErr != nil:
@@ -215,14 +214,13 @@ func (o *Registry) Renew(ctx context.Context) (ttl time.Duration, taken []change
 	if errors.Is(err, cluster.ErrLost) {
 		return 0, nil, err
 	}
-	// The claim lives all the same when the documents could not be read; they are read again with
-	// the next renewal.
+	// The claim is valid even if the documents could not be read; the next renewal reads them
+	// again.
 	return claim.ttl(), taken, nil
 }
 
-// missing returns the partitions of which a document carries a higher epoch than the claim gave
-// them. ErrLost says that an operator has adopted the checkpoints, which ends all claims from
-// before.
+// missing returns the partitions whose document has a higher epoch than the claim gave them. It
+// returns ErrLost if an operator has adopted the checkpoints, which ends all earlier claims.
 func (o *Registry) missing(ctx context.Context, claim *claim) ([]change.Partition, error) {
 	if err := o.adopted(ctx, claim); err != nil {
 		return nil, err
@@ -244,7 +242,7 @@ func (o *Registry) missing(ctx context.Context, claim *claim) ([]change.Partitio
 	return slices.Sorted(maps.Keys(taken)), cursor.Err()
 }
 
-// adopted returns ErrLost where the origin is not of the claim's incarnation.
+// adopted returns ErrLost if the origin has another incarnation than the claim.
 func (o *Registry) adopted(ctx context.Context, claim *claim) error {
 	origin, err := o.store.Origin(ctx)
 	if err == nil && int64(origin.Incarnation) != claim.Incarnation {
@@ -253,8 +251,7 @@ func (o *Registry) adopted(ctx context.Context, claim *claim) error {
 	return err
 }
 
-// Highest returns the highest revision that documents of an incarnation carry, 0 where there are
-// none.
+// Highest returns the highest revision in the documents of an incarnation, 0 if there are none.
 func (s *Store) Highest(ctx context.Context, incarnation int64) (int64, error) {
 	sorted := options.FindOne().SetSort(bson.D{{Key: epochField + ".revision", Value: -1}}).SetProjection(bson.D{{Key: epochField, Value: 1}})
 	raw, err := s.checkpoints.FindOne(ctx, bson.D{{Key: epochField + ".incarnation", Value: incarnation}}, sorted).Raw()
@@ -283,8 +280,8 @@ func (o *Registry) Reclaim(ctx context.Context, partitions []change.Partition) (
 	}
 	next := &claim{ownerDocument: stands.ownerDocument, again: maps.Clone(stands.again)}
 	next.Revision = max(highest, stands.Revision) + 1
-	// Where the answer gets lost the next attempt says the same; nobody else writes under this
-	// claim.
+	// If the reply is lost, the next attempt writes the same value; no other process writes under
+	// this claim.
 	result, err := o.store.cluster.UpdateOne(ctx, stands.identity(), bson.D{{Key: "$max", Value: bson.D{{Key: "revision", Value: next.Revision}}}})
 	if err != nil {
 		return nil, fmt.Errorf("claim partitions again: %w", mongodb.AsFault(err))
@@ -302,8 +299,8 @@ func (o *Registry) Reclaim(ctx context.Context, partitions []change.Partition) (
 	return next.epochs(len(partitions)), nil
 }
 
-// Release implements cluster.Registry: it leaves the document, whose revision the next claim goes
-// on from, without an owner.
+// Release implements cluster.Registry: it removes the owner from the document, which keeps the
+// revision for the next claim.
 func (o *Registry) Release(ctx context.Context) error {
 	claim := o.claim()
 	if claim == nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes
-// the shared checkpoints away in the same transaction, so that every partition begins at next's
+// Repartition replaces the origin last with next, which may have another number of partitions, and
+// removes the shared checkpoints in the same transaction, so that every partition begins at next's
 // start. Their documents stay, as fences and for the histories; exclusive checkpoints and the gap
-// log stay. No shared checkpoint may be earlier than next's start, and nobody may own the
-// partitions: else it is the fault NodeRunning. Where last does not stand it is
-// checkpoint.ErrOriginMoved; that next stands already is nil.
+// log stay, too. It returns the fault NodeRunning if a process owns the partitions, and
+// checkpoint.ErrOriginMoved if the origin is not last or a shared checkpoint is earlier than next's
+// start. If the origin is next already, it returns no error.
 func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
 	now, err := s.client.ServerTime(ctx)
 	if err != nil {
@@ -41,10 +41,10 @@ func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (
 	return next, nil
 }
 
-// repartition is what is done in the transaction.
+// repartition is the body of the transaction.
 func (s *Store) repartition(ctx context.Context, last, next checkpoint.Origin, now time.Time) error {
 	whole := *s
-	whole.partitions = 0 // however they are counted
+	whole.partitions = 0 // any number
 	d, stands, err := s.origin(ctx, 0)
 	switch {
 	case err != nil:
@@ -84,13 +84,13 @@ func (s *Store) repartition(ctx context.Context, last, next checkpoint.Origin, n
 	return err
 }
 
-// nobody makes sure that no process owns the partitions, and that none claims them before the
-// transaction ends: it would write the same document.
+// nobody makes sure that no process owns the partitions. It also writes the owner's document, so
+// that a claim before the end of the transaction conflicts with it.
 func (s *Store) nobody(ctx context.Context, now time.Time) error {
 	var d ownerDocument
 	err := s.cluster.FindOne(ctx, bson.D{{Key: "_id", Value: ownerID}}).Decode(&d)
 	if errors.Is(err, mongo.ErrNoDocuments) {
-		return nil // who claims now does so under the origin that was
+		return nil // a process that claims now does so under the old origin
 	}
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type Store struct {
 	checkpoints *mongo.Collection
 	cluster     *mongo.Collection
 	gaps        *mongo.Collection
-	// write sends the updates of checkpoints; tests stand in between.
+	// write sends the updates of checkpoints; tests replace it.
 	write func(context.Context, []mongo.WriteModel) (*mongo.BulkWriteResult, error)
 }
 
@@ -39,8 +39,8 @@ var (
 	_ checkpoint.GapKeeper    = (*Store)(nil)
 )
 
-// NewStore makes the store of a cluster of so many partitions. 0 partitions are any number: such a
-// store reads only.
+// NewStore makes the store of a cluster with the given number of partitions. 0 accepts any number;
+// such a store is for reading only.
 func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Store {
 	db := c.Driver().Database(database)
 	s := &Store{
@@ -53,7 +53,7 @@ func NewStore(c *mongodb.Client, database, cluster string, partitions int) *Stor
 	return s
 }
 
-// inSession calls f with a context whose reads see what was written with it before.
+// inSession calls f with a context whose reads see its own earlier writes.
 func (s *Store) inSession(ctx context.Context, f func(context.Context) error) error {
 	if mongo.SessionFromContext(ctx) != nil {
 		return f(ctx)
@@ -61,7 +61,7 @@ func (s *Store) inSession(ctx context.Context, f func(context.Context) error) er
 	return s.client.Driver().UseSession(ctx, f)
 }
 
-// The first parts of _ids. All of a shared subscriber follow each other.
+// The prefixes of _ids. All documents of a shared subscriber are adjacent.
 const (
 	exclusive = "exclusive/"
 	shared    = "shared/"
@@ -90,24 +90,24 @@ func keyOf(id string) (k checkpoint.Key, ok bool) {
 	return k, err == nil && idOf(k) == id
 }
 
-// A document is what is stored under a key.
+// A document is the stored state of a key.
 type document struct {
 	id      string
 	key     checkpoint.Key
-	version bson.RawValue // of the write that it is of; the zero value where there is no document
-	epoch   change.Epoch  // that may save it, of a shared subscriber
+	version bson.RawValue // of the last write; the zero value if there is no document
+	epoch   change.Epoch  // the epoch that may save it, for a shared subscriber
 
 	checkpoint *checkpoint.Checkpoint // nil where there is none
 	trail      checkpoint.Trail
 }
 
-// The fields of a document beside its _id.
+// The fields of a document, without its _id.
 const (
 	versionField    = "version"
 	epochField      = "epoch"      // {incarnation, revision}, of a shared subscriber
-	checkpointField = "checkpoint" // in record's form; missing where there is none
-	historyField    = "history"    // by slot, in record's form
-	savedField      = "saved"      // when it was written, by the server's clock
+	checkpointField = "checkpoint" // encoded by checkpoint.Encode; missing if there is none
+	historyField    = "history"    // by slot, encoded by checkpoint.Encode
+	savedField      = "saved"      // time of the write, by the server's clock
 )
 
 // name names a document in errors.
@@ -115,8 +115,8 @@ func (s *Store) name(id string) string {
 	return s.checkpoints.Database().Name() + "." + s.checkpoints.Name() + "/" + id
 }
 
-// decode reads a document, whose fields may be of any type. With an error it returns all but the
-// checkpoint.
+// decode reads a document, whose fields may have any type. With an error it returns everything
+// except the checkpoint.
 func (s *Store) decode(raw bson.Raw) (d document, err error) {
 	var ok bool
 	if d.id, ok = raw.Lookup("_id").StringValueOK(); ok {
@@ -142,8 +142,8 @@ func (s *Store) decode(raw bson.Raw) (d document, err error) {
 	return d, err
 }
 
-// find calls f with each document that a filter finds, in the order in which they come, without
-// their histories. It goes on after one that cannot be read, for which it calls f with an error.
+// find calls f with each document that matches a filter, without its history, in the server's
+// order. For an unreadable document it calls f with an error, and continues.
 func (s *Store) find(ctx context.Context, filter bson.D, f func(document, error)) error {
 	cursor, err := s.checkpoints.Find(ctx, filter, options.Find().SetProjection(bson.D{{Key: historyField, Value: 0}}))
 	if err != nil {
@@ -169,8 +169,8 @@ func (s *Store) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return s.list(ctx, bson.D{}, func(checkpoint.Key) bool { return true })
 }
 
-// ofSubscriber finds the documents of a subscriber, and maybe those of shared ones whose names
-// begin with its name and a slash.
+// ofSubscriber matches the documents of a subscriber. It may also match those of shared subscribers
+// whose names begin with its name and a slash.
 func ofSubscriber(subscriber string) bson.D {
 	from := shared + subscriber
 	return bson.D{{Key: "$or", Value: bson.A{
@@ -202,7 +202,7 @@ func (s *Store) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Che
 	return entries.Newest(), err
 }
 
-// lastEntry returns the newest entry of a history that can be read.
+// lastEntry returns the newest readable entry of a history.
 func (s *Store) lastEntry(ctx context.Context, k checkpoint.Key) (c checkpoint.Checkpoint, trail checkpoint.Trail, there bool, err error) {
 	entries, err := s.history(ctx, k)
 	if c, trail, there = entries.Last(); there {
@@ -267,25 +267,25 @@ func (s *Store) Delete(ctx context.Context, subscriber string) error {
 	return nil
 }
 
-// errContended says that a checkpoint was not written because others wrote it all the time.
+// errContended reports that a checkpoint was not written because other processes kept writing it.
 var errContended = errors.New("it is written by others all the time")
 
-// attempts bounds how often a write that somebody got in the way of is tried. Each time somebody
-// else has got on.
+// attempts bounds the tries of a write that conflicts with others. Each conflict means that another
+// write has succeeded.
 const attempts = 100
 
-// A write is what is to become of a document.
+// A write is a change of a document.
 type write struct {
-	checkpoint *checkpoint.Checkpoint // nil leaves the one that is there
-	unnoted    bool                   // the checkpoint means nothing to the history
-	trail      *checkpoint.Trail      // of the checkpoint before, if that cannot be read
-	epoch      *change.Epoch          // nil leaves the one that is there
+	checkpoint *checkpoint.Checkpoint // nil keeps the stored one
+	unnoted    bool                   // the checkpoint does not enter the history
+	trail      *checkpoint.Trail      // of the previous checkpoint, if that one is unreadable
+	epoch      *change.Epoch          // nil keeps the stored one
 }
 
-// change writes the documents of keys as decide says, which is asked again for each that somebody
-// else was faster to write. It returns nil to leave a document as it is; its error is the result of
-// that key. With together nothing is written where there is such an error. A result that is neither
-// nil nor decide's says that it is unknown whether it was written.
+// change writes the documents of keys as decide returns them, and calls decide again for each
+// document that another process has written meanwhile. decide returns nil to keep a document; its
+// error becomes the result of that key. With together, one such error prevents all writes. A result
+// that is neither nil nor an error of decide means that the outcome of the write is unknown.
 func (s *Store) change(ctx context.Context, keys []checkpoint.Key, together bool, decide func(i int, d document, unread error) (*write, error)) []error {
 	results := make([]error, len(keys))
 	if len(keys) == 0 {
@@ -315,8 +315,8 @@ func (s *Store) change(ctx context.Context, keys []checkpoint.Key, together bool
 	return results
 }
 
-// attempt makes one attempt to write the documents of the pending keys, and returns those that are
-// to be tried again. With an error it returns those of which nothing is known.
+// attempt makes one attempt to write the documents of the pending keys, and returns the keys to try
+// again. With an error it returns the keys whose outcome is unknown.
 func (s *Store) attempt(
 	ctx context.Context, keys []checkpoint.Key, pending []int, together bool, decide func(int, document, error) (*write, error), results []error,
 ) (again []int, err error) {
@@ -324,7 +324,7 @@ func (s *Store) attempt(
 	if err != nil {
 		return pending, err
 	}
-	version := bson.NewObjectID() // of all that is written here
+	version := bson.NewObjectID() // of all documents that this attempt writes
 	written := make([]int, 0, len(pending))
 	updates := make([]mongo.WriteModel, 0, len(pending))
 	refused := false
@@ -351,7 +351,7 @@ func (s *Store) attempt(
 	case err != nil && ctx.Err() != nil:
 		return written, err
 	}
-	// What stands tells which of them were written, whatever became of the answer.
+	// The stored versions show which documents were written, even if the reply was lost.
 	stands, unknown := s.versions(ctx, keys, written)
 	if unknown != nil {
 		return written, errors.Join(err, unknown)
@@ -400,8 +400,8 @@ func withIDs(keys []checkpoint.Key, pending []int) bson.D {
 	return bson.D{{Key: "_id", Value: bson.D{{Key: "$in", Value: ids}}}}
 }
 
-// update is the update that writes into a document as it was read, or makes it where there was
-// none.
+// update returns the update of a document that has not changed since it was read, or the insert of
+// a new one.
 func (s *Store) update(k checkpoint.Key, d document, w write, version bson.ObjectID) (mongo.WriteModel, error) {
 	set := bson.D{{Key: versionField, Value: version}}
 	if w.checkpoint != nil {
@@ -433,7 +433,7 @@ func (s *Store) update(k checkpoint.Key, d document, w write, version bson.Objec
 	}
 	return mongo.NewUpdateOneModel().SetFilter(bson.D{{Key: "_id", Value: idOf(k)}, is}).SetUpsert(d.version.IsZero()).SetUpdate(bson.D{
 		{Key: "$set", Value: set},
-		{Key: "$currentDate", Value: bson.D{{Key: savedField, Value: bson.D{{Key: "$type", Value: "timestamp"}}}}}, // orders them all
+		{Key: "$currentDate", Value: bson.D{{Key: savedField, Value: bson.D{{Key: "$type", Value: "timestamp"}}}}}, // orders all documents
 	}), nil
 }
 
@@ -441,10 +441,11 @@ func epochValue(e change.Epoch) bson.D {
 	return bson.D{{Key: "incarnation", Value: int64(e.Incarnation)}, {Key: "revision", Value: int64(e.Revision)}}
 }
 
-// codeDuplicateKey is the server's code of an insert whose _id is taken.
+// codeDuplicateKey is the server's error code for an insert with an existing _id.
 const codeDuplicateKey = 11000
 
-// onlyDuplicates reports whether all that failed of a bulk are inserts of documents that are there.
+// onlyDuplicates reports whether the only failures of a bulk write are inserts of existing
+// documents.
 func onlyDuplicates(err error) bool {
 	bulk, ok := errors.AsType[mongo.BulkWriteException](err)
 	if !ok || bulk.WriteConcernError != nil {
@@ -458,8 +459,8 @@ func onlyDuplicates(err error) bool {
 	return true
 }
 
-// Save implements checkpoint.Store: one read and one unordered bulk of updates, more where others
-// save the same.
+// Save implements checkpoint.Store: one read and one unordered bulk write, more if other processes
+// save the same checkpoints.
 func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) []error {
 	results := make([]error, len(checkpoints))
 	kept := make([]checkpoint.Checkpoint, 0, len(checkpoints))
@@ -481,7 +482,7 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 	return results
 }
 
-// save says what saving a checkpoint writes over a document.
+// save returns the write that saves a checkpoint over a document.
 func save(c checkpoint.Checkpoint, d document, unread error) (*write, error) {
 	switch {
 	case c.Shared && d.epoch != c.Epoch:
@@ -527,9 +528,8 @@ func (s *Store) dropSubscribers(ctx context.Context) error {
 	return err
 }
 
-// drop deletes what is beyond the documents of a collection, found by a filter, that are the
-// youngest by a field, unless it is written meanwhile. Who else drops at the same time drops
-// nothing more.
+// drop keeps the newest documents of a filter, by a field, and deletes the others unless they are
+// written meanwhile. Concurrent calls delete nothing more.
 func drop(ctx context.Context, c *mongo.Collection, filter bson.D, field string, keep int) error {
 	same := bson.D{{Key: field, Value: 1}}
 	cursor, err := c.Aggregate(ctx, mongo.Pipeline{
@@ -576,9 +576,9 @@ func (s *Store) hasRoom(ctx context.Context, k checkpoint.Key) error {
 	return nil
 }
 
-// makeRoom forgets the exclusive subscribers without an identity beyond MaxSubscribers that were
-// written longest ago. Where that fails the next new one does it. The server knows about how many
-// documents there are without counting them.
+// makeRoom deletes the exclusive subscribers without an identity beyond MaxSubscribers, oldest
+// first. If that fails, the next new subscriber tries again. The server estimates the number of
+// documents without counting them.
 func (s *Store) makeRoom(ctx context.Context) {
 	n, err := s.checkpoints.EstimatedDocumentCount(ctx)
 	if err == nil && n > checkpoint.MaxSubscribers {
