@@ -23,7 +23,7 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// A Store is all that anybody asks of where checkpoints are kept.
+// A Store is the complete interface of a checkpoint store.
 type Store interface {
 	checkpoint.Store
 	checkpoint.Claimer
@@ -31,22 +31,21 @@ type Store interface {
 	checkpoint.OriginKeeper
 	checkpoint.Adopter
 	checkpoint.GapKeeper
-	// Repartition puts next, which may be of another number of partitions, in the place of last,
-	// and takes the checkpoints of shared subscribers away, so that each of their partitions begins
-	// at next's start. It returns the origin that stands then, whose incarnation may be higher. It
-	// is done or not done, whenever it ends; a store that is two may be half-way, where no node
-	// starts, and is asked again. The fault NodeRunning says that a node is there;
-	// checkpoint.ErrOriginMoved that last does not stand, or that a checkpoint has moved back
-	// before next's start meanwhile.
+	// Repartition replaces the origin last with next, which may have another number of partitions,
+	// and removes the checkpoints of shared subscribers, so that each of their partitions begins at
+	// next's start. It returns the new origin, whose incarnation may be higher. It is atomic. A
+	// store that consists of two may end half-way; then no node starts until Repartition is called
+	// again. The fault NodeRunning reports a running node; checkpoint.ErrOriginMoved reports that
+	// the origin is not last, or that a checkpoint has moved back before next's start meanwhile.
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
-// A Conn is where the checkpoints of a cluster are, and the MongoDB that they are about.
+// A Conn connects to a cluster's checkpoint store and to its MongoDB deployment.
 type Conn struct {
 	Config config.Config
-	// Store is where they are, Owner who claims all partitions, Roster what several nodes have in
-	// common, and is to be joined through Members; nil where there is no etcd. All are nil until
-	// OpenStore.
+	// Store holds the checkpoints. Owner claims all partitions for a single node. Roster is the
+	// state that several nodes share, which a node joins through Members; it is nil without etcd.
+	// All are nil until OpenStore.
 	Store  Store
 	Owner  cluster.Registry
 	Roster cluster.Store
@@ -55,7 +54,7 @@ type Conn struct {
 	logger        *slog.Logger
 	etcd          *etcd.Client
 	mongo         *mongodb.Client
-	borrowedMongo bool // the connection to MongoDB is somebody else's
+	borrowedMongo bool // the caller of UseMongo closes the connection to MongoDB
 }
 
 // New makes a Conn without any connection yet. MongoDB's log names the application. The logger may
@@ -64,17 +63,16 @@ func New(cfg config.Config, application string, logger *slog.Logger) *Conn {
 	return &Conn{Config: cfg, application: application, logger: cmp.Or(logger, slog.New(slog.DiscardHandler))}
 }
 
-// OpenStore connects a node to the store of checkpoints: to MongoDB only where they are there, so
-// that checkpoints in etcd can be looked at while MongoDB is away; to etcd where they are there, or
-// where the configuration says that nodes share the partitions.
+// OpenStore connects a node to the checkpoint store. It connects to MongoDB only if the checkpoints
+// are there, so that checkpoints in etcd are readable while MongoDB is unreachable. It connects to
+// etcd if the checkpoints are there, or if the configuration says that nodes share the partitions.
 func (c *Conn) OpenStore(ctx context.Context) error {
 	return c.open(ctx, c.Config.Cluster.ExpectedNodes > 1)
 }
 
-// OpenForOperator connects an operator to the store of checkpoints. Whether nodes share the
-// partitions is what they have said there, whatever the configuration says; an operator who must
-// know of all nodes reaches their etcd, too. The faults are those of VerifyOrigin, after which the
-// Conn is open all the same.
+// OpenForOperator connects an operator to the checkpoint store. The store, not the configuration,
+// decides whether nodes share the partitions. With nodes set, it also connects to their etcd. The
+// faults are those of VerifyOrigin; after one of them the Conn is open nevertheless.
 func (c *Conn) OpenForOperator(ctx context.Context, nodes bool) error {
 	several := nodes && c.Config.Cluster.ExpectedNodes > 1
 	if nodes && c.inMongo() {
@@ -93,15 +91,14 @@ func (c *Conn) OpenForOperator(ctx context.Context, nodes bool) error {
 	}
 	_, err := c.VerifyOrigin(ctx)
 	if errors.Is(err, checkpoint.ErrNoOrigin) {
-		return nil // most commands say so themselves
+		return nil // most commands report this themselves
 	}
 	return err
 }
 
 func (c *Conn) inMongo() bool { return c.Config.Reliability.Checkpoint.Backend == config.BackendMongo }
 
-// shared reports whether nodes share the partitions of checkpoints in MongoDB, by their own
-// account.
+// shared reports whether nodes have recorded in MongoDB that they share the partitions.
 func (c *Conn) shared(ctx context.Context) (bool, error) {
 	store, err := c.openMongo(ctx)
 	if err != nil {
@@ -110,7 +107,7 @@ func (c *Conn) shared(ctx context.Context) (bool, error) {
 	return checkpoints.NewRegistry(store).Shared(ctx)
 }
 
-// openMongo connects to the store of checkpoints in MongoDB.
+// openMongo connects to the checkpoint store in MongoDB.
 func (c *Conn) openMongo(ctx context.Context) (*checkpoints.Store, error) {
 	client, err := c.Mongo(ctx)
 	if err != nil {
@@ -120,7 +117,7 @@ func (c *Conn) openMongo(ctx context.Context) (*checkpoints.Store, error) {
 	return checkpoints.NewStore(client, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, cfg.Cluster.Partitions), nil
 }
 
-// open connects to the store of checkpoints, and to etcd where several nodes share the partitions.
+// open connects to the checkpoint store, and to etcd if several nodes share the partitions.
 func (c *Conn) open(ctx context.Context, several bool) error {
 	cfg := c.Config
 	var kept *checkpoints.Store
@@ -154,9 +151,8 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 	return nil
 }
 
-// OpenAsStored opens the checkpoints again for as many partitions as they are of, which the
-// configuration says from then on, whatever it has said. Where there are no checkpoints it is the
-// fault ClusterUnknown. The Conn has been opened before.
+// OpenAsStored reopens an open Conn with the stored number of partitions, and sets it in Config. It
+// returns the fault ClusterUnknown if there are no checkpoints.
 func (c *Conn) OpenAsStored(ctx context.Context) error {
 	origin, err := admin.ReadOrigin(ctx, c.originStore())
 	if err != nil || origin.Partitions == c.Config.Cluster.Partitions {
@@ -167,7 +163,7 @@ func (c *Conn) OpenAsStored(ctx context.Context) error {
 	return c.open(ctx, several)
 }
 
-// OpenRoster connects to etcd alone and returns what several nodes have in common.
+// OpenRoster connects to etcd alone and returns the state that several nodes share.
 func (c *Conn) OpenRoster(ctx context.Context) (cluster.Store, error) {
 	client, err := c.Etcd(ctx)
 	if err != nil {
@@ -180,7 +176,7 @@ func (c *Conn) OpenRoster(ctx context.Context) (cluster.Store, error) {
 // UseMongo lends a connection to MongoDB to the Conn. The caller closes it.
 func (c *Conn) UseMongo(client *mongodb.Client) { c.mongo, c.borrowedMongo = client, true }
 
-// Members returns the roster for who joins it, nil where there is no etcd. OpenStore comes first.
+// Members returns the roster for a node that joins it, nil without etcd. Call OpenStore first.
 func (c *Conn) Members() cluster.Store {
 	if two, are := c.Store.(sharedStore); are {
 		return sharedRoster{c.Roster, checkpoints.NewRegistry(two.Store)}
@@ -188,8 +184,8 @@ func (c *Conn) Members() cluster.Store {
 	return c.Roster
 }
 
-// OpenCluster returns the cluster as operators who move partitions see it. Where one node has all
-// partitions it is the fault CommandBadArgument. OpenForOperator comes first.
+// OpenCluster returns the cluster for operators who move partitions. It returns the fault
+// CommandBadArgument if one node owns all partitions. Call OpenForOperator first.
 func (c *Conn) OpenCluster(ctx context.Context) (handoff.Cluster, error) {
 	alone := fault.Newf(fault.CommandBadArgument, "the nodes of cluster %s do not share partitions: a single node owns all of them", c.Config.Cluster.ID)
 	if c.inMongo() {
@@ -215,9 +211,9 @@ func (c *Conn) OpenCluster(ctx context.Context) (handoff.Cluster, error) {
 	return handoff.Cluster{View: council, Directives: council, Notices: notices, HeartbeatInterval: c.Config.Cluster.HeartbeatInterval}, nil
 }
 
-// Announce puts a notice into the cluster's history, from where its nodes take it. It is false
-// where they keep none, because one node alone has checkpoints in MongoDB. OpenForOperator comes
-// first.
+// Announce adds a notice to the cluster's history, from which its nodes read it. announced is false
+// if there is no history, because a single node has its checkpoints in MongoDB. Call
+// OpenForOperator first.
 func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, err error) {
 	if c.inMongo() && c.Config.Cluster.ExpectedNodes <= 1 {
 		if shared, err := c.shared(ctx); err != nil || !shared {
@@ -234,8 +230,8 @@ func (c *Conn) Announce(ctx context.Context, n notice.Notice) (announced bool, e
 	return err == nil, err
 }
 
-// Supervision returns what the supervisor of the cluster keeps in etcd. Where one node alone has
-// checkpoints in MongoDB, it is the fault CommandBadArgument. OpenForOperator comes first.
+// Supervision returns the supervisor's store in etcd. It returns the fault CommandBadArgument if a
+// single node has its checkpoints in MongoDB. Call OpenForOperator first.
 func (c *Conn) Supervision(ctx context.Context) (supervisor.Store, error) {
 	if c.inMongo() {
 		if shared, err := c.shared(ctx); err != nil || !shared {
@@ -251,7 +247,7 @@ func (c *Conn) Supervision(ctx context.Context) (supervisor.Store, error) {
 	return etcd.NewSupervisionStore(client, etcd.SupervisionConfig{Window: cfg.RestartWindow, Retention: cfg.ReportRetention}), nil
 }
 
-// Mongo returns the connection to MongoDB, which is made when it is first asked for.
+// Mongo returns the connection to MongoDB. The first call connects.
 func (c *Conn) Mongo(ctx context.Context) (*mongodb.Client, error) {
 	if c.mongo != nil {
 		return c.mongo, nil
@@ -268,7 +264,7 @@ func (c *Conn) Mongo(ctx context.Context) (*mongodb.Client, error) {
 	return client, nil
 }
 
-// Alarms returns the names of the alarms that etcd has raised; none where there is no etcd.
+// Alarms returns the names of the alarms that etcd has raised; none without etcd.
 func (c *Conn) Alarms(ctx context.Context) ([]string, error) {
 	if c.etcd == nil {
 		return nil, nil
@@ -276,7 +272,7 @@ func (c *Conn) Alarms(ctx context.Context) ([]string, error) {
 	return etcd.Alarms(ctx, c.etcd)
 }
 
-// Etcd returns the connection to etcd, which is made when it is first asked for.
+// Etcd returns the connection to etcd. The first call connects.
 func (c *Conn) Etcd(ctx context.Context) (*etcd.Client, error) {
 	if c.etcd != nil {
 		return c.etcd, nil
@@ -319,7 +315,7 @@ func (c *Conn) Close() {
 	}
 }
 
-// Watch says what of the deployment is read. Our own checkpoints are not.
+// Watch returns the changes of the deployment that nodes read, without our own checkpoints.
 func Watch(cfg config.Config) stream.Watch {
 	m := cfg.MongoDB
 	w := stream.Watch{Namespaces: m.Watch, Operations: m.Operations, Exclude: cfg.Reliability.Checkpoint.Database}

@@ -17,8 +17,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// Describe says where the configuration keeps checkpoints and, once it is connected, which etcd it
-// leads to.
+// Describe returns where the configuration keeps checkpoints and, once connected, the identity of
+// its etcd.
 func (c *Conn) Describe() checkpoint.Backend {
 	b := checkpoint.Backend{Store: c.Config.Reliability.Checkpoint.Backend}
 	if c.etcd != nil {
@@ -27,11 +27,10 @@ func (c *Conn) Describe() checkpoint.Backend {
 	return b
 }
 
-// VerifyOrigin reads the origin, of whatever number of partitions, and holds the configuration
-// against it: the fault ClusterBackend says that the cluster keeps its checkpoints elsewhere,
-// ClusterOrigin that its nodes use another etcd, or another prefix there. Where there is no origin
-// it is ErrNoOrigin, unless there is one where the other backend keeps checkpoints. It writes
-// nothing.
+// VerifyOrigin reads the origin, with any number of partitions, and compares the configuration with
+// it. The fault ClusterBackend says that the cluster keeps its checkpoints elsewhere, ClusterOrigin
+// that its nodes use another etcd or another prefix. Without an origin it returns ErrNoOrigin,
+// unless the other backend has one. It writes nothing.
 func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	o, err := c.originStore().Origin(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
@@ -70,14 +69,14 @@ func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	return o, otherEtcd(c.Config.Cluster.ID, o.Backend, checkpoint.Backend{ID: there.Backend.ID}.With(c.Describe()))
 }
 
-// errNoCopy says that an etcd has no copy of an origin that names the etcd of its nodes.
+// errNoCopy says that this etcd has no copy of an origin that names its nodes' etcd.
 func errNoCopy(b checkpoint.Backend) error {
 	return fault.Newf(fault.ClusterOrigin, "the nodes of the cluster use etcd %s below %s; this etcd has no origin of them", etcdName(b), b.Prefix)
 }
 
-// conflicts reports whether an origin where the other backend keeps checkpoints says that they are
-// not where the configuration has them: where there is none here, whatever it says. Marks in
-// MongoDB that are shared through etcd have an origin in both.
+// conflicts reports whether the origin in the other backend contradicts the configuration's
+// backend. If there is no origin here, any origin there does. Checkpoints in MongoDB whose nodes
+// share partitions through etcd have an origin in both.
 func (c *Conn) conflicts(here, there checkpoint.Origin) bool {
 	mine := c.Describe().Store
 	return here.Cluster == "" || there.Backend.Store != mine && (there.Backend.Store != "" || mine == checkpoint.BackendEtcd)
@@ -93,8 +92,7 @@ func storeOr(store, mine string) string {
 	return checkpoint.BackendEtcd
 }
 
-// checkBackend returns the fault for which this backend is not that of an origin, as far as both
-// are known.
+// checkBackend returns a fault if this backend is not the origin's, as far as both are known.
 func (c *Conn) checkBackend(stands checkpoint.Backend) error {
 	mine, id := c.Describe(), c.Config.Cluster.ID
 	if stands.Store != "" && stands.Store != mine.Store {
@@ -103,7 +101,7 @@ func (c *Conn) checkBackend(stands checkpoint.Backend) error {
 	return otherEtcd(id, stands, mine)
 }
 
-// otherEtcd returns the fault ClusterOrigin where two backends name different etcds, as far as both
+// otherEtcd returns the fault ClusterOrigin if two backends name different etcds, as far as both
 // are known.
 func otherEtcd(cluster string, stands, found checkpoint.Backend) error {
 	if found.With(stands) == stands.With(found) {
@@ -121,10 +119,10 @@ func etcdName(b checkpoint.Backend) string {
 	return b.Etcd + " (" + b.ID + ")"
 }
 
-// EnsureOrigin returns the origin of a node's cluster. Where there is none, first makes it. What
-// one does not say of its backend, because it was written by an earlier version or by a node
-// without etcd, is completed by the first node that finds it so. Faults are those of Verify, and
-// MarkSource where the checkpoints are of another deployment than source.
+// EnsureOrigin returns the origin of a node's cluster. If there is none, first makes it. An origin
+// that was written by an earlier version, or by a node without etcd, may lack parts of its backend;
+// the first node that finds it so completes them. The faults are those of VerifyOrigin, and
+// CheckpointSource if the checkpoints belong to another deployment than source.
 func (c *Conn) EnsureOrigin(
 	ctx context.Context, source string, first func(context.Context) (checkpoint.Origin, error),
 ) (checkpoint.Origin, error) {
@@ -139,7 +137,7 @@ func (c *Conn) EnsureOrigin(
 	case err == nil && !o.Of(source):
 		err = fault.Newf(fault.CheckpointSource, "the checkpoints of cluster %s are of %s, mongodb.uri leads to %s", c.Config.Cluster.ID, o.Source, source)
 	case err == nil:
-		o, err = c.Store.Origin(ctx) // of the number of partitions that is configured
+		o, err = c.Store.Origin(ctx) // with the configured number of partitions
 	}
 	if err == nil && o.Backend.Store == "" {
 		o, err = c.Store.Complete(ctx, c.InitialBackend())
@@ -156,8 +154,9 @@ func (c *Conn) EnsureOrigin(
 	return o, err
 }
 
-// InitialBackend is the backend of an origin that is written here: which etcd shares the partitions
-// of checkpoints in MongoDB is not said before that has a copy of the origin.
+// InitialBackend returns the backend of a new origin. For checkpoints in MongoDB it does not name
+// the etcd through which nodes share the partitions, because that etcd must have a copy of the
+// origin first.
 func (c *Conn) InitialBackend() checkpoint.Backend {
 	b := c.Describe()
 	if b.Store == checkpoint.BackendMongo {
@@ -167,7 +166,7 @@ func (c *Conn) InitialBackend() checkpoint.Backend {
 	return b
 }
 
-// originStore is where the checkpoints are, of whatever number of partitions.
+// originStore returns the checkpoint store, for any number of partitions.
 func (c *Conn) originStore() checkpoint.OriginKeeper {
 	if cfg := c.Config; cfg.Reliability.Checkpoint.Backend == checkpoint.BackendMongo {
 		return checkpoints.NewStore(c.mongo, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, 0)
@@ -175,14 +174,14 @@ func (c *Conn) originStore() checkpoint.OriginKeeper {
 	return etcd.NewStore(c.etcd, 0)
 }
 
-// An originAdopter is where the other backend keeps the checkpoints of a cluster.
+// An originAdopter is the checkpoint store of the other backend.
 type originAdopter interface {
 	checkpoint.OriginKeeper
 	checkpoint.Adopter
 }
 
-// otherStore connects to where the other backend keeps checkpoints, and returns nil where there is
-// none that this configuration knows of.
+// otherStore connects to the checkpoint store of the other backend. It returns nil if the
+// configuration does not lead to one.
 func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 	cfg := c.Config
 	if cfg.Reliability.Checkpoint.Backend == checkpoint.BackendEtcd {
@@ -193,7 +192,7 @@ func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 		return checkpoints.NewStore(client, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, 0), nil
 	}
 	if c.etcd == nil && slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint}) && !listening(ctx) {
-		return nil, nil //nolint:nilnil // nobody has configured an etcd
+		return nil, nil //nolint:nilnil // no etcd is configured
 	}
 	client, err := c.Etcd(ctx)
 	if err != nil {
@@ -202,10 +201,10 @@ func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 	return etcd.NewStore(client, 0), nil
 }
 
-// defaultEndpoint is where etcd is looked for unless the configuration says otherwise.
+// defaultEndpoint is the default address of etcd.
 const defaultEndpoint = "127.0.0.1:2379"
 
-// listening reports whether anybody listens there.
+// listening reports whether a server listens at the default endpoint.
 func listening(ctx context.Context) bool {
 	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", defaultEndpoint)
 	if err != nil {
@@ -215,9 +214,9 @@ func listening(ctx context.Context) bool {
 	return true
 }
 
-// otherOrigin returns the origin of the cluster where the other backend keeps checkpoints. It is
-// ErrNoOrigin where there is none, and where there can be none that this user has written. An etcd
-// that is configured and does not answer is the fault ClusterBackend: it may have one.
+// otherOrigin returns the origin of the cluster in the other backend. It returns ErrNoOrigin if
+// there is none, or if this user cannot have written one. If a configured etcd does not answer, it
+// returns the fault ClusterBackend, because that etcd may have one.
 func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	keeper, err := c.otherStore(ctx)
 	if err == nil && keeper == nil {
@@ -229,7 +228,7 @@ func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	}
 	switch fault.Of(err) {
 	case fault.MongoUnauthorized, fault.MongoUnreachable:
-		return o, checkpoint.ErrNoOrigin // who reads MongoDB's log reaches it, and checkpoints there would have been written by the same user
+		return o, checkpoint.ErrNoOrigin // a node that reads the oplog reaches MongoDB, and the same user would have written checkpoints there
 	case fault.EtcdUnreachable, fault.EtcdRefused:
 		return o, fault.Newf(fault.ClusterBackend, "whether the checkpoints of cluster %s are in etcd cannot be known: %w", c.Config.Cluster.ID, err)
 	default:
@@ -237,12 +236,12 @@ func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	}
 }
 
-// CheckVacant returns a *cluster.HeldError where a node has partitions of the cluster, whatever
-// backend it is configured for.
+// CheckVacant returns a *cluster.HeldError if a node owns partitions of the cluster, whatever its
+// backend.
 func (c *Conn) CheckVacant(ctx context.Context) error {
 	keeper, err := c.otherStore(ctx)
 	if fault.Of(err) == fault.EtcdUnreachable || err == nil && keeper == nil && c.etcd == nil {
-		return nil // who shares partitions through an etcd that is away has none for long
+		return nil // nodes that share partitions through an unreachable etcd soon lose them
 	}
 	if err != nil {
 		return err
@@ -258,9 +257,9 @@ func (c *Conn) CheckVacant(ctx context.Context) error {
 	return err
 }
 
-// RecordMove records that the cluster's checkpoints have been moved to the configured backend: an
-// origin of the same cluster where the other backend keeps checkpoints says so, too, so that no
-// node begins there. It raises the incarnation where it changes anything.
+// RecordMove records that the cluster's checkpoints have moved to the configured backend. It also
+// records this in the other backend's origin of the same cluster, so that no node starts there. It
+// raises the incarnation if it changes anything.
 func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	last, err := c.Store.Origin(ctx)
 	if err != nil {
@@ -295,19 +294,20 @@ func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	return nil
 }
 
-// A soleOwner claims all partitions in MongoDB, as a cluster of one does.
+// A soleOwner claims all partitions in MongoDB, for a cluster of one node.
 type soleOwner struct {
 	*checkpoints.Registry
 
 	conn *Conn
-	// operator says that it is not for a node: where nodes share the partitions it is enough that
-	// none of them is there.
+	// operator says that the claim is for an operator, not for a node: if nodes share the
+	// partitions, it is enough that none of them is running.
 	operator bool
 }
 
-// Claim implements cluster.Registry. Where nodes share the partitions through etcd, it is looked
-// there whether they are members still: who takes over ends their memberships, and an operator's
-// claim is refused beside them. Nobody joins beside a claim that stands, so that it is made before.
+// Claim implements cluster.Registry. If nodes share the partitions through etcd, it checks there
+// whether they are still members: a takeover ends their memberships, and an operator's claim fails
+// while they exist. The claim is written before the last check, because no member can join while a
+// claim is valid.
 func (s soleOwner) Claim(ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error) {
 	shared, err := s.Shared(ctx)
 	if err != nil {

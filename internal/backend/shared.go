@@ -15,9 +15,9 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/checkpoints"
 )
 
-// A sharedStore is checkpoints in MongoDB whose nodes share the partitions through etcd. What is
-// claimed in etcd holds under the origin that stands there, so that the origin stands in both;
-// MongoDB's is the one that counts.
+// A sharedStore keeps checkpoints in MongoDB for nodes that share the partitions through etcd.
+// Claims in etcd are valid under the origin there, so both have the origin; MongoDB's is
+// authoritative.
 type sharedStore struct {
 	*checkpoints.Store
 
@@ -28,14 +28,14 @@ type sharedStore struct {
 	owner  *checkpoints.Registry
 }
 
-// sharedRoster is a roster whose members share checkpoints in MongoDB.
+// sharedRoster is a roster whose members keep their checkpoints in MongoDB.
 type sharedRoster struct {
 	cluster.Store
 
 	owner *checkpoints.Registry
 }
 
-// Join implements cluster.Store. Who has everything as a cluster of one is to be found in MongoDB.
+// Join implements cluster.Store. MongoDB records whether a single node owns everything.
 func (m sharedRoster) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	who := cluster.Identity{Node: first.Node, Process: first.Process}
 	if err := m.owner.Share(ctx, who); err != nil {
@@ -45,7 +45,7 @@ func (m sharedRoster) Join(ctx context.Context, first cluster.Heartbeat, ttl tim
 	if err != nil {
 		return nil, err
 	}
-	// Who takes over claims in MongoDB, and then ends the memberships in etcd: one that came in
+	// A takeover claims in MongoDB and then ends the memberships in etcd, so a member that joins in
 	// between sees the claim.
 	if err := m.owner.MayShare(ctx, who); err != nil {
 		return nil, errors.Join(err, membership.Leave(context.WithoutCancel(ctx)))
@@ -53,11 +53,10 @@ func (m sharedRoster) Join(ctx context.Context, first cluster.Heartbeat, ttl tim
 	return membership, nil
 }
 
-// agree makes sure that etcd has a copy of the origin, and returns the origin that stands. Where
-// the nodes have not agreed on an etcd yet, it is this one, mine, from then on. The fault
-// ClusterOrigin says that they use another one, that the origins differ, or that epochs that are
-// given out there would be lower than those that checkpoints have; ClusterBackend that the
-// checkpoints are in etcd.
+// agree makes sure that etcd has a copy of the origin, and returns the valid origin. If the nodes
+// have not agreed on an etcd yet, they use this one, mine, from then on. The fault ClusterOrigin
+// says that they use another etcd, that the origins differ, or that new epochs there would be lower
+// than those of the checkpoints; ClusterBackend says that the checkpoints are in etcd.
 func (s sharedStore) agree(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
 	there, err := s.copied(ctx, o, mine)
 	if err != nil {
@@ -86,7 +85,7 @@ func (s sharedStore) agree(ctx context.Context, o checkpoint.Origin, mine checkp
 			return o, err
 		}
 	}
-	if o.Backend.ID == "" { // of nodes at two etcds one is the first
+	if o.Backend.ID == "" { // of nodes with two etcds, one is the first
 		if o, err = s.Store.Complete(ctx, there.Backend); err != nil {
 			return o, err
 		}
@@ -94,8 +93,8 @@ func (s sharedStore) agree(ctx context.Context, o checkpoint.Origin, mine checkp
 	return o, cmp.Or(otherEtcd(o.Cluster, o.Backend, there.Backend), otherEtcd(o.Cluster, o.Backend, mine))
 }
 
-// copied returns the copy of the origin in etcd, which is made only while the nodes have not agreed
-// on an etcd.
+// copied returns the copy of the origin in etcd. It makes the copy only while the nodes have not
+// agreed on an etcd.
 func (s sharedStore) copied(ctx context.Context, o checkpoint.Origin, mine checkpoint.Backend) (checkpoint.Origin, error) {
 	if o.Backend.ID == "" {
 		o.Backend = identified(mine)
@@ -120,8 +119,8 @@ func identified(b checkpoint.Backend) checkpoint.Backend {
 	return b
 }
 
-// Adopt implements checkpoint.Adopter: in MongoDB and then in etcd, for an incarnation that is new
-// to both. Where it ends half-way no node starts, and adopting again does the rest.
+// Adopt implements checkpoint.Adopter: first in MongoDB and then in etcd, with an incarnation that
+// is new to both. If it ends half-way, no node starts until a second adoption completes it.
 func (s sharedStore) Adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	there, err := s.stored(ctx)
 	none := errors.Is(err, checkpoint.ErrNoOrigin)
@@ -136,7 +135,7 @@ func (s sharedStore) Adopt(ctx context.Context, last, next checkpoint.Origin) er
 	switch {
 	case none:
 		_, err = s.etcd.Create(ctx, next)
-	case there.Partitions != next.Partitions: // they were counted anew while a node was alone
+	case there.Partitions != next.Partitions: // a single node has changed their number
 		_, err = s.etcd.Repartition(ctx, there, next)
 	default:
 		err = s.etcd.Adopt(ctx, there, next)
@@ -147,11 +146,11 @@ func (s sharedStore) Adopt(ctx context.Context, last, next checkpoint.Origin) er
 	return nil
 }
 
-// Repartition implements admin.Repartitioner: in etcd, where nodes would be, and then in MongoDB,
-// whose origin counts. Where it ends half-way no node starts, whatever it is configured for, and
-// repartitioning again does the rest.
+// Repartition implements admin.Repartitioner: first in etcd, where nodes would be, and then in
+// MongoDB, whose origin is authoritative. If it ends half-way, no node starts, whatever its
+// configuration, until a second repartition completes it.
 func (s sharedStore) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
-	if err := s.owner.Vacate(ctx); err != nil { // a node that is alone, of which etcd does not know
+	if err := s.owner.Vacate(ctx); err != nil { // a single node, which etcd does not know
 		if held, is := errors.AsType[*cluster.HeldError](err); is {
 			err = fault.New(fault.NodeRunning, held)
 		}

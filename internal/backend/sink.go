@@ -26,9 +26,9 @@ import (
 	"github.com/mongostream/streamer/sink/nats"
 )
 
-// Targets returns the target of a sink and that of what it refuses for good, nil if there is none.
-// They connect when they are used; one of type stdout writes to the output. What they keep
-// elsewhere is named by the cluster and its number of partitions. Errors are faults.
+// Targets returns the target of a sink and its dead-letter target, nil if there is none. They
+// connect at their first use; a target of type stdout writes to the given output. The cluster and
+// its number of partitions are part of the names of their external state. Errors are faults.
 func Targets(s config.Sink, cluster string, partitions int, stdout *file.Output) (changes, letters sink.Target, err error) {
 	if changes, err = target(s, cluster, partitions, stdout); err != nil || s.DeadLetter == "" {
 		return changes, nil, err
@@ -98,7 +98,7 @@ func target(s config.Sink, cluster string, partitions int, stdout *file.Output) 
 	return target, nil
 }
 
-// reserved returns the names of topics or subjects that have another use than changes.
+// reserved returns the topics or subjects that changes must not use.
 func reserved(s config.Sink) []string {
 	if s.DeadLetter == "" {
 		return nil
@@ -116,25 +116,25 @@ func one(subscriptions []config.SinkSubscription) (database, collection bool) {
 	return len(databases) == 1 && !databases[""], len(collections) == 1 && !collections[""] && !collections["*"]
 }
 
-// AckTimeout returns how long the target of a sink may take until it has reported an outcome, 0
-// where the default does. Nobody knows when a reader of standard output reads on.
+// AckTimeout returns how long the target of a sink may take to report an outcome, 0 for the
+// default. Standard output has no bound, because its reader may pause for any time.
 func AckTimeout(s config.Sink) time.Duration {
 	if s.Type == config.SinkStdout {
-		return math.MaxInt64 / 2 // which leaves room to add
+		return math.MaxInt64 / 2 // with room for additions
 	}
 	timeout := map[string]time.Duration{config.SinkKafka: s.Kafka.Timeout, config.SinkNATS: s.NATS.AckTimeout, config.SinkHTTP: s.HTTP.Timeout}[s.Type]
 	return 2 * timeout // it may connect or wait first
 }
 
-// Carries says what the log's events have beside the changes themselves.
+// Carries returns the optional contents of the log's events.
 func Carries(cfg config.Config) match.Carries {
 	return match.Carries{
 		Document: cfg.MongoDB.FullDocument != "default", Before: cfg.MongoDB.FullDocumentBeforeChange != "off", Without: match.OpsOf(Watch(cfg).Without()...),
 	}
 }
 
-// CheckCovered refuses a namespace (db.coll, db.*, empty for all) of which the configuration reads
-// nothing.
+// CheckCovered returns an error for a namespace (db.coll, db.*, empty for all) that the
+// configuration does not read.
 func CheckCovered(cfg config.Config, namespace string) error {
 	if ns := Namespace(namespace); !Watch(cfg).Covers(ns) {
 		return fault.Newf(fault.SessionUnwatched, "nothing is read of %q: add it to mongodb.watch", namespace)
@@ -142,8 +142,7 @@ func CheckCovered(cfg config.Config, namespace string) error {
 	return nil
 }
 
-// Namespace returns the namespace that a key of the configuration names. Its Coll is empty for a
-// whole database.
+// Namespace parses a namespace of the configuration. Its Coll is empty for a whole database.
 func Namespace(text string) change.Namespace {
 	db, coll, _ := strings.Cut(text, ".")
 	if coll == "*" {
@@ -177,10 +176,10 @@ func Subscriptions(s config.Sink, cfg config.Config) ([]delivery.Subscription, e
 	return all, nil
 }
 
-// Served returns the names of sinks, each with a hash of its subscriptions: of two nodes that give
-// one sink other subscriptions, one would move the checkpoints of the other past changes that it
-// does not publish. Nodes of all versions compare it, so what is hashed is written field by field:
-// a later field may be added only where it is not its default.
+// Served returns the names of sinks, each with a hash of its subscriptions. If two nodes gave one
+// sink different subscriptions, one would move the other's checkpoints past changes that it does
+// not publish. Nodes of all versions compare the hashes, so the hashed text is built field by
+// field: a later version may add a new field only when it differs from its default.
 func Served(sinks []config.Sink) (served []string) {
 	for _, s := range sinks {
 		hash := fnv.New64a()
@@ -194,8 +193,8 @@ func Served(sinks []config.Sink) (served []string) {
 	return served
 }
 
-// tlsOf returns the settings of connections to a target, nil without TLS. A certificate is read
-// anew for each connection.
+// tlsOf returns the TLS settings of connections to a target, nil without TLS. Each connection reads
+// the certificate files again.
 func tlsOf(c config.SinkTLS) (*tls.Config, error) {
 	if !c.Used() {
 		return nil, nil //nolint:nilnil // no TLS is a choice
