@@ -1,0 +1,24 @@
+// Package retention keeps the log beyond MongoDB's oplog, in segments of an object store.
+//
+// A segment is an immutable object with the changes of a stretch of cluster time, [From, To).
+// Segments are numbered, and each names its predecessor: they form a chain. A [Writer] extends the
+// chain from a cursor of the node's log. A [Source] reads positions from it that MongoDB rejects,
+// and continues in MongoDB where the chain ends.
+//
+//	tail ─► cursor ─► Writer ─► seg/…41 ─► seg/…42 ─► seg/…43        floor/…41
+//	                               │          │          │
+//	                               └──────── Source ─────┴─► MongoDB ─► reader
+//
+// # Ownership
+//
+// An object is created only where there is none, so one writer wins each number. Nobody holds a
+// lease: a number that somebody else has taken ends a writer's turn. Expiry raises the floor before
+// it deletes what is below, and a writer reads the floor after each put: a number that was deleted
+// and created again is below the floor, and nobody reads it.
+//
+// # Damage
+//
+// Header, blocks and footer have checksums. A damaged block is a loss of the block's stretch and
+// namespaces, a damaged footer one of the segment, a damaged header one up to the next segment.
+// Unreadable bytes are never passed over silently.
+package retention

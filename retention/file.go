@@ -1,0 +1,241 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Files is a store in a folder of a file system, which several processes may share. The names of
+// its files end in nothing that the keys do not have; temporary files end in `.tmp`.
+type Files struct {
+	root string
+	lock *os.File
+}
+
+var _ Store = (*Files)(nil)
+
+const (
+	folderMode = 0o700
+	fileMode   = 0o600
+	temporary  = ".tmp"
+	lockName   = ".lock"
+)
+
+// filesPage is how many objects a listing returns.
+const filesPage = 1000
+
+// OpenFiles opens a store in a folder and creates that if necessary. If no other process has it
+// open, it removes what interrupted writes have left. Close closes it.
+func OpenFiles(root string) (*Files, error) {
+	if err := os.MkdirAll(root, folderMode); err != nil {
+		return nil, fmt.Errorf("create folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_CREATE|os.O_RDWR, fileMode)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	s := &Files{root: root, lock: lock}
+	if flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil { // nobody else is writing
+		if err := s.removeTemporary(); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+	}
+	if err := flock(lock, syscall.LOCK_SH|syscall.LOCK_NB); err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, errors.Join(fmt.Errorf("lock folder: %w", err), lock.Close())
+	}
+	return s, nil
+}
+
+// Close ends the use of the folder.
+func (s *Files) Close() error { return s.lock.Close() }
+
+func flock(f *os.File, how int) error { return syscall.Flock(int(f.Fd()), how) }
+
+func (s *Files) removeTemporary() error {
+	err := filepath.WalkDir(s.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, temporary) {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if err != nil {
+		return fmt.Errorf("remove temporary files: %w", err)
+	}
+	return nil
+}
+
+// path returns the file of a key.
+func (s *Files) path(key string) (string, error) {
+	if !fs.ValidPath(key) || key == "." || strings.HasSuffix(key, temporary) {
+		return "", fmt.Errorf("invalid key %q", key)
+	}
+	return filepath.Join(s.root, filepath.FromSlash(key)), nil
+}
+
+// Put implements Store. The object is complete and on disk before it has its name.
+func (s *Files) Put(ctx context.Context, key string, data []byte) error {
+	path, err := s.path(key)
+	if err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	folder := filepath.Dir(path)
+	if err := s.makeFolder(folder); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(folder, "*"+temporary)
+	if err != nil {
+		return fmt.Errorf("create temporary file: %w", err)
+	}
+	defer os.Remove(temp.Name()) //nolint:errcheck // the next start removes it
+	_, err = temp.Write(data)
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
+	}
+	if err := os.Link(temp.Name(), path); errors.Is(err, fs.ErrExist) {
+		return ErrExists
+	} else if err != nil {
+		return fmt.Errorf("create %s: %w", key, err)
+	}
+	return syncFolder(folder)
+}
+
+// makeFolder creates a folder durably.
+func (s *Files) makeFolder(folder string) error {
+	if _, err := os.Stat(folder); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(folder, folderMode); err != nil {
+		return fmt.Errorf("create folder: %w", err)
+	}
+	for parent := filepath.Dir(folder); strings.HasPrefix(parent, s.root); parent = filepath.Dir(parent) {
+		if err := syncFolder(parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncFolder(folder string) error {
+	d, err := os.Open(folder)
+	if err != nil {
+		return fmt.Errorf("open folder: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync folder: %w", err)
+	}
+	return nil
+}
+
+// Get implements Store.
+func (s *Files) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+	path, err := s.path(key)
+	if err != nil {
+		return nil, Object{}, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, Object{}, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, Object{}, ErrNotFound
+	} else if err != nil {
+		return nil, Object{}, fmt.Errorf("open %s: %w", key, err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, Object{}, fmt.Errorf("look at %s: %w", key, err)
+	}
+	data := make([]byte, max(0, min(n, info.Size()-offset)))
+	if _, err := f.ReadAt(data, offset); err != nil && !errors.Is(err, io.EOF) {
+		return nil, Object{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	return data, objectOf(info), nil
+}
+
+func objectOf(info fs.FileInfo) Object {
+	return Object{Name: info.Name(), Size: info.Size(), Modified: info.ModTime()}
+}
+
+// List implements Store.
+func (s *Files) List(ctx context.Context, folder, after string) ([]Object, error) {
+	path, err := s.path(folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(path) // sorted by name
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list %s: %w", folder, err)
+	}
+	first, found := slices.BinarySearchFunc(entries, after, func(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) })
+	if found {
+		first++
+	}
+	var objects []Object
+	for _, e := range entries[first:] {
+		if e.IsDir() || strings.HasSuffix(e.Name(), temporary) {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) { // deleted meanwhile
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("list %s: %w", folder, err)
+		}
+		if objects = append(objects, objectOf(info)); len(objects) == filesPage {
+			break
+		}
+	}
+	return objects, nil
+}
+
+// Delete implements Store.
+func (s *Files) Delete(ctx context.Context, key string) error {
+	path, err := s.path(key)
+	if err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("delete %s: %w", key, err)
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// Now implements Store: the clock is the file system's, which may be another machine's.
+func (s *Files) Now(context.Context) (time.Time, error) {
+	temp, err := os.CreateTemp(s.root, "now*"+temporary)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("create temporary file: %w", err)
+	}
+	defer os.Remove(temp.Name()) //nolint:errcheck // the next start removes it
+	info, err := temp.Stat()
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return time.Time{}, fmt.Errorf("read the file system's clock: %w", err)
+	}
+	return info.ModTime(), nil
+}

@@ -1,0 +1,285 @@
+package retention
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// one is a store of one object.
+type one struct {
+	Store
+
+	data []byte
+}
+
+func (s *one) Get(_ context.Context, _ string, offset, n int64) ([]byte, Object, error) {
+	size := int64(len(s.data))
+	from := max(0, min(offset, size))
+	return s.data[from:min(size, from+n)], Object{Size: size}, nil
+}
+
+func event(t testing.TB, e changetest.Event) *change.Event {
+	t.Helper()
+	parsed, err := change.Parse(e.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &parsed
+}
+
+// segmentOf encodes a segment with changes, and a loss after each tenth.
+func segmentOf(t testing.TB, events []changetest.Event) ([]byte, Header) {
+	t.Helper()
+	d := newDraft(newEncoder())
+	for i, e := range events {
+		if !d.add(event(t, e)) {
+			t.Fatal("not added")
+		}
+		if i%10 == 9 {
+			if err := d.addLoss(&oplog.Loss{From: e.Position(), To: e.Position(), Reason: gap.Poison, Found: time.Unix(9, 0)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	b, h, err := d.encode(Header{Number: 1, From: events[0].Time, To: events[len(events)-1].Time.Next(), Writer: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, h
+}
+
+// shared is a decoder for all tests.
+//
+//nolint:gochecknoglobals // costs more than what it decodes
+var shared = sync.OnceValue(newDecoder)
+
+// contents reads a segment; damaged are the losses that its reader has made.
+func contents(data []byte) (raw [][]byte, stored int, damaged []oplog.Loss, err error) {
+	store := &one{data: data}
+	h, _, err := readHeader(context.Background(), store, "x")
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	r := newSegmentReader(store, "x", h, shared())
+	if err := r.open(context.Background()); err != nil {
+		return nil, 0, nil, err
+	}
+	for {
+		e, ok, err := r.next(context.Background())
+		switch {
+		case err != nil:
+			return nil, 0, nil, err
+		case !ok:
+			return raw, stored, r.damaged, nil
+		case e.loss != nil:
+			stored++
+		default:
+			raw = append(raw, e.raw)
+		}
+	}
+}
+
+// some makes changes of many namespaces, some of them in one cluster time.
+func some(n int) (events []changetest.Event) {
+	for i := range n {
+		events = append(events, changetest.Event{
+			Coll: fmt.Sprintf("c%d", (i*i)%23), ID: int64(i), Time: change.Timestamp{T: 1000 + uint32(i/3), I: 1}, Index: uint64(i % 3), Pad: i * 37 % 900,
+		})
+	}
+	return events
+}
+
+func TestSegmentsHaveWhatWasWritten(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		events := some(rapid.IntRange(1, 200).Draw(rt, "events"))
+		if rapid.Bool().Draw(rt, "large") {
+			events[len(events)/2].Pad = rapid.IntRange(blockSize-1000, 2*blockSize).Draw(rt, "pad")
+		}
+		b, written := segmentOf(t, events)
+		raw, stored, damaged, err := contents(b)
+		if err != nil || len(damaged) > 0 || stored != len(events)/10 || len(raw) != len(events) {
+			rt.Fatalf("%d of %d changes, %d losses, %d damaged, %v", len(raw), len(events), stored, len(damaged), err)
+		}
+		for i, e := range events {
+			if !bytes.Equal(raw[i], e.Bytes()) {
+				rt.Fatalf("change %d differs", i)
+			}
+		}
+		h, err := parseHeader(b)
+		if err != nil || h.ID != written.ID || h.LastRef() != events[len(events)-1].Position().Ref() || h.Events != len(events) || h.Size != int64(len(b)) {
+			rt.Fatalf("%+v, %v", h, err)
+		}
+	})
+}
+
+// judgeDamage holds what is read of a damaged segment against what was written: it is the same, or
+// the segment is refused, or each missing change is within a loss of its time and namespace.
+func judgeDamage(events []changetest.Event, data []byte) error {
+	raw, _, damaged, err := contents(data)
+	if err != nil {
+		if !errors.Is(err, errDamaged) && !errors.Is(err, ErrFormat) {
+			return fmt.Errorf("another error: %w", err)
+		}
+		return nil
+	}
+	for _, e := range events {
+		if len(raw) > 0 && bytes.Equal(raw[0], e.Bytes()) {
+			raw = raw[1:]
+			continue
+		}
+		covered := slices.ContainsFunc(damaged, func(l oplog.Loss) bool {
+			return l.From.Time.Compare(e.Time) <= 0 && l.To.Time.Compare(e.Time) > 0 && slices.Contains(l.Namespaces, "shop."+e.Coll)
+		})
+		if !covered {
+			return fmt.Errorf("change %d is missing silently", e.ID)
+		}
+	}
+	if len(raw) > 0 {
+		return fmt.Errorf("%d changes that were not written", len(raw))
+	}
+	return nil
+}
+
+func TestTruncatedSegmentsAreNoticed(t *testing.T) {
+	events := some(40)
+	b, _ := segmentOf(t, events)
+	for n := range b {
+		if _, _, _, err := contents(b[:n]); !errors.Is(err, errDamaged) {
+			t.Fatalf("%d of %d bytes: %v", n, len(b), err)
+		}
+	}
+}
+
+func TestFlippedBitsAreABoundedLoss(t *testing.T) {
+	events := some(30)
+	for i := range events {
+		events[i].Pad = 0
+	}
+	b, _ := segmentOf(t, events)
+	lost := 0
+	for n := range b {
+		b[n] ^= 1 << (n % 8)
+		if err := judgeDamage(events, b); err != nil {
+			t.Fatalf("byte %d of %d: %v", n, len(b), err)
+		}
+		b[n] ^= 1 << (n % 8)
+	}
+	for n := range b {
+		if n%97 != 0 {
+			continue
+		}
+		b[n] ^= 0xFF
+		if _, _, damaged, err := contents(b); err == nil && len(damaged) > 0 {
+			lost++
+		}
+		b[n] ^= 0xFF
+	}
+	if lost < len(b)/97/4 {
+		t.Errorf("%d of %d damaged bytes cost a block and not the segment", lost, len(b)/97)
+	}
+}
+
+func FuzzSegment(f *testing.F) {
+	events := some(30)
+	b, _ := segmentOf(f, events)
+	f.Add(uint32(0), uint32(len(b)), []byte{1})
+	f.Fuzz(func(t *testing.T, at, length uint32, by []byte) {
+		damaged := slices.Clone(b[:min(int(length), len(b))])
+		for i, x := range by {
+			if n := int(at) + i; n < len(damaged) {
+				damaged[n] ^= x
+			}
+		}
+		if err := judgeDamage(events, damaged); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzParts parses bytes whose checksums are right.
+func FuzzParts(f *testing.F) {
+	f.Add([]byte(`{"lanes":[{}],"blocks":[{"stored":9}]}`), uint8(codecZstd), uint32(100))
+	f.Add([]byte{1, 5, 0, 0, 0, 0}, uint8(codecRaw), uint32(6))
+	f.Fuzz(func(t *testing.T, body []byte, codec uint8, raw uint32) {
+		_, _ = parseFooter(body, checksum(body), int64(len(body)))
+		k := block{Raw: int(raw % (1 << 20)), Stored: blockHeader + len(body)}
+		b := slices.Concat([]byte(blockMagic), []byte{codec, 0}, make([]byte, 26), body)
+		put := func(at int, v uint32) { copy(b[at:], []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)}) }
+		put(12, uint32(k.Raw))
+		put(28, blockSum(b))
+		content, err := parseBlock(b, shared(), &k)
+		if err != nil {
+			return
+		}
+		if len(content) != k.Raw {
+			t.Fatalf("%d bytes instead of %d", len(content), k.Raw)
+		}
+		for _, kind := range []kind{changes, losses} {
+			r := records{kind: kind, rest: content}
+			for n := 0; ; n++ {
+				if _, ok, err := r.next(); !ok || err != nil {
+					break
+				}
+				if n > len(content) {
+					t.Fatal("more records than bytes")
+				}
+			}
+		}
+	})
+}
+
+// A header says nothing of documents: it is listed and logged.
+func TestHeadersHaveNoDocuments(t *testing.T) {
+	events := []changetest.Event{{ID: 0x5345435245544944, Time: change.Timestamp{T: 1, I: 1}}}
+	b, h := segmentOf(t, events)
+	if key := []byte("SECRETID"); bytes.Contains(b[:h.size], key) || bytes.Contains(bytes.ToUpper(b[:h.size]), []byte("5345435245544944")) {
+		t.Error("the header has the key of a document")
+	}
+}
+
+func TestLaterFormatsAreNoLoss(t *testing.T) {
+	b, h := segmentOf(t, some(3))
+	b[10] = format + 1
+	sum := checksum(b[:h.size-4])
+	copy(b[h.size-4:], []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)})
+	if _, _, _, err := contents(b); !errors.Is(err, ErrFormat) || errors.Is(err, errDamaged) {
+		t.Error(err)
+	}
+}
+
+func TestCoverageOfSegments(t *testing.T) {
+	of := func(full string, namespaces ...string) Coverage {
+		return Coverage{Coverage: change.Coverage{Namespaces: namespaces}, FullDocument: full}
+	}
+	for name, c := range map[string]struct {
+		has, asked Coverage
+		lacks      []string
+		some       bool
+	}{
+		"the same":         {of("", "shop.*"), of("", "shop.*"), nil, false},
+		"everything":       {of(""), of("", "shop.a"), nil, false},
+		"a part":           {of("", "shop.a"), of("", "shop.a", "crm.b"), []string{"crm.b"}, true},
+		"all asked":        {of("", "shop.a"), of(""), nil, true},
+		"no documents":     {of(""), of("updateLookup", "shop.a"), []string{"shop.a"}, true},
+		"more documents":   {of("updateLookup"), of("", "shop.a"), nil, false},
+		"fewer operations": {Coverage{Coverage: change.Coverage{Operations: []string{"insert"}}}, of("", "shop.a"), []string{"shop.a"}, true},
+	} {
+		lacks, some := c.has.Lacks(c.asked)
+		if some != c.some || !slices.Equal(lacks, c.lacks) {
+			t.Errorf("%s: %v, %v", name, lacks, some)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrExists says that there is an object of this key already.
+var ErrExists = errors.New("object exists already")
+
+// ErrNotFound says that there is no object of this key.
+var ErrNotFound = errors.New("object does not exist")
+
+// An Object is what a store says about an object.
+type Object struct {
+	// Name is the last part of its key.
+	Name string
+	Size int64
+	// Modified is when it was created, by the store's clock.
+	Modified time.Time
+}
+
+// A Store keeps immutable objects. A key is a folder and a name, separated by a slash; folders need
+// not be created. Its methods are safe for concurrent use and end with their contexts.
+type Store interface {
+	// Put creates an object durably, if there is none: otherwise it returns ErrExists. After any
+	// other error it is not known whether the object was created, but never a part of it.
+	Put(ctx context.Context, key string, data []byte) error
+	// Get returns up to n bytes of an object from an offset; fewer where it ends before. The caller
+	// owns them. It returns ErrNotFound where there is no object.
+	Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error)
+	// List returns the objects of a folder whose names are after a name, in the order of their
+	// names: some of them if there are many, none at the end.
+	List(ctx context.Context, folder, after string) ([]Object, error)
+	// Delete deletes an object. It returns nil where there is none.
+	Delete(ctx context.Context, key string) error
+	// Now returns the time by the clock of Modified.
+	Now(ctx context.Context) (time.Time, error)
+}

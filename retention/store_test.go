@@ -1,0 +1,83 @@
+package retention_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mongostream/streamer/retention"
+	"github.com/mongostream/streamer/retention/retentiontest"
+)
+
+func openFiles(t *testing.T, root string) *retention.Files {
+	t.Helper()
+	s, err := retention.OpenFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestFilesAreAStore(t *testing.T) {
+	retentiontest.TestStore(t, func(t *testing.T) retention.Store { return openFiles(t, t.TempDir()) })
+}
+
+func TestMemoryIsAStore(t *testing.T) {
+	retentiontest.TestStore(t, func(*testing.T) retention.Store { return &retentiontest.Memory{} })
+}
+
+// What an interrupted write has left is removed, unless another process may be writing it.
+func TestTemporaryFilesAreRemoved(t *testing.T) {
+	root := t.TempDir()
+	first := openFiles(t, root)
+	if err := first.Put(t.Context(), "seg/1", nil); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(root, "seg", "x.tmp")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := openFiles(t, root)
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("removed while another process has the folder: %v", err)
+	}
+	if listed, err := second.List(t.Context(), "seg", ""); err != nil || len(listed) != 1 {
+		t.Errorf("listed %v, %v", listed, err)
+	}
+	_, _ = first.Close(), second.Close()
+	openFiles(t, root)
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not removed: %v", err)
+	}
+}
+
+// The store has documents: nobody else may read them.
+func TestFilesAreTheOwnersAlone(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "log")
+	s := openFiles(t, root)
+	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %o", path, info.Mode().Perm())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"../x", "/x", "a/../../x", "", ".", "x.tmp", "a//b", strings.Repeat("../", 9) + "etc/passwd"} {
+		if err := s.Put(t.Context(), key, nil); err == nil {
+			t.Errorf("key %q is accepted", key)
+		}
+	}
+}
