@@ -32,7 +32,7 @@ const (
 // under way then is waited for.
 func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 	seed := time.Now().UnixNano()
-	fmt.Fprintf(d.notes, "chaos: seed %d\n", seed)
+	d.news.tell("chaos: seed %d", seed)
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 	kinds := []string{killed, frozen, restarted}
 	begun := time.Now()
@@ -57,7 +57,7 @@ func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 		cancel()
 		m.Recovery = time.Since(at).Seconds()
 		all = append(all, m)
-		fmt.Fprintf(d.notes, "chaos: %-22s %s with %d partitions; served again after %.2f s\n", m.Kind, m.Node, m.Partitions, m.Recovery)
+		d.news.tell("chaos: %-22s %s with %d partitions; served again after %.2f s", m.Kind, m.Node, m.Partitions, m.Recovery)
 		if err != nil {
 			err = fmt.Errorf("%s, %s: %w", m.Node, m.Kind, err)
 		}

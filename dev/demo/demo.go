@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -40,6 +41,9 @@ type demo struct {
 	documents               int      // that subscribers begin with; 0: they begin with changes
 	sink                    string   // where the nodes publish, and what has arrived is taken; empty means nowhere
 	out, notes              io.Writer
+	news                    *teller
+	log                     io.Writer // of the nodes
+	logs                    string    // its path, "" where it is notes
 
 	target    *target         // nil without a sink
 	service   *wiring.Service // nil with several nodes
@@ -55,9 +59,13 @@ type demo struct {
 }
 
 func parse(args []string, out, notes io.Writer) (*demo, error) {
-	d := &demo{out: out, notes: notes}
+	d := &demo{out: out, notes: notes, log: notes, news: &teller{to: notes}}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(notes)
+	flags.Usage = func() {
+		fmt.Fprint(notes, usage)
+		flags.PrintDefaults()
+	}
 	flags.DurationVar(&d.length, "for", 0, "how long to write; without it, until Ctrl-C")
 	flags.IntVar(&d.rate, "rate", 0, "changes a second; 20 by default, for people to read, and 3000 with -for")
 	flags.IntVar(&d.partitions, "partitions", 16, "partitions")
@@ -123,6 +131,16 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	return d, nil
 }
 
+// usage is what -h says before the flags.
+const usage = `demo runs a development MongoDB, etcd, a node of Streamer, a shop that is written to and a subscriber
+that counts, in one process:
+
+  demo [flags]   until Ctrl-C, or for the time of -for
+  demo parts     only the development MongoDB and etcd, for a node that is started by hand (demo parts -h)
+
+Flags:
+`
+
 // settleTimeout bounds how long what was written last may take to arrive.
 const settleTimeout = 15 * time.Second
 
@@ -134,6 +152,14 @@ func (d *demo) run(ctx context.Context) error {
 	p, err := openParts("", "", "", usualOplog)
 	if err != nil {
 		return err
+	}
+	if !d.json {
+		log, err := os.CreateTemp("", "streamer-demo-*.log")
+		if err != nil {
+			return fmt.Errorf("make a file for the nodes' log: %w", err)
+		}
+		defer d.closeLog(log)
+		d.logs, d.log = log.Name(), log
 	}
 	background, stopParts := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group
@@ -174,8 +200,9 @@ func (d *demo) run(ctx context.Context) error {
 		writing, cancel = context.WithTimeout(ctx, d.length)
 		defer cancel()
 	}
+	d.announce()
 	show := d.watch(writing)
-	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate}, &d.ledger).Run(writing)
+	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate, Customers: true}, &d.ledger).Run(writing)
 	show()
 	d.settle(background)
 	stopNode()
@@ -226,8 +253,9 @@ func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
 			return err
 		})
 	}
+	d.announce()
 	show := d.watch(writing)
-	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate}, &d.ledger).Run(writing)
+	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate, Customers: true}, &d.ledger).Run(writing)
 	show()
 	err = errors.Join(err, trouble.Wait())
 	d.settle(background)
@@ -238,18 +266,37 @@ func (d *demo) runCluster(ctx, background context.Context, p *parts) error {
 // startTimeout bounds how long a cluster may take until it serves all partitions.
 const startTimeout = time.Minute
 
+// browsers is where examples/browser serves its page.
+const browsers = "http://127.0.0.1:8000"
+
+// settings are those that all nodes have. Filters may read whole documents, as the examples in the
+// documents do.
+func (d *demo) settings(p *parts) []string {
+	return []string{
+		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions),
+		"STREAMER_MONGODB_FULL_DOCUMENT=updateLookup", "STREAMER_HTTP_CORS_ORIGINS=" + browsers,
+	}
+}
+
+// closeLog says where the nodes' log is, if there is something in it.
+func (d *demo) closeLog(log *os.File) {
+	if at, err := log.Seek(0, io.SeekEnd); err == nil && at == 0 {
+		_ = os.Remove(log.Name())
+	} else {
+		fmt.Fprintf(d.notes, "The nodes' log is in %s.\n", log.Name())
+	}
+	_ = log.Close() // the nodes have written it
+}
+
 // assemble makes the node on the parts.
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
-	cfg, err := config.Load(d.target.file(), []string{
-		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0],
-		fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), "STREAMER_HTTP_LISTEN=" + d.http, "STREAMER_GRPC_LISTEN=" + d.grpc, "STREAMER_NODE_ID=demo",
-	})
+	cfg, err := config.Load(d.target.file(), append(d.settings(p), "STREAMER_HTTP_LISTEN="+d.http, "STREAMER_GRPC_LISTEN="+d.grpc, "STREAMER_NODE_ID=demo"))
 	if err != nil {
 		return nil, err
 	}
 	return assembleAnywhere(ctx, wiring.Options{
 		Config: cfg, Version: "demo", Process: rand.Text(),
-		Logger: cfg.Log.Logger(d.notes, slog.LevelWarn),
+		Logger: cfg.Log.Logger(d.log, slog.LevelWarn),
 	})
 }
 
@@ -343,6 +390,9 @@ func (d *demo) judge() error {
 	} else {
 		fmt.Fprintf(d.out, "\n%d changes written, %d delivered, %d missing, %d out of order, %d duplicates; latency p50 %.2f ms, p99 %.2f ms\n",
 			s.Written, s.Delivered, s.Missing, s.OutOfOrder, s.Duplicates, s.P50, s.P99)
+		if d.target != nil {
+			fmt.Fprintf(d.out, "They came %s.\n", d.target)
+		}
 		if len(s.Handoffs) > 0 {
 			fmt.Fprintf(d.out, "%d handoffs; a change of a partition on its way took %.1f ms at most in 99 of 100\n", len(s.Handoffs), s.GapP99)
 		}

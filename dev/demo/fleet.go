@@ -49,26 +49,21 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	}
 	f := &fleet{client: client, roster: etcd.NewClusterStore(client, etcd.ClusterConfig{Partitions: d.partitions})}
 	for i := range d.nodes {
-		nd := &node{id: fmt.Sprintf("node-%d", i+1), http: anyPort, grpc: anyPort, arguments: []string{"node", d.target.file()}, notes: d.notes}
+		nd := &node{id: fmt.Sprintf("node-%d", i+1), http: anyPort, grpc: anyPort, arguments: []string{"node", d.target.file()}, notes: d.log}
 		if i == 0 {
 			nd.http, nd.grpc = d.http, d.grpc
 		}
-		nd.environment = []string{
-			"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], "STREAMER_NODE_ID=" + nd.id,
-			"STREAMER_HTTP_LISTEN=" + nd.http, "STREAMER_GRPC_LISTEN=" + nd.grpc, "STREAMER_LOG_LEVEL=error",
-			"STREAMER_GRPC_HEARTBEAT_TIMEOUT=" + leaseTTL.String(),
-			fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", d.nodes),
-			"STREAMER_CLUSTER_LEASE_TTL=" + leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
-		}
+		nd.environment = append(d.settings(p),
+			"STREAMER_NODE_ID="+nd.id, "STREAMER_HTTP_LISTEN="+nd.http, "STREAMER_GRPC_LISTEN="+nd.grpc, "STREAMER_LOG_LEVEL=error",
+			"STREAMER_GRPC_HEARTBEAT_TIMEOUT="+leaseTTL.String(), fmt.Sprintf("STREAMER_CLUSTER_EXPECTED_NODES=%d", d.nodes),
+			"STREAMER_CLUSTER_LEASE_TTL="+leaseTTL.String(), "STREAMER_CLUSTER_SETTLE_TIME=2s",
+		)
 		if len(d.wedged) > 0 {
 			nd.environment = append(nd.environment, wedgeSettings()...)
 		}
 		if d.documents > 0 { // the documents of one subscriber fill half of the time; whoever has broken off reads the rest alone
 			rate := 2 * float64(d.documents*(1+d.gateways)) / max(1, d.length.Seconds())
 			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(rate))))
-			if d.gateways > 0 { // their filters read documents
-				nd.environment = append(nd.environment, "STREAMER_MONGODB_FULL_DOCUMENT=updateLookup")
-			}
 		}
 		f.nodes = append(f.nodes, nd)
 	}

@@ -53,7 +53,7 @@ func newJoiner(number int, path string) *joiner {
 	}
 	switch number % 5 {
 	case 1:
-		j.Filter, j.Leaves = "doc.seq % 2 == 0", true
+		j.Filter, j.Leaves = "doc.rev % 2 == 0", true
 		j.Matches = func(_, seq int64) bool { return seq%2 == 0 }
 	case 2:
 		j.Filter, j.Ops = "key._id % 4 == 1", []string{"insert", "update", "replace"}
@@ -62,7 +62,7 @@ func newJoiner(number int, path string) *joiner {
 		j.Filter, j.Ops = "key._id % 4 == 2", []string{"insert", "delete"}
 		j.Matches = func(id, _ int64) bool { return id%4 == 2 }
 	case 4:
-		j.Filter, j.Leaves = "doc.seq % 3 != 0", true
+		j.Filter, j.Leaves = "doc.rev % 3 != 0", true
 		j.Matches = func(_, seq int64) bool { return seq%3 != 0 }
 	}
 	return j
@@ -191,7 +191,7 @@ func (j *joiner) subscribe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the subscriber: %w", err)
 	}
-	sub := client.Subscription{ID: j.name, DB: "demo", Coll: "orders", Filter: j.Filter, Ops: j.Ops, Leaves: j.Leaves, Format: client.JSON}
+	sub := client.Subscription{ID: j.name, DB: "shop", Coll: "orders", Filter: j.Filter, Ops: j.Ops, Leaves: j.Leaves, Format: client.JSON}
 	if err := c.Subscribe(sub, func(_ context.Context, c client.Change) error { return j.took(c.Data) }); err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
@@ -236,7 +236,7 @@ func (r *reader) read(ctx context.Context) error {
 			return err
 		}
 	}
-	query := url.Values{"db": {"demo"}, "coll": {"orders"}, "subscriber": {r.subscriber}, "start": {"snapshot"}, "leaves": {strconv.FormatBool(r.Leaves)}}
+	query := url.Values{"db": {"shop"}, "coll": {"orders"}, "subscriber": {r.subscriber}, "start": {"snapshot"}, "leaves": {strconv.FormatBool(r.Leaves)}}
 	if r.Filter != "" {
 		query.Set("filter", r.Filter)
 	}

@@ -87,7 +87,7 @@ func (d *demo) moves(ctx context.Context, f *fleet, n int) ([]move, error) {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(d.notes, "handoff: partition %2d from %s to %s in %.2f s; a change of it took %.1f ms at most\n", m.Partition, m.From, m.To, m.Seconds, m.Gap)
+			d.news.tell("handoff: partition %2d from %s to %s in %.2f s; a change of it took %.1f ms at most", m.Partition, m.From, m.To, m.Seconds, m.Gap)
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, m)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	cfg := workload.Config{URI: p.mongo.URI(), Rate: d.rate}
 	writer := workload.NewWriter(cfg, &d.ledger)
-	if err := writer.Load(ctx, d.documents); err != nil {
+	if err := d.load(ctx, writer); err != nil {
 		return err
 	}
 	f, err := d.newFleet(ctx, p)
@@ -39,10 +40,15 @@ func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	if err != nil {
 		return errors.Join(err, f.close())
 	}
+	d.addresses, d.sites = f.addresses()
+	d.announce()
 	r := d.newReplicas(p, f)
 	if err := r.start(); err != nil {
 		return errors.Join(err, f.close())
 	}
+	showing, shown := context.WithCancel(ctx)
+	defer shown()
+	show := d.watchReplicas(showing, r)
 	writing := ctx
 	if d.length > 0 {
 		writing, cancel = context.WithTimeout(ctx, d.length)
@@ -66,8 +72,47 @@ func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	d.faults = append(d.faults, r.killed...)
 	background := context.WithoutCancel(ctx)
 	s, compared := r.compare(background, cfg)
+	shown()
+	show()
 	err = errors.Join(err, compared, r.end(syscall.SIGTERM), f.close())
 	return errors.Join(err, d.judgeSnapshot(s))
+}
+
+// load loads the orders, and shows how far it is.
+func (d *demo) load(ctx context.Context, writer *workload.Writer) error {
+	loading, loaded := context.WithCancel(ctx)
+	defer loaded()
+	show := d.show(loading, d.ledger.Written, func(int) screen {
+		return screen{title: d.title(), facts: []string{fmt.Sprintf("loading %s of %s orders", thousands(d.ledger.Written()), thousands(d.documents))}}
+	})
+	err := writer.Load(ctx, d.documents)
+	loaded()
+	show()
+	return err
+}
+
+// watchReplicas shows how far the subscribers are, until the context ends.
+func (d *demo) watchReplicas(ctx context.Context, r *replicas) (wait func()) {
+	return d.show(ctx, d.ledger.Written, func(width int) screen {
+		rows, complete := [][]string{{"subscriber", "orders", "snapshot"}}, 0
+		for _, j := range r.journals {
+			orders, completed := j.progress()
+			state := "loading"
+			if completed > 0 {
+				state = fmt.Sprintf("done after %.1f s", completed)
+				complete++
+			}
+			rows = append(rows, []string{j.joiner.name, thousands(orders), state})
+		}
+		s := screen{title: d.title(), address: d.address(), facts: []string{
+			thousands(d.documents) + " orders loaded", thousands(d.ledger.Written()-d.documents) + " changes since",
+			fmt.Sprintf("%d of %d subscribers have the orders", complete, len(r.journals)),
+		}}
+		if width > 0 {
+			s.body = append(table(rows, width), d.news.newest()...)
+		}
+		return s
+	})
 }
 
 // judgeSnapshot prints the summary, and says what went wrong.
@@ -109,12 +154,15 @@ type replicas struct {
 
 	journals []*journal
 	killed   []mishap
+	news     *teller
 }
 
 // A journal is what a subscriber has been sent, as far as it was read.
 type journal struct {
-	path      string
-	joiner    *joiner
+	path   string
+	joiner *joiner
+
+	mu        sync.Mutex // guards the rest
 	read      int64
 	has       workload.Replica
 	completed float64 // when it had the documents, in seconds; 0: not yet
@@ -123,7 +171,7 @@ type journal struct {
 // newReplicas returns the subscribers: one that takes everything, and those that join it.
 func (d *demo) newReplicas(p *parts, f *fleet) *replicas {
 	addresses, sites := f.addresses()
-	r := &replicas{node: node{id: "subscriber", arguments: []string{"subscriber"}, notes: d.notes}}
+	r := &replicas{news: d.news, node: node{id: "subscriber", arguments: []string{"subscriber"}, notes: d.log}}
 	for i := range 1 + d.gateways {
 		path := filepath.Join(p.dir, fmt.Sprintf("replica-%d", i))
 		r.journals = append(r.journals, &journal{path: path, joiner: newJoiner(i, path), has: make(workload.Replica)})
@@ -156,7 +204,7 @@ func (r *replicas) chaos(ctx context.Context) error {
 			_ = retry.Sleep(context.WithoutCancel(ctx), 20*time.Millisecond)
 		}
 		r.killed = append(r.killed, mishap{Kind: killed, Node: r.id, AtSeconds: at.Sub(begun).Seconds(), Recovery: time.Since(at).Seconds()})
-		fmt.Fprintf(r.notes, "chaos: %-22s %s; got something after %.2f s\n", killed, r.id, time.Since(at).Seconds())
+		r.news.tell("chaos: %-22s %s; got something after %.2f s", killed, r.id, time.Since(at).Seconds())
 	}
 }
 
@@ -179,24 +227,28 @@ func (r *replicas) compare(ctx context.Context, cfg workload.Config) (s snapshot
 	}
 	look := time.NewTicker(200 * time.Millisecond)
 	defer look.Stop()
+	read := int64(0)
 	for grown := time.Now(); ; <-look.C {
+		before := read
+		read = 0
 		s = snapshotSummary{Subscribers: len(r.journals)}
 		var loading, different []string
 		for _, j := range r.journals {
-			some, err := j.follow()
+			c, err := j.compare(documents)
 			if err != nil {
 				return s, err
 			}
-			if some {
-				grown = time.Now()
-			}
-			if s.Complete = max(s.Complete, j.completed); j.completed == 0 {
+			read += c.read
+			if s.Complete = max(s.Complete, c.completed); c.completed == 0 {
 				loading = append(loading, j.joiner.name)
 			}
-			if d := j.has.Compare(documents, j.joiner.Selection); d != (workload.Differences{}) {
-				different = append(different, fmt.Sprintf("%s %+v", j.joiner, d))
-				s.Add(d)
+			if c.Differences != (workload.Differences{}) {
+				different = append(different, fmt.Sprintf("%s %+v", j.joiner, c.Differences))
+				s.Add(c.Differences)
 			}
+		}
+		if read != before {
+			grown = time.Now()
 		}
 		switch {
 		case len(loading)+len(different) == 0:
@@ -206,34 +258,61 @@ func (r *replicas) compare(ctx context.Context, cfg workload.Config) (s snapshot
 			return s, fmt.Errorf("the snapshots of %s do not end", strings.Join(loading, ", "))
 		default:
 			for _, text := range different {
-				fmt.Fprintln(r.notes, text)
+				r.news.tell("%s", text)
 			}
 			return s, nil
 		}
 	}
 }
 
-// follow reads what has come since the last time, and reports whether something has.
-func (j *journal) follow() (some bool, err error) {
+// progress reads what has come, and returns how many orders the subscriber has, and when it had all.
+func (j *journal) progress() (orders int, completed float64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_ = j.follow() // compare returns the error
+	return len(j.has), j.completed
+}
+
+// compare reads what has come, and compares what the subscriber has with the orders.
+func (j *journal) compare(documents workload.Replica) (c comparison, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.follow(); err != nil {
+		return c, err
+	}
+	return comparison{j.has.Compare(documents, j.joiner.Selection), j.completed, j.read}, nil
+}
+
+// A comparison is how a subscriber differs from the collection, when it had all orders, and how much
+// of its journal was read.
+type comparison struct {
+	workload.Differences
+
+	completed float64
+	read      int64
+}
+
+// follow reads what has come since the last time. The caller holds the mutex.
+func (j *journal) follow() error {
 	file, err := os.Open(j.path)
 	if errors.Is(err, os.ErrNotExist) { // it has yet to join
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("open journal: %w", err)
+		return fmt.Errorf("open journal: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // only read
 	if _, err := file.Seek(j.read, io.SeekStart); err != nil {
-		return false, fmt.Errorf("read journal: %w", err)
+		return fmt.Errorf("read journal: %w", err)
 	}
 	text, err := io.ReadAll(file)
 	if err != nil {
-		return false, fmt.Errorf("read journal: %w", err)
+		return fmt.Errorf("read journal: %w", err)
 	}
 	n := j.has.Apply(text)
 	j.read += int64(n)
 	if _, after, done := strings.Cut(string(text[:n]), snapshotDone); done && j.completed == 0 {
 		_, _ = fmt.Sscanf(after, " after %f", &j.completed)
 	}
-	return n > 0, nil
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -58,6 +59,17 @@ func openTarget(ctx context.Context, kind, dir string) (*target, error) {
 	return t, nil
 }
 
+// String says where the changes come by.
+func (t *target) String() string {
+	if t.nats != nil {
+		return "via NATS JetStream, stream streamer"
+	}
+	return "via Kafka, topics " + strings.Join(topics(), ", ")
+}
+
+// topics are those to which a sink for Kafka publishes the shop's changes.
+func topics() []string { return []string{"shop.orders", "shop.customers"} }
+
 // file returns the path of the nodes' configuration, none without a target.
 func (t *target) file() string {
 	if t == nil {
@@ -94,7 +106,7 @@ func (t *target) take(ctx context.Context, f func(arrival) error) error {
 		return t.takeNATS(ctx, f)
 	}
 	client, err := kgo.NewClient(
-		kgo.SeedBrokers(t.kafka.ListenAddrs()...), kgo.ConsumeTopics("demo.orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.SeedBrokers(t.kafka.ListenAddrs()...), kgo.ConsumeTopics(topics()...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.MetadataMinAge(100*time.Millisecond), kgo.UnknownTopicRetries(-1), kgo.FetchMaxWait(100*time.Millisecond),
 	)
 	if err != nil {

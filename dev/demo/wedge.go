@@ -82,7 +82,7 @@ func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int
 		err = w.follow(waiting, store, before.Sweep, at)
 		cancel()
 		all = append(all, w)
-		fmt.Fprintf(d.notes, "wedge: %s stood still; restarted after %.1f s, makes progress after %.1f s\n", w.Slug, w.Restarted, w.Recovered)
+		d.news.tell("wedge: %s stood still; restarted after %.1f s, makes progress after %.1f s", w.Slug, w.Restarted, w.Recovered)
 		if err != nil {
 			return all, 0, fmt.Errorf("%s: %w", w.Slug, err)
 		}

@@ -15,9 +15,9 @@ type Check struct {
 	ledger *Ledger
 
 	mu        sync.Mutex
-	documents map[int64]*arrivals
+	documents map[key]*arrivals
 	report    Report
-	latencies []time.Duration // of what arrived for the first time
+	latencies []time.Duration // of what arrived for the first time, in the order of arrival
 }
 
 // arrivals is what has arrived of one document: every change up to the number whole, and those
@@ -40,7 +40,7 @@ type Report struct {
 
 // NewCheck makes a Check against the ledger.
 func NewCheck(ledger *Ledger) *Check {
-	return &Check{ledger: ledger, documents: make(map[int64]*arrivals)}
+	return &Check{ledger: ledger, documents: make(map[key]*arrivals)}
 }
 
 // errNotOurs says that an event is none of the workload.
@@ -52,30 +52,39 @@ func (c *Check) JSON(line []byte, now time.Time) error {
 	return err
 }
 
-// Timed does what JSON does, and returns how long the event took from its writing, 0 where it does
-// not tell.
+// Timed does what JSON does, and returns how long the event took from its writing.
 func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error) {
 	e, f, err := parse(line)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case f.Seq == 0:
-		return 0, c.deletion(e.Key.ID)
 	}
-	took = now.Sub(time.Unix(0, f.At))
-	c.arrived(e.Key.ID, f.Seq, took)
+	k := key{e.NS.Coll, e.Key.ID}
+	if f.Seq == 0 { // a deletion has no number of its own; the ledger knows it
+		var deleted bool
+		if f.Seq, deleted = c.ledger.ending(k); !deleted {
+			return 0, fmt.Errorf("%w: deletion of %v, which nobody deleted", errNotOurs, k)
+		}
+	}
+	sent, known := c.ledger.sent(k, f.Seq)
+	if !known {
+		return 0, fmt.Errorf("%w: nobody wrote change %d of %v", errNotOurs, f.Seq, k)
+	}
+	took = now.Sub(sent)
+	c.arrived(k, f.Seq, took)
 	return took, nil
 }
 
-// A fields is what the workload writes into documents. The zero value stands for a deletion.
+// A fields is what the judgement reads of documents. The zero value stands for a deletion.
 type fields struct {
-	Seq int64 `json:"seq"`
-	At  int64 `json:"at"`
+	Seq int64 `json:"rev"`
 }
 
 // An event is what a node writes of a change, or of a document of a snapshot.
 type event struct {
-	Op  string `json:"operationType"`
+	Op string `json:"operationType"`
+	NS struct {
+		Coll string `json:"coll"`
+	} `json:"ns"`
 	Key struct {
 		ID int64 `json:"_id"`
 	} `json:"documentKey"`
@@ -104,32 +113,20 @@ func parse(line []byte) (e event, own fields, err error) {
 	return e, own, nil
 }
 
-// deletion takes a delete event, which has no number of its own; the ledger knows it.
-func (c *Check) deletion(id int64) error {
-	seq, ok := c.ledger.ending(id)
-	if !ok {
-		return fmt.Errorf("%w: deletion of %d, which nobody deleted", errNotOurs, id)
-	}
-	c.arrived(id, seq, -1)
-	return nil
-}
-
-func (c *Check) arrived(id, seq int64, latency time.Duration) {
+func (c *Check) arrived(k key, seq int64, latency time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d := c.documents[id]
+	d := c.documents[k]
 	if d == nil {
 		d = &arrivals{}
-		c.documents[id] = d
+		c.documents[k] = d
 	}
 	if seq <= d.whole || d.early[seq] {
 		c.report.Duplicates++
 		return
 	}
 	c.report.Delivered++
-	if latency >= 0 {
-		c.latencies = append(c.latencies, latency)
-	}
+	c.latencies = append(c.latencies, latency)
 	if seq > d.whole+1 {
 		c.report.OutOfOrder++
 		if d.early == nil {
@@ -144,23 +141,40 @@ func (c *Check) arrived(id, seq int64, latency time.Duration) {
 }
 
 // Missing returns how many acknowledged changes have not arrived.
-func (c *Check) Missing() int {
+func (c *Check) Missing() int { return c.missing(func(time.Time) bool { return true }) }
+
+// Overdue returns how many of the acknowledged changes that were sent before a time have not
+// arrived.
+func (c *Check) Overdue(before time.Time) int { return c.missing(before.After) }
+
+// missing counts the acknowledged changes that have not arrived and were sent at a time that counts.
+func (c *Check) missing(counts func(sent time.Time) bool) (missing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	missing := 0
-	c.ledger.each(func(id, acked int64) {
-		d := c.documents[id]
+	c.ledger.each(func(k key, acked int64, sent []time.Time) {
+		d := c.documents[k]
 		if d == nil {
-			missing += int(acked)
-			return
+			d = &arrivals{}
 		}
 		for seq := d.whole + 1; seq <= acked; seq++ {
-			if !d.early[seq] {
+			if !d.early[seq] && counts(sent[seq-1]) {
 				missing++
 			}
 		}
 	})
 	return missing
+}
+
+// recent is how many of the last latencies Latency takes.
+const recent = 1000
+
+// Latency returns the quantiles of the last changes in milliseconds, as Report does of all.
+func (c *Check) Latency() (p50, p99 float64) {
+	c.mu.Lock()
+	last := slices.Clone(c.latencies[max(0, len(c.latencies)-recent):])
+	c.mu.Unlock()
+	slices.Sort(last)
+	return quantile(last, 0.50), quantile(last, 0.99)
 }
 
 // Delivered returns how many changes have arrived, and how many came again.
@@ -175,9 +189,10 @@ func (c *Check) Report() Report {
 	missing := c.Missing()
 	c.mu.Lock()
 	r := c.report
-	slices.Sort(c.latencies)
-	r.P50, r.P99 = quantile(c.latencies, 0.50), quantile(c.latencies, 0.99)
+	sorted := slices.Sorted(slices.Values(c.latencies))
 	c.mu.Unlock()
+	r.P50 = quantile(sorted, 0.50)
+	r.P99 = quantile(sorted, 0.99)
 	r.Missing, r.Written = missing, c.ledger.Written() // after what has arrived: nothing arrives that was not written
 	return r
 }

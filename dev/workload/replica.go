@@ -2,7 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +12,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// A Replica is the documents of the workload as a subscriber knows them: by _id the number of the
+// A Replica is the orders of the shop as a subscriber knows them: by _id the number of the
 // last change, or hasLeft.
 type Replica map[int64]int64
 
@@ -95,20 +94,20 @@ type Differences struct {
 
 // Load returns the documents of the collection by _id, with the number of the last change.
 func Load(ctx context.Context, cfg Config) (Replica, error) {
-	cfg.DB, cfg.Coll = cmp.Or(cfg.DB, "demo"), cmp.Or(cfg.Coll, "orders")
-	coll, disconnect, err := collection(ctx, cfg)
+	cfg = cfg.named()
+	db, disconnect, err := database(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	defer disconnect()
-	cursor, err := coll.Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "seq", Value: 1}}).SetBatchSize(10_000))
+	cursor, err := db.Collection(cfg.Coll).Find(ctx, bson.D{}, options.Find().SetProjection(bson.D{{Key: "rev", Value: 1}}).SetBatchSize(10_000))
 	if err != nil {
 		return nil, fmt.Errorf("read the collection: %w", err)
 	}
 	all := make(Replica)
 	for cursor.Next(ctx) {
 		id, _ := cursor.Current.Lookup("_id").AsInt64OK()
-		all[id], _ = cursor.Current.Lookup("seq").AsInt64OK()
+		all[id], _ = cursor.Current.Lookup("rev").AsInt64OK()
 	}
 	return all, errors.Join(cursor.Err(), cursor.Close(ctx))
 }

@@ -20,12 +20,12 @@ func TestReplicaTellsWhatIsWrong(t *testing.T) {
 	}
 	var journal []byte
 	for _, e := range []string{
-		`{"operationType":"snapshot","documentKey":{"_id":0},"fullDocument":{"_id":0,"seq":1}}`,
-		`{"operationType":"snapshot","documentKey":{"_id":1},"fullDocument":{"_id":1,"seq":1}}`,
-		`{"operationType":"update","documentKey":{"_id":1},"updateDescription":{"updatedFields":{"seq":2}}}`,
-		`{"operationType":"insert","documentKey":{"_id":3},"fullDocument":{"_id":3,"seq":1}}`,
-		`{"operationType":"delete","documentKey":{"_id":3}}`,
-		`{"operationType":"insert","documentKey":{"_id":17},"fullDocument":{"_id":17,"seq":1}}`,
+		`{"operationType":"snapshot","documentKey":{"_id":1000},"fullDocument":{"_id":1000,"rev":1}}`,
+		`{"operationType":"snapshot","documentKey":{"_id":1001},"fullDocument":{"_id":1001,"rev":1}}`,
+		`{"operationType":"update","documentKey":{"_id":1001},"updateDescription":{"updatedFields":{"rev":2}}}`,
+		`{"operationType":"insert","documentKey":{"_id":1003},"fullDocument":{"_id":1003,"rev":1}}`,
+		`{"operationType":"delete","documentKey":{"_id":1003}}`,
+		`{"operationType":"insert","documentKey":{"_id":17},"fullDocument":{"_id":17,"rev":1}}`,
 		`{"operationType":"left","documentKey":{"_id":18}}`,
 	} {
 		if journal, err = AppendJSON(journal, []byte(e)); err != nil {
@@ -65,7 +65,7 @@ func TestReplicaOfASelection(t *testing.T) {
 		{"1 1.\n2 1.\n5 1.\n", Selection{Matches: few, Ops: []string{"insert", "delete"}}, Differences{Missing: 1, Resurrected: 1}},
 		{"1 3.\n2 1.\n3 5.\n5 1.\n", Selection{Matches: few, Ops: []string{"insert", "update", "replace"}}, Differences{Stale: 1}},
 		// An update may bring a later document than its own.
-		{string(must(AppendJSON(nil, []byte(`{"operationType":"update","documentKey":{"_id":2},"updateDescription":{"updatedFields":{"seq":3}},"fullDocument":{"_id":2,"seq":4}}`)))) + "4 6.\n", Selection{Matches: even, Leaves: true}, Differences{}},
+		{string(must(AppendJSON(nil, []byte(`{"operationType":"update","documentKey":{"_id":2},"updateDescription":{"updatedFields":{"rev":3}},"fullDocument":{"_id":2,"rev":4}}`)))) + "4 6.\n", Selection{Matches: even, Leaves: true}, Differences{}},
 	} {
 		r := make(Replica)
 		if r.Apply([]byte(c.has)); r.Compare(documents, c.of) != c.want {

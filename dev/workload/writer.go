@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"time"
 
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
@@ -19,16 +16,16 @@ import (
 type Config struct {
 	// URI is MongoDB's connection string. Required.
 	URI string
-	// DB and Coll name the collection. Default to demo and orders.
+	// DB and Coll name the collection of the orders. Default to shop and orders.
 	DB, Coll string
+	// Customers are written, too, into the collection customers beside the orders.
+	Customers bool
 	// Rate is the number of changes a second over all workers. Defaults to 3000.
 	Rate int
 	// Workers write in parallel, each its own documents. Defaults to 4.
 	Workers int
-	// Live is the number of documents that a worker has at a time. Defaults to 50.
+	// Live is the number of orders that a worker has at a time. Defaults to 50.
 	Live int
-	// Pad is the size of each document's text in bytes. Defaults to 100.
-	Pad int
 }
 
 // A Writer writes a workload.
@@ -40,24 +37,32 @@ type Writer struct {
 
 // NewWriter makes a Writer that notes its acknowledged changes in the ledger.
 func NewWriter(cfg Config, ledger *Ledger) *Writer {
-	cfg.DB, cfg.Coll = cmp.Or(cfg.DB, "demo"), cmp.Or(cfg.Coll, "orders")
-	cfg.Rate, cfg.Workers = cmp.Or(cfg.Rate, 3000), cmp.Or(cfg.Workers, 4)
-	cfg.Live, cfg.Pad = cmp.Or(cfg.Live, 50), cmp.Or(cfg.Pad, 100)
+	cfg = cfg.named()
+	cfg.Rate = cmp.Or(cfg.Rate, 3000)
+	cfg.Workers = cmp.Or(cfg.Workers, 4)
+	cfg.Live = cmp.Or(cfg.Live, 50)
 	return &Writer{cfg: cfg, ledger: ledger}
 }
 
-// Load inserts so many documents, which Run then changes. It is called once, before Run.
+// named returns the configuration with the names of the database and the collection.
+func (cfg Config) named() Config {
+	cfg.DB = cmp.Or(cfg.DB, "shop")
+	cfg.Coll = cmp.Or(cfg.Coll, "orders")
+	return cfg
+}
+
+// Load inserts so many orders, which Run then changes. It is called once, before Run.
 func (w *Writer) Load(ctx context.Context, documents int) error {
-	coll, disconnect, err := collection(ctx, w.cfg)
+	db, disconnect, err := database(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
 	defer disconnect()
-	wk := &worker{cfg: w.cfg, ledger: w.ledger, coll: coll, pad: strings.Repeat("x", w.cfg.Pad)}
-	wk.cfg.Workers, wk.cfg.Live = 1, documents
+	wk := newWorker(w, db, 0)
+	wk.cfg.Workers = 1
 	for w.loaded < documents {
 		n := min(1000, documents-w.loaded)
-		if err := wk.write(ctx, n); err != nil {
+		if err := wk.write(ctx, n, wk.place); err != nil {
 			return err
 		}
 		w.loaded += n
@@ -67,18 +72,18 @@ func (w *Writer) Load(ctx context.Context, documents int) error {
 
 // Run writes until the context ends, which is no error.
 func (w *Writer) Run(ctx context.Context) error {
-	coll, disconnect, err := collection(ctx, w.cfg)
+	db, disconnect, err := database(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
 	defer disconnect()
 	g, working := errgroup.WithContext(ctx)
 	for n := range w.cfg.Workers {
-		wk := &worker{cfg: w.cfg, ledger: w.ledger, coll: coll, next: int64(n), pad: strings.Repeat("x", w.cfg.Pad)}
-		for ; wk.next < int64(w.loaded); wk.next += int64(w.cfg.Workers) {
-			wk.live = append(wk.live, document{id: wk.next, seq: 1})
+		wk := newWorker(w, db, n)
+		for ; wk.nextOrder < firstOrder+int64(w.loaded); wk.nextOrder += int64(w.cfg.Workers) {
+			wk.orders = append(wk.orders, document{key: key{w.cfg.Coll, wk.nextOrder}, seq: 1})
 		}
-		wk.cfg.Live = max(wk.cfg.Live, len(wk.live))
+		wk.cfg.Live = max(wk.cfg.Live, len(wk.orders))
 		g.Go(func() error { return wk.run(working) })
 	}
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
@@ -87,13 +92,13 @@ func (w *Writer) Run(ctx context.Context) error {
 	return nil
 }
 
-// collection connects to the workload's collection.
-func collection(ctx context.Context, cfg Config) (coll *mongo.Collection, disconnect func(), err error) {
+// database connects to the workload's database.
+func database(ctx context.Context, cfg Config) (db *mongo.Database, disconnect func(), err error) {
 	client, err := mongo.Connect(options.Client().ApplyURI(cfg.URI).SetAppName("workload").SetWriteConcern(writeconcern.Majority()))
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the workload's collection: %w", err)
+		return nil, nil, fmt.Errorf("connect to the workload's database: %w", err)
 	}
-	return client.Database(cfg.DB).Collection(cfg.Coll), func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }, nil
+	return client.Database(cfg.DB), func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }, nil
 }
 
 // tick is how often a worker writes.
@@ -104,21 +109,21 @@ const tick = 5 * time.Millisecond
 type worker struct {
 	cfg    Config
 	ledger *Ledger
-	coll   *mongo.Collection
-	pad    string
-	next   int64 // the next document's _id; workers count in steps of their number
-	live   []document
+	db     *mongo.Database
+
+	nextOrder, nextCustomer int64 // their numbers; workers count in steps of their number
+	orders, customers       []document
 }
 
-// A document as its worker knows it.
-type document struct {
-	id  int64
-	seq int64 // number of its last change
+func newWorker(w *Writer, db *mongo.Database, n int) *worker {
+	return &worker{cfg: w.cfg, ledger: w.ledger, db: db, nextOrder: firstOrder + int64(n), nextCustomer: 1 + int64(n)}
 }
 
-// A written change of a bulk that is not acknowledged yet.
+// A written is a change of a bulk that is not acknowledged yet.
 type written struct {
-	id, seq int64
+	key
+
+	seq     int64
 	deleted bool
 }
 
@@ -138,59 +143,30 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		due = min(due, 500)
 		// A bulk that was begun is carried through, so that its outcome is known.
-		if err := w.write(context.WithoutCancel(ctx), due); err != nil {
+		if err := w.write(context.WithoutCancel(ctx), due, w.change); err != nil {
 			return err
 		}
 		done += due
 	}
 }
 
-// write writes so many changes in one ordered bulk and notes them.
-func (w *worker) write(ctx context.Context, changes int) error {
-	models := make([]mongo.WriteModel, 0, changes)
-	notes := make([]written, 0, changes)
+// write makes so many changes and writes them in an ordered bulk for each collection.
+func (w *worker) write(ctx context.Context, changes int, next func() (mongo.WriteModel, written)) error {
+	models := make(map[string][]mongo.WriteModel, 2)
+	notes := make(map[string][]written, 2)
 	for range changes {
-		model, note := w.change()
-		models, notes = append(models, model), append(notes, note)
+		model, note := next()
+		models[note.coll], notes[note.coll] = append(models[note.coll], model), append(notes[note.coll], note)
 	}
-	for _, n := range notes {
-		w.ledger.begin(n)
+	for coll, bulk := range models {
+		now := time.Now()
+		for _, n := range notes[coll] {
+			w.ledger.begin(n, now)
+		}
+		if _, err := w.db.Collection(coll).BulkWrite(ctx, bulk, options.BulkWrite().SetOrdered(true)); err != nil {
+			return fmt.Errorf("write %d changes: %w", len(bulk), err)
+		}
+		w.ledger.acknowledge(notes[coll])
 	}
-	if _, err := w.coll.BulkWrite(ctx, models, options.BulkWrite().SetOrdered(true)); err != nil {
-		return fmt.Errorf("write %d changes: %w", changes, err)
-	}
-	w.ledger.acknowledge(notes)
 	return nil
-}
-
-// change makes the next change: a new document while there are few, otherwise one of an existing
-// document, of which every tenth is its last.
-func (w *worker) change() (mongo.WriteModel, written) {
-	now := time.Now().UnixNano()
-	if len(w.live) < w.cfg.Live {
-		d := document{id: w.next, seq: 1}
-		w.next += int64(w.cfg.Workers)
-		w.live = append(w.live, d)
-		return mongo.NewInsertOneModel().SetDocument(w.body(d, now)), written{id: d.id, seq: d.seq}
-	}
-	i := rand.IntN(len(w.live))
-	d := &w.live[i]
-	d.seq++
-	filter := bson.D{{Key: "_id", Value: d.id}}
-	note := written{id: d.id, seq: d.seq}
-	switch rand.IntN(10) {
-	case 0:
-		note.deleted = true
-		w.live[i] = w.live[len(w.live)-1]
-		w.live = w.live[:len(w.live)-1]
-		return mongo.NewDeleteOneModel().SetFilter(filter), note
-	case 1:
-		return mongo.NewReplaceOneModel().SetFilter(filter).SetReplacement(w.body(*d, now)), note
-	}
-	update := bson.D{{Key: "$set", Value: bson.D{{Key: "seq", Value: d.seq}, {Key: "at", Value: now}}}}
-	return mongo.NewUpdateOneModel().SetFilter(filter).SetUpdate(update), note
-}
-
-func (w *worker) body(d document, now int64) bson.D {
-	return bson.D{{Key: "_id", Value: d.id}, {Key: "seq", Value: d.seq}, {Key: "at", Value: now}, {Key: "pad", Value: w.pad}}
 }

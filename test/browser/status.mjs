@@ -171,7 +171,7 @@ async function operations() {
   await page.getByRole('progressbar', {name: 'How far in the oplog sink demo is'}).waitFor();
 
   // A subscriber begins with the documents, and an operator asks for them again.
-  await page.evaluate(() => { window.reading = fetch('/v1/events?db=demo&coll=orders&subscriber=browser&start=snapshot').then((r) => r.text()); });
+  await page.evaluate(() => { window.reading = fetch('/v1/events?db=shop&coll=orders&subscriber=browser&start=snapshot').then((r) => r.text()); });
   await named(page, 'snapshots', 'browser');
   await named(page, 'snapshots', 'done');
 

@@ -44,7 +44,7 @@ type sighting struct {
 // sight reads a line of a node's output, or the data of a message of /v1/events.
 func sight(line string) (sighting, error) {
 	type numbered struct {
-		Seq int64 `json:"seq"`
+		Seq int64 `json:"rev"`
 	}
 	var e struct {
 		ID        string           `json:"id"`

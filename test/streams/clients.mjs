@@ -14,7 +14,7 @@ import {inNode, inPages} from './libraries.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const cuts = [4_000, 9_000, 9_000];
-const path = '/v1/events?db=demo&coll=orders';
+const path = '/v1/events?db=shop&coll=orders';
 
 // programs are clients in other languages. They print the id and the data of each message.
 const programs = {
