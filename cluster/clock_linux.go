@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SinceBoot reads a clock that never goes back and goes on while the machine is suspended
-// (CLOCK_BOOTTIME, clock_gettime(2)): a claim runs out on a sleeping machine too. Only differences
-// of its readings mean anything.
+// SinceBoot reads a monotonic clock that includes the time during which the machine is suspended
+// (CLOCK_BOOTTIME, clock_gettime(2)), so that a claim expires on a suspended machine too. Only
+// differences of its readings are meaningful.
 func SinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {

@@ -4,9 +4,9 @@ package cluster
 
 import "time"
 
-// processStart is where SinceBoot counts from.
+// processStart is the zero of SinceBoot.
 var processStart = time.Now() //nolint:gochecknoglobals // a constant of the process
 
-// SinceBoot reads a clock that never goes back. On this system it may stand still while the machine
-// is suspended: a claim that runs out then is noticed when etcd says so.
+// SinceBoot reads a monotonic clock. On this system it may stop while the machine is suspended.
+// Then the node learns from etcd that its claim has expired.
 func SinceBoot() time.Duration { return time.Since(processStart) }

@@ -27,8 +27,8 @@ type Drain struct {
 	At time.Time `json:"at"` // by the operator's clock; informative
 }
 
-// Directives are what operators want of the leader. It does what it can: a pin to a node that takes
-// no partitions waits, and where all nodes are to be drained none is.
+// Directives are the operators' requests to the leader. The leader follows them as far as possible:
+// a pin to a node that takes no partitions waits, and if all nodes should be drained, none is.
 type Directives struct {
 	Pinned  map[change.Partition]Pin
 	Drained map[string]Drain // by node

@@ -11,18 +11,18 @@ import (
 // Heartbeat.Unlisted.
 const MaxGateways = 256
 
-// A Gateway is a named subscriber with a session at a node, as the node's heartbeat tells of it.
+// A Gateway is a named subscriber with a session at a node, as the node's heartbeat describes it.
 type Gateway struct {
 	Name      string    `json:"name"`
 	Process   string    `json:"process,omitempty"`
 	StartedAt time.Time `json:"started_at"` // by the gateway's clock: compared with its own only
 	Since     time.Time `json:"since"`      // when the session began, by the node's clock
-	// Silence is for how long the gateway had not reported its checks when the heartbeat was made.
+	// Silence is the age of the gateway's last report of its checks at the time of the heartbeat.
 	Silence time.Duration `json:"silence_ns"`
 	// Failing are the gateway's own checks that fail.
 	Failing []string `json:"failing,omitempty"`
-	// Left says that the gateway has closed its session. The node names it for a while, so that
-	// nobody takes it for dead.
+	// Left says that the gateway has closed its session. The node still lists it for a while, so
+	// that it does not count as dead.
 	Left bool `json:"left,omitempty"`
 }
 

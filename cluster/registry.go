@@ -16,7 +16,7 @@ var ErrLost = errors.New("claim lost")
 type HeldError struct {
 	Node    string        // the other's node id
 	Process string        // its process id
-	TTL     time.Duration // how long its claim lives unless it is renewed
+	TTL     time.Duration // when its claim expires unless renewed
 }
 
 // Error names the owner.
@@ -30,27 +30,27 @@ type Identity struct {
 	Process string // a random id of this process
 }
 
-// A Registry keeps who owns all partitions of a cluster of one. All methods may block on the
-// network until the context ends.
+// A Registry stores the ownership of all partitions of a single-node cluster. All methods may block
+// on the network until the context ends.
 type Registry interface {
-	// Claim takes the ownership of partitions 0 to n-1 under a claim that lives for ttl unless
-	// renewed, and returns their epochs in order. Where another living process owns one, it returns
-	// a *HeldError and has claimed nothing; with takeOver it ends that process's claim instead.
-	// ErrLost says that there is nothing to own: the store is empty.
+	// Claim takes the ownership of partitions 0 to n-1 under a claim that expires after ttl unless
+	// renewed, and returns their epochs in order. If another live process owns one, it returns a
+	// *HeldError and claims nothing; with takeOver it ends that process's claim instead. ErrLost
+	// says that the store is empty.
 	Claim(ctx context.Context, m Identity, n int, ttl time.Duration, takeOver bool) ([]change.Epoch, error)
 
-	// Renew prolongs the claim and returns for how long, counted from when it was called, and which
-	// partitions have been taken out of it one by one since it was made (by an operator's rewind)
-	// and not been reclaimed. ErrLost says that the claim is gone for good; any other error that it
+	// Renew extends the claim and returns its new duration, counted from the call. It also returns
+	// the partitions that an operator's rewind has removed from the claim and that have not been
+	// reclaimed. ErrLost says that the claim has ended for good; after any other error the outcome
 	// is unknown.
 	Renew(ctx context.Context) (ttl time.Duration, taken []change.Partition, err error)
 
-	// Reclaim takes the partitions, whose terms have ended one by one, into the claim again, and
-	// returns their epochs in order, which are higher than any before. Those that were not taken
-	// out of it get new epochs too. A *HeldError says that another process owns one, ErrLost that
-	// the claim is gone for good.
+	// Reclaim adds partitions whose terms have ended to the claim again, and returns their epochs
+	// in order, which are higher than all earlier ones. Partitions that are still in the claim get
+	// new epochs too. A *HeldError says that another process owns one, ErrLost that the claim has
+	// ended for good.
 	Reclaim(ctx context.Context, partitions []change.Partition) ([]change.Epoch, error)
 
-	// Release ends the claim at once, so that a successor need not wait.
+	// Release ends the claim at once, so that a successor does not have to wait.
 	Release(ctx context.Context) error
 }

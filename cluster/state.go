@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// A Status is a member's condition by its own account.
+// A Status is the condition that a member reports of itself.
 type Status string
 
 // The statuses.
@@ -19,7 +19,7 @@ const (
 	StatusStopping  Status = "stopping"  // gives up its partitions
 )
 
-// A Kind is what a member is.
+// A Kind is the kind of a member.
 type Kind string
 
 // The kinds.
@@ -36,8 +36,8 @@ const (
 	CheckGateway    = "gateway_ok"
 )
 
-// A Heartbeat is what a member says of itself. One written by another version may lack fields,
-// which are zero then, or have more.
+// A Heartbeat is a member's report about itself. A heartbeat of another version may lack fields,
+// which are then zero, or have additional ones.
 type Heartbeat struct {
 	Node      string          `json:"node"`    // stable over restarts
 	Process   string          `json:"process"` // random, of one process
@@ -50,34 +50,34 @@ type Heartbeat struct {
 	Capacity float64 `json:"capacity,omitempty"`
 	// Gateway is the address at which gateways reach the member, empty for none.
 	Gateway string `json:"gateway,omitempty"`
-	// HTTP is the base URL at which the member's components are asked how they do, empty for none,
-	// Host the name of its machine: an address of the loopback is good there only. Components are
-	// their slugs.
+	// HTTP is the base URL of the member's component health, empty for none. Host is the name of
+	// its machine, because a loopback address is valid only there. Components are the names of the
+	// components in URLs.
 	HTTP       string   `json:"http,omitempty"`
 	Host       string   `json:"host,omitempty"`
 	Components []string `json:"components,omitempty"`
-	// Count is N as the member is configured, Fingerprint that of the settings with which it opens
-	// streams.
+	// Count is the N of the member's configuration, Fingerprint the fingerprint of its stream
+	// settings.
 	Count       int    `json:"partition_count,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`
-	// Coverage is what the member reads of MongoDB, nil if it does not say. Sinks are those that it
-	// serves, each with a hash of its subscriptions.
+	// Coverage lists the changes that the member reads, nil if it does not report them. Sinks are
+	// the sinks that it serves, each with a hash of its subscriptions.
 	Coverage *change.Coverage `json:"coverage,omitempty"`
 	Sinks    []string         `json:"sinks,omitempty"`
 	Load     Load             `json:"metrics"`
 	Held     []HeldPartition  `json:"partitions,omitempty"`
-	// Gateways are those with a session at the member, at most MaxGateways, and Unlisted is how
-	// many more there are.
+	// Gateways are the gateways with a session at the member, at most MaxGateways; Unlisted is the
+	// number of the others.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	Unlisted int       `json:"gateways_unlisted,omitempty"`
-	// Problems are what is wrong at the member, at most MaxProblems.
+	// Problems are the member's present problems, at most MaxProblems.
 	Problems []health.Problem `json:"problems,omitempty"`
 }
 
-// MaxProblems is how many problems a heartbeat names at most.
+// MaxProblems bounds the problems in a heartbeat.
 const MaxProblems = 16
 
-// A Load is how much a member has to do.
+// A Load is the amount of a member's work.
 type Load struct {
 	Rate   float64  `json:"rate"`                  // events a second
 	Lag    *float64 `json:"lag_seconds,omitempty"` // of the partition furthest behind; nil while unknown
@@ -92,45 +92,45 @@ type HeldPartition struct {
 	State     string           `json:"state,omitempty"`
 }
 
-// A Member is a member as the store has it.
+// A Member is the stored state of a member.
 type Member struct {
 	Heartbeat
 
-	// Joined is the store's revision at which the member came under its lease: another one with the
-	// same name has another. Beat is the revision of its last heartbeat: while that stays the same,
-	// nothing was heard.
+	// Joined is the store's revision at which the member joined; another member with the same name
+	// has a different one. Beat is the revision of its last heartbeat: while it stays the same, no
+	// heartbeat has arrived.
 	Joined, Beat int64
-	// Garbled says why the heartbeat cannot be read; then only its node's name is known, from the
+	// Garbled says why the heartbeat is unreadable. Then only the node's name is known, from the
 	// key.
 	Garbled error
 }
 
-// An Owner is who owns a partition; the zero Owner is nobody.
+// An Owner is the owner of a partition; the zero Owner means that there is none.
 type Owner struct {
 	Node, Process string
-	// Epoch is the claim's: Revision is when the key was written.
+	// Epoch is the epoch of the claim: its Revision is that of the key.
 	Epoch change.Epoch
-	// Trace names the span of the handoff that has made it the owner, for WithTrace. It is empty
-	// where there is none, and told by Claim alone.
+	// Trace names the span of the handoff that has made it the owner, for WithTrace. It is empty if
+	// there is none; only Claim returns it.
 	Trace string
 }
 
-// A Plan says who should own what.
+// A Plan assigns partitions to nodes.
 type Plan struct {
 	// Version counts the plans, from 1; 0 is no plan.
 	Version uint64    `json:"version"`
 	At      time.Time `json:"at"` // by the leader's clock; informative
 	By      string    `json:"by"` // the leader's node
-	// Owners are the nodes by partition, empty for nobody.
+	// Owners are the nodes by partition, empty for none.
 	Owners []string `json:"owners"`
-	// Cause says what the plan was made for: "cold start", "node-2 is dead", …
+	// Cause is the reason for the plan: "cold start", "node-2 is dead", …
 	Cause string `json:"cause"`
-	// Why says for each partition why it is where it is: an index into Reasons.
+	// Why is the reason for each partition's assignment, as an index into Reasons.
 	Why     []uint8  `json:"why,omitempty"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// Reason returns why a partition is where it is, empty where the plan does not say.
+// Reason returns the reason for a partition's assignment, empty if the plan has none.
 func (p Plan) Reason(partition change.Partition) string {
 	if int(partition) >= len(p.Why) || int(p.Why[partition]) >= len(p.Reasons) {
 		return ""
@@ -138,7 +138,7 @@ func (p Plan) Reason(partition change.Partition) string {
 	return p.Reasons[p.Why[partition]]
 }
 
-// Owner returns who should own a partition, empty for nobody.
+// Owner returns the node that should own a partition, empty for none.
 func (p Plan) Owner(partition change.Partition) string {
 	if int(partition) >= len(p.Owners) {
 		return ""
@@ -146,7 +146,7 @@ func (p Plan) Owner(partition change.Partition) string {
 	return p.Owners[partition]
 }
 
-// A View is everything at one revision of the store.
+// A View is the complete state at one revision of the store.
 type View struct {
 	Revision   int64
 	Members    []Member // by name

@@ -11,7 +11,7 @@ import (
 const traceparent = "traceparent"
 
 // TraceOf returns the span of a context as text for another node: a traceparent of W3C Trace
-// Context. It is empty where nothing is recorded.
+// Context. It is empty if the span is not recorded.
 func TraceOf(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsSampled() {
 		return ""
@@ -21,8 +21,8 @@ func TraceOf(ctx context.Context) string {
 	return carrier[traceparent]
 }
 
-// WithTrace returns a context with the span that another node has named. A text that names none
-// changes nothing.
+// WithTrace returns a context with the span of another node. A text without a valid span changes
+// nothing.
 func WithTrace(ctx context.Context, text string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: text})
 }
