@@ -13,11 +13,11 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// requests is how many requests may be under way at a time: one of each kind.
+// requests bounds the requests under way at a time: one of each kind.
 const requests = 5
 
-// An attachment is a node's membership from its lease to the end of it. Its fields belong to the
-// loop of run; requests run beside it, and hand what is to be done with their answers back to it.
+// An attachment is a node's membership for the life of one lease. Its fields belong to the loop of
+// run. Requests run concurrently and return functions that process their replies in the loop.
 type attachment struct {
 	*Member
 
@@ -31,7 +31,7 @@ type attachment struct {
 	renewing, beating, viewing, claiming, giving bool
 
 	failure  error // of the last renewal
-	left     error // why a node that is alone must join again: its membership has run out while nobody answered
+	left     error // why a single node must join again: its membership has expired while the store did not answer
 	streak   int
 	failing  bool                               // claims fail
 	claimed  time.Duration                      // when the last claim ended
@@ -39,14 +39,14 @@ type attachment struct {
 	beatAt   time.Duration                      // when the next one is due
 	viewAt   time.Duration                      // when the next view is due
 	unseen   int                                // views that have failed in a row
-	toldView time.Duration                      // when that was last said, 0 for never
+	toldView time.Duration                      // when that was last logged, 0 for never
 	blocked  map[change.Partition]time.Duration // wanted and owned by others, since when
 	stopping bool
 }
 
-// run keeps the membership alive and the terms as the plan has them until done is closed. It
-// returns why the membership is lost as soon as it is, or may be: requests that are under way have
-// been told to end then, and may take a little longer.
+// run keeps the membership alive, and the terms as the plan wants them, until done is closed. As
+// soon as the membership is lost, or may be, it returns the reason. It has then canceled the
+// requests under way, which may take a little longer to end.
 func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -88,7 +88,7 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 		case <-look.C:
 		case answer := <-a.answers:
 			if a.deadline.Over(a.cfg.Clock()) {
-				return notRenewed(a.failure) // before anything is done with it
+				return notRenewed(a.failure) // before the loop processes it
 			}
 			if err := answer(); err != nil {
 				return err
@@ -103,7 +103,7 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 	switch {
 	case a.renewing || now < a.deadline.Due:
 	case a.left != nil:
-		a.request(ctx, &a.renewing, a.deadline.TTL/2, a.joinAgain) // which leaves time to renew it
+		a.request(ctx, &a.renewing, a.deadline.TTL/2, a.joinAgain) // leaves time to renew it
 	default:
 		a.request(ctx, &a.renewing, renewEvery(a.deadline.TTL), a.renew)
 	}
@@ -118,12 +118,12 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 	}
 }
 
-// tellSoon has the next heartbeat sent soon, because what the node serves has changed.
+// tellSoon makes the next heartbeat due soon, because the set of served partitions has changed.
 func (a *attachment) tellSoon() {
 	a.beatAt = min(a.beatAt, a.beaten+changesEvery)
 }
 
-// pause is how long nothing is due.
+// pause returns the time until something is due.
 func (a *attachment) pause(now time.Duration) time.Duration {
 	pause := a.deadline.Pause(now, a.renewing)
 	if !a.beating {
@@ -135,7 +135,8 @@ func (a *attachment) pause(now time.Duration) time.Duration {
 	return max(pause, 0)
 }
 
-// request runs f beside the loop, within a time; what it returns is run by the loop.
+// request runs f concurrently with the loop, with a timeout; the loop then runs the function that f
+// returns.
 func (a *attachment) request(ctx context.Context, busy *bool, within time.Duration, f func(context.Context) func() error) {
 	*busy = true
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -149,7 +150,7 @@ func (a *attachment) request(ctx context.Context, busy *bool, within time.Durati
 	})
 }
 
-// renew prolongs the lease.
+// renew extends the lease.
 func (a *attachment) renew(ctx context.Context) func() error {
 	sent := a.cfg.Clock()
 	ttl, err := a.membership.Renew(ctx)
@@ -162,15 +163,15 @@ func (a *attachment) renew(ctx context.Context) func() error {
 	}
 }
 
-// joinAgain replaces a membership that has run out because the store did not answer. The terms last
-// until the next view, which shows that their partitions have new epochs.
+// joinAgain replaces a membership that has expired because the store did not answer. The terms last
+// until the next view, which shows the new epochs of their partitions.
 func (a *attachment) joinAgain(ctx context.Context) func() error {
 	sent := a.cfg.Clock()
 	_, err := a.tryJoin(ctx)
 	return func() error { return a.answered(sent, a.cfg.TTL, err) }
 }
 
-// answered takes the answer to a request to prolong the lease.
+// answered processes the reply to a renewal.
 func (a *attachment) answered(sent, ttl time.Duration, err error) error {
 	if left := onlyLeft(err); left != nil {
 		return left
@@ -189,7 +190,7 @@ func (a *attachment) answered(sent, ttl time.Duration, err error) error {
 	return nil
 }
 
-// logTurn counts renewals that fail, and logs when they begin to and when they succeed again.
+// logTurn counts failed renewals, and logs the first failure and the recovery.
 func (a *attachment) logTurn(sent time.Duration, err error) {
 	a.renewed.Store(err == nil)
 	switch {
@@ -207,14 +208,14 @@ func (a *attachment) logTurn(sent time.Duration, err error) {
 	a.metrics.streak.Set(float64(a.streak))
 }
 
-// endOutage notes that the store answers, if it has answered requests of both kinds.
+// endOutage ends the outage if the store has answered both kinds of requests.
 func (a *attachment) endOutage() {
 	if a.renewed.Load() && a.blind.Load() == nil {
 		a.outage.Store(nil)
 	}
 }
 
-// beat says how the node does.
+// beat sends a heartbeat.
 func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
 	h := a.report()
 	if stopping {
@@ -230,11 +231,10 @@ func (a *attachment) beat(ctx context.Context, stopping bool) func() error {
 		}
 	}
 	err := a.membership.Beat(ctx, h)
-	return func() error { return onlyLeft(err) } // one that was not heard is followed by the next
+	return func() error { return onlyLeft(err) } // a lost heartbeat is followed by the next one
 }
 
-// onlyLeft returns err if it says that the membership has ended, or the claim of a node that is
-// alone.
+// onlyLeft returns err if it reports the end of the membership, or of a single node's claim.
 func onlyLeft(err error) error {
 	if errors.Is(err, cluster.ErrLeft) || errors.Is(err, cluster.ErrLost) {
 		return err
@@ -242,7 +242,7 @@ func onlyLeft(err error) error {
 	return nil
 }
 
-// view looks at the cluster, and has done what the plan asks for: with ctx, because asking is over
+// view reads the cluster, and then acts on the plan: with ctx, because the context asking has ended
 // by then.
 func (a *attachment) view(ctx, asking context.Context) func() error {
 	asked := a.cfg.Clock()
@@ -278,19 +278,19 @@ func (a *attachment) view(ctx, asking context.Context) func() error {
 	}
 }
 
-// A view that fails is said when it has failed so often in a row, which is no hiccup, and then now
-// and then.
+// Failed views are logged after this many in a row, and then at this interval.
 const (
 	viewFailures = 3
 	viewTold     = time.Minute
 )
 
-// unanswered reports whether a view failed for want of an answer. A node that reads nothing for as
-// long as a lease is trusted is detached: it would not learn that its partitions were taken from
-// it. What is corrupt in the store is so for everybody, nobody leads, and nothing is taken.
+// unanswered reports whether a view failed because the store did not answer. A node that cannot
+// read the cluster for as long as a lease is trusted is detached, because it would not learn that
+// its partitions have a new owner. A corrupt store is different: it is corrupt for all nodes, so
+// none leads, and no partition gets a new owner.
 func unanswered(err error) bool { return err != nil && fault.Of(err) != fault.ClusterCorrupt }
 
-// logView counts views that fail, and logs that they do and that they succeed again.
+// logView counts failed views, and logs failures and the recovery.
 func (a *attachment) logView(asked time.Duration, err error) {
 	if err == nil {
 		if a.toldView > 0 {
@@ -314,7 +314,8 @@ func (a *attachment) logView(asked time.Duration, err error) {
 	}
 }
 
-// wait looks again soon at partitions that others still own, within the retry window.
+// wait schedules early views while other nodes still own wanted partitions, within the retry
+// window.
 func (a *attachment) wait(blocked []change.Partition, now time.Duration) {
 	waiting, exhausted := false, 0
 	since := make(map[change.Partition]time.Duration, len(blocked))
@@ -325,7 +326,7 @@ func (a *attachment) wait(blocked []change.Partition, now time.Duration) {
 		}
 		since[p] = first
 		switch {
-		case first < 0: // said before
+		case first < 0: // logged before
 		case now-first < a.cfg.RetryWindow:
 			waiting = true
 		default:
@@ -345,7 +346,7 @@ func (a *attachment) wait(blocked []change.Partition, now time.Duration) {
 	}
 }
 
-// claim claims partitions and hands their terms on.
+// claim claims partitions and passes their terms on.
 func (a *attachment) claim(ctx context.Context, partitions []change.Partition) func() error {
 	asked := time.Now()
 	owners, err := a.membership.Claim(ctx, partitions)
@@ -356,7 +357,7 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 	}
 	return func() error {
 		a.claimed = a.cfg.Clock()
-		a.viewAt = min(a.viewAt, a.claimed+claimRetry) // some may have gone to others meanwhile
+		a.viewAt = min(a.viewAt, a.claimed+claimRetry) // others may have claimed some meanwhile
 		if _, isHeld := errors.AsType[*cluster.HeldError](err); isHeld {
 			return err
 		}
@@ -365,7 +366,7 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 		case !a.cfg.Alone || !a.deadline.RanOut(a.claimed):
 			return left
 		case a.left == nil:
-			a.deadline.Due = a.claimed // a renewal finds out whether it has run out
+			a.deadline.Due = a.claimed // a renewal shows whether it has expired
 		}
 		if err != nil && a.cfg.Alone {
 			a.terms.Postpone(partitions, a.claimed+reclaimPause)
@@ -379,7 +380,7 @@ func (a *attachment) claim(ctx context.Context, partitions []change.Partition) f
 	}
 }
 
-// begin hands on the terms of what was claimed.
+// begin passes on the terms of claimed partitions.
 func (a *attachment) begin(ctx context.Context, partitions []change.Partition, owners []cluster.Owner) error {
 	var mine []change.Partition
 	var epochs []change.Epoch
@@ -403,17 +404,17 @@ func (a *attachment) begin(ctx context.Context, partitions []change.Partition, o
 	return nil
 }
 
-// resumeAttempts bounds how often one claim hands terms on: enough to find a few that cannot be
-// served among very many.
+// resumeAttempts bounds the calls of Resume for one claim: enough to find a few bad terms among
+// very many.
 const resumeAttempts = 64
 
-// resume hands terms on, and gives back those that are not taken: one that cannot be served,
-// because nobody can read its mark, must not keep the others. It returns how many were taken.
+// resume passes terms on, and returns those that are refused: a term that cannot be served, because
+// its checkpoint is unreadable, must not block the others. It returns the number of accepted terms.
 func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *int) (resumed int, err error) {
 	*attempts--
 	if err = a.cfg.Resume(ctx, terms); err == nil {
 		for _, term := range terms {
-			a.terms.Keep(term.Partition, term.Epoch) // whoever was asked to give it up meanwhile did not serve it yet
+			a.terms.Keep(term.Partition, term.Epoch) // an offer that was made meanwhile found no server of the term
 		}
 		return len(terms), nil
 	}
@@ -428,7 +429,7 @@ func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *
 	return first + second, cmp.Or(errFirst, errSecond)
 }
 
-// returnKeys returns the keys of terms that nobody serves any more.
+// returnKeys returns the keys of terms that the node has stopped serving.
 func (a *attachment) returnKeys(ctx context.Context, terms []change.Term) func() error {
 	partitions, epochs := make([]change.Partition, len(terms)), make([]change.Epoch, len(terms))
 	for i, term := range terms {
@@ -437,7 +438,7 @@ func (a *attachment) returnKeys(ctx context.Context, terms []change.Term) func()
 	err := a.membership.Return(ctx, partitions, epochs)
 	return func() error {
 		if err == nil {
-			a.viewAt = 0 // the plan may have them come back
+			a.viewAt = 0 // the plan may assign them to this node again
 			a.terms.Returned(terms)
 			a.metrics.released.Add(float64(len(terms)))
 		}

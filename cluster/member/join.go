@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	claimGrace = 2 * time.Second // how much longer than the other's claim can live it is waited for
-	// livesOn is how many renewals of the other's claim prove that its process lives: a store that
-	// restarts renews the claims of the dead, too, once.
+	claimGrace = 2 * time.Second // how much longer than the other's claim can last the node waits
+	// livesOn is how many renewals of the other's claim prove that its process is running. A
+	// restarted store also renews, once, the claims of dead processes.
 	livesOn = 3
-	// joinLives bounds how long a node waits, in lives of a claim.
+	// joinLives bounds how long a node waits, in TTLs of a claim.
 	joinLives = 6
 )
 
-// A rival is another process that has the node's name, or everything, while it is waited for.
+// A rival is another process that has the node's name, or owns everything, while the node waits for
+// it.
 type rival struct {
 	process  string
-	ttl      time.Duration // as it was last seen
+	ttl      time.Duration // at the last look
 	renewals int           // seen
 	until    time.Duration // when its claim ends unless it is renewed
-	first    time.Duration // the same as it was at first
+	first    time.Duration // the same at the first look
 }
 
-// look takes in what is seen of the rival, and reports whether its process lives: its claim was
-// renewed often, or outlives its time without having been seen to be renewed.
+// look notes the rival's claim, and reports whether its process is running: the claim was renewed
+// often, or has outlived its TTL without an observed renewal.
 func (r *rival) look(held *cluster.HeldError, now, life time.Duration) (lives bool) {
 	switch {
 	case r.process != held.Process:
@@ -45,11 +46,11 @@ func (r *rival) look(held *cluster.HeldError, now, life time.Duration) (lives bo
 	return r.renewals >= livesOn && now >= r.first
 }
 
-// join joins the cluster as soon as no other process has the node's name, or everything. A process
-// that was killed has them until its claim ends, which a restart of the store prolongs; one that
-// lives renews its claim again and again, and then it is the fault NodeRunning. A store that does
-// not answer meanwhile is waited for, too. All of that is bounded. An attempt takes no longer than
-// its lease could be relied on.
+// join joins the cluster as soon as no other process has the node's name, or owns everything. A
+// killed process has them until its claim expires, which a restart of the store delays. A running
+// process keeps renewing its claim; then join returns the fault NodeRunning. join also waits for a
+// store that does not answer. All these waits are bounded. Each attempt is shorter than the time
+// for which its lease could be trusted.
 func (s *Member) join(ctx context.Context) (cluster.Membership, leaseDeadline, error) {
 	var other rival
 	bound := s.cfg.Clock() + joinLives*(s.cfg.TTL+claimGrace)
@@ -71,7 +72,7 @@ func (s *Member) join(ctx context.Context) (cluster.Membership, leaseDeadline, e
 				return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
 			}
 		case other.process != "" && isAway(err) && now < bound && ctx.Err() == nil:
-			other.ttl = 0 // when the store is back, the claims of the dead may live anew
+			other.ttl = 0 // when the store is back, claims of dead processes may have been renewed
 		case s.cfg.Alone:
 			return nil, leaseDeadline{}, fmt.Errorf("claim partitions: %w", err)
 		default:
@@ -93,7 +94,7 @@ func isAway(err error) bool {
 	}
 }
 
-// sayWaiting logs that another process is waited for.
+// sayWaiting logs that the node waits for another process.
 func (s *Member) sayWaiting(held *cluster.HeldError, life time.Duration) {
 	log := s.cfg.Log.With("node", held.Node, "process", held.Process, "lease_ends_within", life, "at_most", joinLives*life)
 	if s.cfg.Alone {

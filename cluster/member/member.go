@@ -21,45 +21,46 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// Config says who takes a share of a cluster's partitions, and what is done with it.
+// Config configures a Member.
 type Config struct {
 	Member cluster.Identity
-	// TTL is how long the membership lives unless it is renewed. Defaults to 10 s.
+	// TTL is the time after which the membership expires unless renewed. Defaults to 10 s.
 	TTL time.Duration
 	// HeartbeatInterval is how often heartbeats are sent. Defaults to 2 s.
 	HeartbeatInterval time.Duration
-	// Report says how the node does. Node, Process, StartedAt and Kind are filled in. It must not
-	// block.
+	// Report returns the node's heartbeat. The Member fills in Node, Process, StartedAt and Kind.
+	// It must not block.
 	Report func() cluster.Heartbeat
-	// Resume takes terms that have begun. It may block on the network until its context ends; the
-	// terms live longer. After an error it is asked to take them in parts; partitions of those that
-	// it does not take at all are given back and claimed once more, a little later. Required.
+	// Resume accepts terms that have begun. It may block on the network until its context ends; the
+	// terms last longer. After an error the Member calls it again with parts of the terms. It
+	// returns the partitions of terms that Resume never accepts, and claims them again a little
+	// later. Required.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Offer offers terms whose partitions the plan assigns to other nodes: it ends in Transfer,
-	// Return or Keep, in its own time. It must not block. Required.
+	// Offer offers terms whose partitions the plan assigns to other nodes: each offer ends with
+	// Transfer, Return or Keep, at any later time. It must not block. Required.
 	Offer func(terms []change.Term)
-	// Detached hears that the node has left the cluster because its lease may have run out,
-	// Attached that it is back. Neither may block. Default to nothing.
+	// Detached is called when the node has left the cluster because its lease may have expired,
+	// Attached when it is back. Neither may block. They default to no-ops.
 	Detached func(cause error)
 	Attached func()
-	// Alone says that no other node can take over: the node keeps its terms while the store does
-	// not answer, as long as the process does not stand still, and joins again if its membership
-	// ran out meanwhile. If the membership ended for another reason, Run returns instead of
-	// reattaching. The store must have one membership, which joining again replaces in place.
+	// Alone says that no other node can take over. The node then keeps its terms while the store
+	// does not answer, as long as the process is not frozen, and joins again if its membership
+	// expired meanwhile. If the membership ended for another reason, Run returns instead of
+	// reattaching. The store must have one membership, which another Join replaces in place.
 	Alone bool
-	// Viewed hears of each view of the cluster. It must not block. Defaults to nothing.
+	// Viewed gets each view of the cluster. It must not block. Defaults to a no-op.
 	Viewed func(cluster.View)
-	// RetryWindow is how long partitions that another node still owns are asked for again and
-	// again. Defaults to 2 s.
+	// RetryWindow is how long the node keeps trying to claim partitions that another node still
+	// owns. Defaults to 2 s.
 	RetryWindow time.Duration
-	// Clock goes on while the machine is suspended; only differences of its readings count.
-	// Defaults to cluster.SinceBoot.
+	// Clock includes the time during which the machine is suspended; only differences of its
+	// readings count. Defaults to cluster.SinceBoot.
 	Clock func() time.Duration
 	// Log defaults to none.
 	Log *slog.Logger
 	// Registerer takes the metrics; nil registers them nowhere.
 	Registerer prometheus.Registerer
-	// Tracer records what becomes here of partitions that other nodes have handed over. Defaults to
+	// Tracer records the takeover of partitions that other nodes have handed over. Defaults to
 	// none.
 	Tracer trace.Tracer
 }
@@ -69,23 +70,23 @@ const (
 
 	releaseTimeout = 3 * time.Second
 
-	claimRetry    = 200 * time.Millisecond // between two attempts to get what another process holds
+	claimRetry    = 200 * time.Millisecond // between two attempts to claim partitions of another process
 	defaultBeat   = 2 * time.Second
-	changesEvery  = 250 * time.Millisecond // between heartbeats that tell of changes
-	viewEvery     = 2 * time.Second        // for what no hint was heard of
+	changesEvery  = 250 * time.Millisecond // between heartbeats that report changes
+	viewEvery     = 2 * time.Second        // finds changes without a hint
 	recoverPause  = 250 * time.Millisecond
 	recoverStreak = 2           // good renewals in a row before a detached node comes back
 	recoverWithin = time.Second // of each other
 )
 
-// A Store is what a Member needs of a [cluster.Store].
+// A Store is the part of a [cluster.Store] that a Member uses.
 type Store interface {
 	View(ctx context.Context) (cluster.View, error)
 	Hints(ctx context.Context) <-chan struct{}
 	Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error)
 }
 
-// A Member owns the partitions that the cluster's plan gives to this node.
+// A Member owns the partitions that the cluster's plan assigns to this node.
 type Member struct {
 	cfg     Config
 	store   Store
@@ -93,11 +94,11 @@ type Member struct {
 	started time.Time
 	held    atomic.Pointer[attachment] // nil while detached
 	renewed atomic.Bool                // the last renewal succeeded
-	lease   atomic.Int64               // the reading of the clock at which the lease ends unless it is renewed, 0 before there is one
-	viewed  atomic.Int64               // that of the last view, 0 before the first
+	lease   atomic.Int64               // the reading of the clock at which the lease expires unless renewed, 0 before the first lease
+	viewed  atomic.Int64               // the reading at the last view, 0 before the first
 	turning *health.Loop
-	blind   atomic.Pointer[error]  // why views have failed since, nil where they have not
-	apart   atomic.Pointer[error]  // why the node cannot come back, nil where it can or need not
+	blind   atomic.Pointer[error]  // why later views have failed, nil if they have not
+	apart   atomic.Pointer[error]  // why the node cannot rejoin, nil if it can or need not
 	outage  atomic.Pointer[outage] // nil while the store answers
 }
 
@@ -127,19 +128,19 @@ func New(cfg Config, store Store) *Member {
 	return s
 }
 
-// Run joins the cluster, calls serve, and until that returns claims what the plan gives to this
-// node and gives up what it gives to others. Then it leaves. It returns after everything that it
-// started has ended.
+// Run joins the cluster and calls serve. Until serve returns, Run claims the partitions that the
+// plan assigns to this node and offers those that it assigns to others. Then it leaves. It returns
+// after all its goroutines have ended.
 //
-// Terms end when the lease may have run out: all at once, before anything else is done about it.
-// The node is detached then, but serve goes on, and as soon as the store answers again the node
-// comes back with a new lease and new terms. When ctx ends, it is handed to serve as the sign to
-// come to its end, and no more terms begin; those that run live until serve returns.
+// When the lease may have expired, all terms end at once, before anything else happens. The node is
+// then detached, but serve continues, and as soon as the store answers again the node rejoins with
+// a new lease and new terms. The end of ctx tells serve to stop; then no further terms begin, and
+// those that run last until serve returns.
 //
-// Where another process has the node's name, Run waits as long as that one's lease can live unless
-// renewed, and then returns the fault NodeRunning; NodeTermLost where that happens to a detached
-// node, or where a node that is alone has lost its membership. A ctx that ends before serve is
-// called is a planned stop. Otherwise Run returns what serve returns.
+// If another process has the node's name, Run waits until that process's lease expires unless
+// renewed, and then returns the fault NodeRunning. It returns NodeTermLost if that happens to a
+// detached node, or if a single node has lost its membership. A ctx that ends before serve is
+// called is a planned stop. Otherwise Run returns the result of serve.
 func (s *Member) Run(ctx context.Context, serve func(ctx context.Context) error) error {
 	lifetime := context.WithoutCancel(ctx)
 	m, deadline, err := s.join(ctx)
@@ -163,7 +164,7 @@ func (s *Member) Run(ctx context.Context, serve func(ctx context.Context) error)
 		a := s.attach(lifetime, m, deadline)
 		lost := a.run(lifetime, serving.Done(), done)
 		s.detach(a, lost)
-		a.asking.Wait() // it has been told to end
+		a.asking.Wait() // it has been canceled
 		if lost == nil {
 			s.leave(lifetime, m)
 			break
@@ -196,17 +197,17 @@ func ignoring(err error, those ...error) error {
 	return err
 }
 
-// Return gives a term back that nothing uses any longer, for whatever reason. It may be called from
-// any goroutine and never blocks.
+// Return returns a term that is no longer in use, for any reason. It may be called from any
+// goroutine and never blocks.
 func (s *Member) Return(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Return(term)
 	}
 }
 
-// Transfer makes another member the owner of the partitions of terms under which nothing is done
-// any more. It returns for how many that is known. All of the terms are returned: what could not be
-// transferred is claimed by the node that the plan names.
+// Transfer makes another member the owner of the partitions of terms whose work has ended. It
+// returns how many transfers are known to have succeeded. It returns all of the terms; the node
+// that the plan names claims the partitions that were not transferred.
 func (s *Member) Transfer(ctx context.Context, to cluster.Member, terms []change.Term) (transferred int, err error) {
 	held := s.held.Load()
 	if held == nil {
@@ -228,8 +229,8 @@ func (s *Member) Transfer(ctx context.Context, to cluster.Member, terms []change
 	return transferred, err
 }
 
-// Window returns terms of partitions that have been transferred. They are over after d, or with the
-// lease of the terms before that.
+// Window returns terms for partitions that have been transferred. They end after d, or earlier with
+// the lease of the original terms.
 func (s *Member) Window(terms []change.Term, d time.Duration) []change.Term {
 	if held := s.held.Load(); held != nil {
 		return held.terms.Window(terms, d)
@@ -237,28 +238,28 @@ func (s *Member) Window(terms []change.Term, d time.Duration) []change.Term {
 	return terms // they have ended
 }
 
-// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns its
-// partition to another node.
+// Keep declines the offer of a term, which continues. The Member offers it again while the plan
+// assigns its partition to another node.
 func (s *Member) Keep(term change.Term) {
 	if held := s.held.Load(); held != nil {
 		held.terms.Keep(term.Partition, term.Epoch)
 	}
 }
 
-// Age returns for how long the member has had something to do and has not got on; waiting for the
-// store is getting on.
+// Age returns how long the member has made no progress although it had work; waiting for the store
+// counts as progress.
 func (s *Member) Age() time.Duration { return s.turning.Age() }
 
-// ViewAge returns how long ago the cluster was read last, 0 before it was.
+// ViewAge returns the age of the last view of the cluster, 0 before the first.
 func (s *Member) ViewAge() time.Duration { return s.viewAge() }
 
 // Renewed reports whether the last renewal of the lease succeeded.
 func (s *Member) Renewed() bool { return s.renewed.Load() }
 
-// DeadlineLag returns how long the lease lives from now on unless it is renewed: its deadline, the
-// sending of the last renewal that succeeded and the TTL, less now. The node is detached when a
-// third of the TTL is left; from then on, until it is back, the lag is that of the lease that it
-// had, and becomes negative. It is 0 before there is a lease.
+// DeadlineLag returns the time until the lease expires unless renewed: the send time of the last
+// successful renewal, plus the TTL, minus now. The node is detached when a third of the TTL is
+// left. Until it is back, DeadlineLag refers to the former lease and becomes negative. It is 0
+// before the first lease.
 func (s *Member) DeadlineLag() time.Duration {
 	deadline := time.Duration(s.lease.Load())
 	if deadline == 0 {
@@ -267,9 +268,9 @@ func (s *Member) DeadlineLag() time.Duration {
 	return deadline - s.cfg.Clock()
 }
 
-// Sees returns nil unless the cluster could not be read for as long as a lease is trusted: the node
-// does not know what the others do or what the plan is. It is detached then, also where it can
-// renew its lease, unless the cluster was read and is corrupt.
+// Sees returns an error if the cluster could not be read for as long as a lease is trusted: the
+// node then knows neither the other members nor the plan. It is detached, even if it can renew its
+// lease, unless the cluster was read and is corrupt.
 func (s *Member) Sees() error {
 	failure, age := s.blind.Load(), s.viewAge()
 	if failure == nil || age < trustedFor(s.cfg.TTL) {
@@ -278,14 +279,14 @@ func (s *Member) Sees() error {
 	return fmt.Errorf("the cluster could not be read for %s: %w", age.Truncate(time.Second), *failure)
 }
 
-// An outage is since when the store has not answered, and why.
+// An outage is a time during which the store has not answered, and the reason.
 type outage struct {
 	since time.Time
 	err   error
 }
 
-// Outage returns since when the store has not answered requests of both kinds, renewals of the
-// lease and views, and why; nil while it does.
+// Outage returns since when the store has not answered both kinds of requests, renewals of the
+// lease and views, and the reason, nil while it answers.
 func (s *Member) Outage() (since time.Time, err error) {
 	if o := s.outage.Load(); o != nil {
 		return o.since, o.err
@@ -293,7 +294,7 @@ func (s *Member) Outage() (since time.Time, err error) {
 	return time.Time{}, nil
 }
 
-// unansweredSince notes that a request that was sent then was not answered.
+// unansweredSince notes that a request that was sent at that time got no reply.
 func (s *Member) unansweredSince(sent time.Duration, err error) {
 	o := outage{since: time.Now().Add(sent - s.cfg.Clock()), err: err}
 	if before := s.outage.Load(); before != nil {
@@ -302,8 +303,7 @@ func (s *Member) unansweredSince(sent time.Duration, err error) {
 	s.outage.Store(&o)
 }
 
-// Apart returns why a node that is detached cannot join again although the store answers, nil where
-// that is not so.
+// Apart returns why a detached node cannot rejoin although the store answers, nil if it can.
 func (s *Member) Apart() error {
 	if why := s.apart.Load(); why != nil && s.held.Load() == nil {
 		return *why
@@ -311,7 +311,7 @@ func (s *Member) Apart() error {
 	return nil
 }
 
-// viewAge is how long ago the cluster was read last, 0 before it was.
+// viewAge returns the age of the last view of the cluster, 0 before the first.
 func (s *Member) viewAge() time.Duration {
 	viewed := time.Duration(s.viewed.Load())
 	if viewed == 0 {
@@ -323,14 +323,14 @@ func (s *Member) viewAge() time.Duration {
 // seen notes that the cluster was read.
 func (s *Member) seen() {
 	s.blind.Store(nil)
-	s.viewed.Store(max(int64(s.cfg.Clock()), 1)) // a clock may begin at 0
+	s.viewed.Store(max(int64(s.cfg.Clock()), 1)) // a clock may start at 0
 }
 
-// rely notes until when a lease lives.
+// rely notes when a lease expires.
 func (s *Member) rely(t leaseDeadline) { s.lease.Store(int64(t.Sent + t.TTL)) }
 
-// Trusted reports whether the node is a member of the cluster and its lease can be relied on now:
-// ask before anything leaves the node.
+// Trusted reports whether the node is a member of the cluster and can rely on its lease now.
+// Callers check it before they send anything.
 func (s *Member) Trusted() bool {
 	held := s.held.Load()
 	return held != nil && held.terms.Trusted()
@@ -347,7 +347,7 @@ func (s *Member) tryJoin(ctx context.Context) (cluster.Membership, error) {
 	return s.store.Join(ctx, s.report(), s.cfg.TTL)
 }
 
-// report is the node's heartbeat now.
+// report returns the node's current heartbeat.
 func (s *Member) report() cluster.Heartbeat {
 	var h cluster.Heartbeat
 	if s.cfg.Report != nil {
@@ -357,7 +357,7 @@ func (s *Member) report() cluster.Heartbeat {
 	return h
 }
 
-// attach makes the node a member in earnest.
+// attach starts an attachment under a new membership.
 func (s *Member) attach(ctx context.Context, m cluster.Membership, t leaseDeadline) *attachment {
 	owned, end := context.WithCancelCause(ctx)
 	a := &attachment{
@@ -368,7 +368,7 @@ func (s *Member) attach(ctx context.Context, m cluster.Membership, t leaseDeadli
 	s.renewed.Store(true)
 	s.outage.Store(nil)
 	s.rely(t)
-	s.seen() // joining was one
+	s.seen() // joining includes a view
 	s.metrics.detached.Set(0)
 	s.cfg.Attached()
 	return a
@@ -393,8 +393,8 @@ func (s *Member) detach(a *attachment, lost error) {
 	s.cfg.Detached(lost)
 }
 
-// reattach comes back with a new lease once the store answers steadily. It returns no membership
-// where done is closed first, and a *cluster.HeldError where another process has the node's name.
+// reattach rejoins with a new lease once the store answers steadily. It returns no membership if
+// done is closed first, and a *cluster.HeldError if another process has the node's name.
 func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-chan struct{}) (cluster.Membership, leaseDeadline, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -443,8 +443,8 @@ func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-ch
 	return nil, leaseDeadline{}, nil
 }
 
-// answers reports whether the store answers about the old lease, whatever it says. Where the
-// cluster could not be read it has to be read before that, so that the old lease runs out
+// answers reports whether the store replies to a request about the old lease, with any result. If
+// the cluster could not be read, a view must succeed first, so that the old lease expires
 // meanwhile.
 func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
@@ -468,7 +468,7 @@ func (s *Member) answers(ctx context.Context, old cluster.Membership) bool {
 func (s *Member) rejoin(ctx context.Context, old cluster.Membership) (cluster.Membership, leaseDeadline, error) {
 	leaving, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	if _, err := s.store.View(leaving); errors.Is(err, cluster.ErrGone) { // a member that is left keeps others from founding a cluster
+	if _, err := s.store.View(leaving); errors.Is(err, cluster.ErrGone) { // a remaining member prevents others from creating a cluster
 		return nil, leaseDeadline{}, err
 	}
 	if err := old.Leave(leaving); err != nil {
@@ -479,7 +479,7 @@ func (s *Member) rejoin(ctx context.Context, old cluster.Membership) (cluster.Me
 	return m, granted(sent, s.cfg.TTL), err
 }
 
-// leave ends the membership, so that nobody needs to wait for the lease.
+// leave ends the membership, so that no process has to wait for the lease to expire.
 func (s *Member) leave(ctx context.Context, m cluster.Membership) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()

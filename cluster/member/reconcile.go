@@ -8,19 +8,19 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A difference is what lies between what a member owns and what the plan gives it.
+// A difference lists the differences between a member's partitions and the plan.
 type difference struct {
-	Claim   []change.Partition // owned by nobody: to be claimed
-	Offer   []change.Term      // assigned to others: to be handed over
-	Return  []change.Term      // served by nobody any more: their keys are to be returned
+	Claim   []change.Partition // without an owner: claim them
+	Offer   []change.Term      // assigned to others: hand them over
+	Return  []change.Term      // not served here since they ended: return their keys
 	Blocked []change.Partition // still owned by others
-	Ended   int                // terms that ended because somebody took their partitions
-	Next    time.Duration      // when to look again, if there is anything to wait for
+	Ended   int                // terms that ended because another process took their partitions
+	Next    time.Duration      // when to look again, if a wait is necessary
 }
 
-// Reconcile compares the terms with a view that was asked for at asked. A term that has begun since
-// is not judged by it. claiming says that some claim was under way at asked or later: what it has
-// made may be a term in a moment.
+// Reconcile compares the terms with a view that was requested at asked. It does not compare terms
+// that have begun since. claiming says that a claim was under way at asked or later: its partitions
+// may become terms soon.
 func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now, never time.Duration, claiming bool) (d difference) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -32,9 +32,9 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 		switch {
 		case t == nil || t.given:
 			switch {
-			case !mine && owner.Process == process && !claiming: // claimed by a request that nobody heard the answer of
+			case !mine && owner.Process == process && !claiming: // claimed by a request whose reply was lost
 				term := change.Term{Partition: p, Epoch: owner.Epoch}
-				h.mu.tenures[p] = &termState{term: term, epoch: term.Epoch, over: true, back: true, begun: now, again: now} // not claimed before it is given back
+				h.mu.tenures[p] = &termState{term: term, epoch: term.Epoch, over: true, back: true, begun: now, again: now} // not claimed before it is returned
 				d.Return = append(d.Return, term)
 			case !mine:
 			case t != nil && t.again > now:
@@ -44,7 +44,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 			default:
 				d.Blocked = append(d.Blocked, p)
 			}
-		case t.back && t.begun < asked && (owner.Process != process || owner.Epoch != t.epoch): // it was handed over, or taken
+		case t.back && t.begun < asked && (owner.Process != process || owner.Epoch != t.epoch): // it was handed over or taken
 			t.given = true
 			if mine {
 				d.Next = min(d.Next, max(t.again, now))
@@ -66,7 +66,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 	return d
 }
 
-// Returned notes that the keys of terms have been given back.
+// Returned notes that the keys of terms have been returned.
 func (h *termSet) Returned(terms []change.Term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

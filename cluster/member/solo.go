@@ -13,30 +13,30 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// SoloConfig says what a Solo claims, and for whom.
+// SoloConfig configures a Solo.
 type SoloConfig struct {
 	Member cluster.Identity
 	// Partitions is N: partitions 0 to N-1 are claimed.
 	Partitions int
-	// TTL is how long a claim lives unless it is renewed. Defaults to 10 s.
+	// TTL is the time after which a claim expires unless renewed. Defaults to 10 s.
 	TTL time.Duration
 	// TakeOver ends the claim of another process instead of waiting for it.
 	TakeOver bool
-	// Resume takes the further terms of partitions whose terms were given back ([Member.Return])
-	// and which were claimed again, as that of [Config] does. Defaults to nothing.
+	// Resume accepts further terms of partitions that were returned ([Member.Return]) and claimed
+	// again, like Resume of [Config]. Defaults to a no-op.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Clock goes on while the machine is suspended; only differences of its readings count.
-	// Defaults to SinceBoot.
+	// Clock includes the time during which the machine is suspended; only differences of its
+	// readings count. Defaults to SinceBoot.
 	Clock func() time.Duration
 	// Log defaults to none.
 	Log *slog.Logger
 }
 
-// A Solo is the Member of a node that is alone: every partition of a registry is its own.
+// A Solo is the Member of a single node: it owns every partition of a registry.
 type Solo struct {
 	*Member
 
-	first  chan []change.Term // what was claimed first
+	first  chan []change.Term // the terms of the first claim
 	resume func(ctx context.Context, terms []change.Term) error
 	once   sync.Once
 }
@@ -52,10 +52,10 @@ func NewSolo(cfg SoloConfig, registry cluster.Registry) *Solo {
 	return s
 }
 
-// Run claims the partitions, hands the terms to serve, which it calls once, and keeps the claim
-// alive until serve returns; then it releases the claim. As with [Member.Run] the terms outlive
-// ctx, which tells serve to stop. When the claim is lost all terms end, and with them the context
-// that serve was given, with the cause change.ErrTermLost.
+// Run claims the partitions, calls serve once with the terms, and keeps the claim alive until serve
+// returns; then it releases the claim. As with [Member.Run] the terms outlive ctx, which tells
+// serve to stop. When the claim is lost, all terms and the context of serve end with the cause
+// change.ErrTermLost.
 func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []change.Term) error) error {
 	return s.Member.Run(ctx, func(ctx context.Context) error {
 		select {
@@ -67,7 +67,7 @@ func (s *Solo) Run(ctx context.Context, serve func(ctx context.Context, terms []
 	})
 }
 
-// begin takes terms that have begun: the first are for serve.
+// begin accepts terms that have begun: the first ones go to serve.
 func (s *Solo) begin(ctx context.Context, terms []change.Term) error {
 	isFirst := false
 	s.once.Do(func() {
@@ -80,21 +80,21 @@ func (s *Solo) begin(ctx context.Context, terms []change.Term) error {
 	return s.resume(ctx, terms)
 }
 
-// claims makes a registry the store of a cluster of one, and is its only membership. Joining claims
-// all partitions, which the plan assigns to the node. A view asks nobody: it shows what the
-// registry has answered.
+// claims makes a registry the store of a single-node cluster, and is its only membership. Joining
+// claims all partitions, and the plan assigns them to the node. A view makes no request: it shows
+// the registry's last answers.
 type claims struct {
 	cluster.Registry
 
 	cfg     SoloConfig
 	plan    []string
 	changed chan struct{}
-	first   []change.Epoch // of the partitions as they were claimed first
+	first   []change.Epoch // of the first claim
 
 	mu struct {
 		sync.Mutex
-		owners []cluster.Owner // as far as is known; nobody where a partition was taken, or its term has been given back
-		made   int             // how often all of them were claimed
+		owners []cluster.Owner // as far as known; none if a partition was taken, or its term was returned
+		made   int             // the number of claims of all partitions
 	}
 }
 
@@ -106,10 +106,10 @@ func (c *claims) View(context.Context) (cluster.View, error) {
 	return cluster.View{Owners: owners, Plan: cluster.Plan{Version: 1, Owners: c.plan}}, nil
 }
 
-// Hints implements cluster.Store, but for closing the channel.
+// Hints implements cluster.Store, but does not close the channel.
 func (c *claims) Hints(context.Context) <-chan struct{} { return c.changed }
 
-// known returns the owners, and how often all partitions were claimed.
+// known returns the owners, and the number of claims of all partitions.
 func (c *claims) known() ([]cluster.Owner, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,12 +127,12 @@ func (c *claims) change(f func(owners []cluster.Owner)) {
 	}
 }
 
-// owner is the owner of what has been claimed.
+// owner returns this node as the owner at an epoch.
 func (c *claims) owner(e change.Epoch) cluster.Owner {
 	return cluster.Owner{Node: c.cfg.Member.Node, Process: c.cfg.Member.Process, Epoch: e}
 }
 
-// Join implements cluster.Store. Joining again replaces a claim that has run out. It fails with
+// Join implements cluster.Store. Joining again replaces an expired claim. It fails with
 // cluster.ErrLost if another process owns the partitions, or if the store is not the one of the
 // first claim.
 func (c *claims) Join(ctx context.Context, _ cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
@@ -182,7 +182,7 @@ func (c *claims) Renew(ctx context.Context) (time.Duration, error) {
 	return ttl, err
 }
 
-// Beat implements cluster.Membership: there is nobody to tell.
+// Beat implements cluster.Membership: there are no other members to inform.
 func (c *claims) Beat(context.Context, cluster.Heartbeat) error { return nil }
 
 // Claim implements cluster.Membership, but returns a *cluster.HeldError if another process owns a
@@ -195,7 +195,7 @@ func (c *claims) Claim(ctx context.Context, partitions []change.Partition) ([]cl
 		_, now := c.known()
 		held, isHeld := errors.AsType[*cluster.HeldError](err)
 		if isHeld && held.Process == c.cfg.Member.Process || errors.Is(err, cluster.ErrLost) && now != made {
-			err = errors.New(err.Error()) // it says nothing of the claim that stands
+			err = errors.New(err.Error()) // it does not concern the current claim
 		}
 		if err != nil {
 			return nil, fmt.Errorf("claim partitions again: %w", err)
@@ -216,13 +216,13 @@ func (c *claims) Claim(ctx context.Context, partitions []change.Partition) ([]cl
 	return claimed, nil
 }
 
-// Hand implements cluster.Membership: there is nobody to hand anything to.
+// Transfer implements cluster.Membership: there is no other member.
 func (c *claims) Transfer(context.Context, cluster.Member, []change.Partition, []change.Epoch) ([]cluster.Owner, error) {
 	return nil, cluster.ErrAbsent
 }
 
-// Give implements cluster.Membership. The registry keeps others out of what is given back; it is
-// claimed again with a new epoch.
+// Return implements cluster.Membership. The registry keeps others out of returned partitions; the
+// node claims them again with new epochs.
 func (c *claims) Return(_ context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	c.change(func(owners []cluster.Owner) {
 		for i, p := range partitions {

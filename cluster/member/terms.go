@@ -9,16 +9,16 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// reclaimPause is the least time between two claims of one partition: a term that ends again and
-// again must not cost its registry more than that.
+// reclaimPause is the least time between two claims of one partition. It bounds the load on the
+// registry when a term keeps ending.
 const reclaimPause = time.Second
 
-// A termSet is the terms of a claim. They end together when owned ends, and one by one.
+// A termSet is the set of a claim's terms. They end one by one, or together when owned ends.
 type termSet struct {
-	owned context.Context //nolint:containedctx // the terms' contexts are made of it
+	owned context.Context //nolint:containedctx // the parent of the terms' contexts
 	clock func() time.Duration
-	until atomic.Int64  // the reading of the clock, in nanoseconds, up to which the claim can be relied on
-	Ended chan struct{} // holds one signal when a term has been given back
+	until atomic.Int64  // the reading of the clock, in nanoseconds, until which the claim can be relied on
+	Ended chan struct{} // holds one signal when a term has been returned
 
 	mu struct {
 		sync.Mutex
@@ -32,15 +32,15 @@ type termState struct {
 	epoch change.Epoch
 	end   context.CancelCauseFunc
 	over  bool          // its context has ended
-	back  bool          // whoever served it is done with it
+	back  bool          // its server has returned it
 	begun time.Duration // the reading of the clock when the partition was claimed
-	again time.Duration // the reading before which the partition is not claimed again
+	again time.Duration // the reading before which the node does not claim the partition again
 
 	offered bool // to other nodes
 	given   bool // its key has been returned
 }
 
-// newTermSet makes a termSet whose terms end with owned, by a clock that counts suspension.
+// newTermSet makes a termSet whose terms end with owned, on a clock that includes suspension.
 func newTermSet(owned context.Context, clock func() time.Duration, t leaseDeadline) *termSet {
 	h := &termSet{owned: owned, clock: clock, Ended: make(chan struct{}, 1)}
 	h.Rely(t)
@@ -48,14 +48,14 @@ func newTermSet(owned context.Context, clock func() time.Duration, t leaseDeadli
 	return h
 }
 
-// Rely takes over how long the claim can be relied on.
+// Rely sets how long the claim can be relied on.
 func (h *termSet) Rely(t leaseDeadline) { h.until.Store(int64(t.Until)) }
 
 // Trusted reports whether the claim can be relied on now.
 func (h *termSet) Trusted() bool { return h.clock() < time.Duration(h.until.Load()) }
 
-// Begin makes terms of partitions that were claimed at now. Of one epoch there is one term, whoever
-// has claimed it, and one of each partition.
+// Begin makes the terms of partitions that were claimed at now. Each partition has one term, and
+// each epoch of it one, however often it was claimed.
 func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, now time.Duration) []change.Term {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, no
 				terms[i] = t.term
 				continue
 			}
-			t.end(change.ErrTermLost) // it was taken, and has come back before anybody looked
+			t.end(change.ErrTermLost) // it was taken, and came back before the next view
 		}
 		ctx, end := context.WithCancelCause(h.owned)
 		terms[i] = change.Term{Partition: p, Epoch: epochs[i], Context: ctx, Trusted: h.Trusted}
@@ -75,8 +75,8 @@ func (h *termSet) Begin(partitions []change.Partition, epochs []change.Epoch, no
 	return terms
 }
 
-// Window returns terms that are over after d or with the claim. Those of another claim are returned
-// as they are, over.
+// Window returns terms that end after d or with the claim. It returns terms of another claim
+// unchanged; they have ended.
 func (h *termSet) Window(terms []change.Term, d time.Duration) []change.Term {
 	ctx, end := context.WithTimeoutCause(h.owned, d, change.ErrTermLost)
 	context.AfterFunc(ctx, end)
@@ -97,8 +97,8 @@ func (h *termSet) Had(p change.Partition, e change.Epoch) bool {
 	return t != nil && t.epoch == e
 }
 
-// Return takes a term back from whoever served it. One that is not the latest of its partition is
-// left out.
+// Return takes a term back from its server. It ignores a term that is not the latest of its
+// partition.
 func (h *termSet) Return(term change.Term) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +114,7 @@ func (h *termSet) Return(term change.Term) {
 	}
 }
 
-// Postpone puts the next claim of partitions off.
+// Postpone delays the next claim of partitions.
 func (h *termSet) Postpone(partitions []change.Partition, until time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

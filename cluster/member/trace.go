@@ -12,10 +12,9 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// traceHandoffs adds to the traces of handoffs that this node has claimed their partitions, which
-// it asked for at a time, and begins the spans in which it begins to serve them. The function that
-// it returns ends those. Partitions whose last term was of the same epoch are left out: they were
-// claimed after the handoff before, and are claimed again.
+// traceHandoffs adds this node's claim to the traces of handoffs, and starts the spans in which it
+// starts to serve their partitions. The returned function ends these spans. It leaves out
+// partitions whose last term had the same epoch, because their handoff is in the trace already.
 func (a *attachment) traceHandoffs(ctx context.Context, partitions []change.Partition, owners []cluster.Owner, asked time.Time) (served func(error)) {
 	counts := make(map[string]int)
 	for i, owner := range owners {
