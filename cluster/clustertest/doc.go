@@ -1,8 +1,8 @@
-// Package clustertest is a store of a cluster's state in memory for tests ([Memory]), in which
-// leases run out by the test's clock, and nodes are cut off as the test wants; and the suites that
-// every such store ([TestStore]) and every registry ([TestRegistry]) must pass.
+// Package clustertest has an in-memory store of a cluster's state for tests ([Memory]), whose
+// leases expire by the test's clock and from which a test can cut nodes off. It also has the suites
+// that every such store ([TestStore]) and every registry ([TestRegistry]) must pass.
 //
-// A [Transcript] writes down what happens when, in a bubble of testing/synctest, one line for each
-// moment and event. What stands in testdata is what is to happen; the flag -rewrite writes that
-// anew.
+// A [Transcript] records the events of a test in a testing/synctest bubble, one line for each
+// moment and event. The files in testdata are the expected transcripts; the flag -rewrite writes
+// them again.
 package clustertest

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// ErrCut is what calls of a node give that is cut off from the store, or whose answer got lost.
+// ErrCut is the error of calls by a node that is cut off from the store, or whose reply was lost.
 var ErrCut = errors.New("the store cannot be reached")
 
 // ElectionTTL is how long a leader that is cut off remains elected, unless SetElectionTTL says
@@ -35,9 +35,9 @@ type Memory struct {
 		plan     cluster.Plan
 		pins     map[change.Partition]pin
 		drains   map[string]cluster.Drain
-		queue    []*leadership // who campaigns; the first is elected
+		queue    []*leadership // the candidates; the first is elected
 		hints    map[*hints]struct{}
-		callers  map[string]*caller // the living one of a node
+		callers  map[string]*caller // the live process of each node
 		cut      map[string]bool
 		mute     map[string]bool
 		blind    map[string]error
@@ -46,7 +46,7 @@ type Memory struct {
 	}
 }
 
-// A caller is a process of a node, of which Kill makes an end.
+// A caller is a process of a node, which Kill ends.
 type caller struct {
 	node string
 	dead bool
@@ -73,9 +73,9 @@ type owner struct {
 	lease *lease
 }
 
-// NewMemory makes an empty store. Leases run out by the clock, which is that of the store, not of
-// its nodes; nil is Go's own. Those who wait for a lease to run out learn it when a timer does;
-// with a clock that timers do not follow, call Sweep.
+// NewMemory makes an empty store. Leases expire by clock, which belongs to the store, not to its
+// nodes; nil is Go's own. A timer detects expired leases; with a clock that timers do not follow,
+// call Sweep.
 func NewMemory(partitions int, clock func() time.Duration) *Memory {
 	if clock == nil {
 		began := time.Now()
@@ -108,8 +108,8 @@ func (m *Memory) reach(node string) view {
 	return view{m, m.mu.callers[node]}
 }
 
-// Kill makes an end of a node's process: what For has returned for it fails from now on with
-// ErrCut, and its leases run out. For returns the store as the next process reaches it.
+// Kill ends a node's process: the store that For returned for it fails from now on with ErrCut, and
+// its leases expire. The next For is for the next process.
 func (m *Memory) Kill(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,8 +123,8 @@ func (m *Memory) Kill(node string) {
 	m.arm()
 }
 
-// Cut cuts a node off, or ends that: its calls fail with ErrCut at once, its leadership is not
-// prolonged, and it is given no hints.
+// Cut cuts a node off, or reconnects it. While it is cut off its calls fail at once with ErrCut,
+// its leadership is not extended, and it gets no hints.
 func (m *Memory) Cut(node string, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,8 +143,7 @@ func (m *Memory) Cut(node string, cut bool) {
 	m.arm()
 }
 
-// prolong prolongs a node's leaderships for as long as it reaches the store, or begins to let them
-// run out.
+// prolong extends a node's leaderships while it reaches the store, and lets them expire otherwise.
 func (m *Memory) prolong(node string) {
 	for _, l := range m.mu.queue {
 		switch {
@@ -159,29 +158,28 @@ func (m *Memory) prolong(node string) {
 
 func (m *Memory) reaches(c *caller) bool { return !c.dead && !m.mu.cut[c.node] }
 
-// tell gives a hint to who can be reached.
+// tell sends a hint unless its node is cut off.
 func (m *Memory) tell(h *hints) {
 	if m.reaches(h.of) {
 		h.signal()
 	}
 }
 
-// Blind has a node's views fail with an error, or ends that with nil. Everything else that it asks
-// for is done.
+// Blind makes a node's views fail with an error, until it is called with nil. Other calls succeed.
 func (m *Memory) Blind(node string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.blind[node] = why
 }
 
-// Mute has the next call of a node that writes carried out, and its answer lost.
+// Mute lets the next write of a node succeed, but loses its reply.
 func (m *Memory) Mute(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.mute[node] = true
 }
 
-// Expire ends all leases of a node, as if they had run out.
+// Expire ends all leases of a node, as if they had expired.
 func (m *Memory) Expire(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,8 +216,8 @@ func (m *Memory) SetElectionTTL(ttl time.Duration) {
 	m.mu.election = ttl
 }
 
-// Within has do carried out at one moment of the store, with the owners by partition as they stand
-// then, as a transaction that compares them would be. It must not call the store.
+// Within calls do atomically, with the current owners by partition, like a transaction that
+// compares them. do must not call the store.
 func (m *Memory) Within(do func(owners []cluster.Owner)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -232,7 +230,7 @@ func (m *Memory) Within(do func(owners []cluster.Owner)) {
 	m.arm()
 }
 
-// Sweep looks at the clock, and ends the leases that have run out.
+// Sweep reads the clock, and ends the expired leases.
 func (m *Memory) Sweep() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,7 +238,7 @@ func (m *Memory) Sweep() {
 	m.arm()
 }
 
-// call has a node's call carried out. The mutex is held meanwhile.
+// call runs a node's call under the mutex.
 func (m *Memory) call(ctx context.Context, of *caller, do func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -261,7 +259,7 @@ func (m *Memory) call(ctx context.Context, of *caller, do func() error) error {
 	return err
 }
 
-// wrote gives a write its revision, and tells everybody.
+// wrote gives a write its revision, and sends hints.
 func (m *Memory) wrote() int64 {
 	m.mu.revision++
 	for h := range m.mu.hints {
@@ -276,7 +274,7 @@ func (m *Memory) grant(of *caller, until time.Duration) *lease {
 	return l
 }
 
-// sweep ends the leases that have run out.
+// sweep ends the expired leases.
 func (m *Memory) sweep() {
 	now := m.clock()
 	for _, l := range slices.Clone(m.mu.leases) {
@@ -325,7 +323,7 @@ func (m *Memory) end(l *lease) {
 	m.elect()
 }
 
-// elect tells the first who campaigns that it is elected, unless it is cut off.
+// elect tells the first candidate that it is elected, unless it is cut off.
 func (m *Memory) elect() {
 	if len(m.mu.queue) == 0 {
 		return
@@ -336,7 +334,7 @@ func (m *Memory) elect() {
 	}
 }
 
-// arm sets the timer to when the next lease runs out.
+// arm sets the timer to the next expiry of a lease.
 func (m *Memory) arm() {
 	next := never
 	for _, l := range m.mu.leases {

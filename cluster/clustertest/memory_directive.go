@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/handoff"
 )
 
-// A pin is one under its lease.
+// A pin is a directive under its own lease.
 type pin struct {
 	cluster.Pin
 
@@ -20,11 +20,10 @@ type pin struct {
 
 var _ handoff.DirectiveStore = view{}
 
-// Operator returns the store as an operator reaches it who is cut off, killed and muted by the
-// name.
+// Operator returns the store for an operator, which Cut, Kill and Mute affect by that name.
 func (m *Memory) Operator(name string) handoff.DirectiveStore { return m.reach(name) }
 
-// wishes are those that stand.
+// wishes returns the current directives.
 func (m *Memory) wishes() (w cluster.Directives) {
 	if len(m.mu.pins) > 0 {
 		w.Pinned = make(map[change.Partition]cluster.Pin, len(m.mu.pins))

@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A leadership is an election in a Memory: one to be won, or one that was.
+// A leadership is a candidacy or a leadership in a Memory.
 type leadership struct {
 	view
 
@@ -22,7 +22,7 @@ type leadership struct {
 
 var _ cluster.Leadership = (*leadership)(nil)
 
-// do has a call carried out while the node is elected.
+// do runs a call while the node is elected.
 func (l *leadership) do(ctx context.Context, what func() error) error {
 	return l.call(ctx, l.of, func() error {
 		if l.lease.over {

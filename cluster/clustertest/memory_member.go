@@ -21,7 +21,7 @@ type membership struct {
 
 var _ cluster.Membership = (*membership)(nil)
 
-// do has a call carried out while the lease is there.
+// do runs a call while the lease exists.
 func (m *membership) do(ctx context.Context, what func() error) error {
 	return m.call(ctx, m.of, func() error {
 		if m.lease.over {
@@ -78,7 +78,7 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 	return owners, nil
 }
 
-// Hand implements [cluster.Membership].
+// Transfer implements [cluster.Membership].
 func (m *membership) Transfer(ctx context.Context, to cluster.Member, partitions []change.Partition,
 	epochs []change.Epoch) (owners []cluster.Owner, err error) {
 	err = m.do(ctx, func() error {
@@ -104,7 +104,7 @@ func (m *membership) Transfer(ctx context.Context, to cluster.Member, partitions
 	return owners, nil
 }
 
-// Give implements [cluster.Membership].
+// Return implements [cluster.Membership].
 func (m *membership) Return(ctx context.Context, partitions []change.Partition, epochs []change.Epoch) error {
 	return m.call(ctx, m.of, func() error {
 		given := false

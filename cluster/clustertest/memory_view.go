@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A view is the store as a node reaches it.
+// A view is the store as seen by one node.
 type view struct {
 	*Memory
 
@@ -47,7 +47,7 @@ func (v view) View(ctx context.Context) (now cluster.View, err error) {
 	return now, err
 }
 
-// hints are the signals that one caller is given.
+// hints are the signals of one caller.
 type hints struct {
 	of      *caller
 	signals chan struct{}
@@ -97,8 +97,8 @@ func (v view) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Durati
 	return joined, err
 }
 
-// Campaign implements [cluster.Store]. A node that is cut off while it waits goes on to wait; when
-// that lasts for too long, Campaign fails.
+// Campaign implements [cluster.Store]. A node that is cut off keeps waiting; if that lasts too
+// long, Campaign fails.
 func (v view) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	l := &leadership{view: v, candidate: node, elected: make(chan struct{}), lost: make(chan struct{})}
 	err := v.call(ctx, v.of, func() error {

@@ -13,17 +13,17 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// A RegistryHarness is an empty place for claims and checkpoints.
+// A RegistryHarness is an empty store for claims and checkpoints.
 type RegistryHarness struct {
-	// Join returns a registry as a further process has one.
+	// Join returns the registry for a further process.
 	Join func() cluster.Registry
-	// Store keeps the checkpoints of the same place.
+	// Store keeps the checkpoints of the same store.
 	Store checkpointtest.Store
-	// Take takes a partition from whoever owns it.
+	// Take takes a partition from its owner.
 	Take func(p change.Partition)
 }
 
-// TestRegistry runs the suite. Open returns a new, empty place for every case.
+// TestRegistry runs the suite. Open returns a new, empty store for every case.
 func TestRegistry(t *testing.T, open func(t *testing.T) RegistryHarness) {
 	t.Helper()
 	cases := []struct {
@@ -77,7 +77,7 @@ func (h registryHarness) claim(r cluster.Registry, process string, takeOver bool
 	return h.terms(all, epochs)
 }
 
-// terms claims the checkpoints of partitions, as a node does with terms that it was given.
+// terms claims the checkpoints of partitions, as a node does with its terms.
 func (h registryHarness) terms(partitions []change.Partition, epochs []change.Epoch) []change.Term {
 	h.Helper()
 	terms := make([]change.Term, len(partitions))
@@ -117,14 +117,14 @@ func (h registryHarness) wantFenced(term change.Term, event int) {
 	}
 }
 
-// wantTaken checks what a renewal tells.
+// wantTaken checks the result of a renewal.
 func (h registryHarness) wantTaken(r cluster.Registry, partitions ...change.Partition) {
 	h.Helper()
 	called := time.Now()
 	granted, taken, err := r.Renew(h.Context())
 	took := time.Since(called)
 	slices.Sort(taken)
-	// A request that was sent again counts from then.
+	// A repeated request counts from its last sending.
 	if err != nil || granted < ttl || granted > ttl+took || !slices.Equal(taken, partitions) {
 		h.Errorf("renew gave %s, %v, %v; want %v taken", granted, taken, err, partitions)
 	}
@@ -232,7 +232,7 @@ func testTakenAgain(h registryHarness) {
 	term := h.claim(r, "a", false)[7]
 	for round := range 4 {
 		h.mustSave(term, 8)
-		for range round { // also more than once before anybody notices
+		for range round { // also more than once before the next renewal
 			h.Take(7)
 		}
 		h.Take(7)

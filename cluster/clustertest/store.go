@@ -15,9 +15,9 @@ import (
 
 // A StoreHarness is an empty cluster.
 type StoreHarness struct {
-	// Store returns the store as a further process reaches it.
+	// Store returns the store for a further process.
 	Store func() cluster.Store
-	// Directives returns it as an operator reaches it.
+	// Directives returns the store for an operator.
 	Directives func() handoff.DirectiveStore
 	// Partitions is N, at least 256.
 	Partitions int
@@ -115,7 +115,7 @@ func (h storeHarness) campaign(s cluster.Store, node string) cluster.Leadership 
 	return l
 }
 
-// until looks at the cluster whenever it may have changed until it is as wanted.
+// until reads the cluster after every hint until wanted returns true.
 func (h storeHarness) until(s cluster.Store, hints <-chan struct{}, wanted func(cluster.View) bool) cluster.View {
 	h.Helper()
 	for {
@@ -194,7 +194,7 @@ func testMembers(h storeHarness) {
 	}
 	called := time.Now()
 	granted, err := m.Renew(h.Context())
-	if took := time.Since(called); granted < ttl || granted > ttl+took || err != nil { // a request that was sent again counts from then
+	if took := time.Since(called); granted < ttl || granted > ttl+took || err != nil { // a repeated request counts from its last sending
 		h.Errorf("renew gave %s, %v", granted, err)
 	}
 	if again := h.view(b).Members[1]; again.Beat != next.Beat {
@@ -310,7 +310,7 @@ func testHand(h storeHarness) {
 	h.give(a, 1, epochs[1])
 	epochs[2].Revision++
 	epochs[3].Incarnation++
-	for range 2 { // once more says the same
+	for range 2 { // a repetition has the same result
 		owners, err := a.Transfer(h.Context(), seat("b"), h.all(), epochs)
 		if err != nil || !slices.Equal(owners, h.view(h.Store()).Owners) {
 			h.Fatalf("%v: %+v", err, owners)

@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
-// wish returns a pin that is like no other.
+// wish returns a pin that differs from all others.
 func wish(to, by string) cluster.Pin { return cluster.Pin{To: to, By: by, At: time.Now().UTC()} }
 
 func testPin(h storeHarness) {

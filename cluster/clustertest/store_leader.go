@@ -208,7 +208,7 @@ func testHints(h storeHarness) {
 		{"leave", func() error { return m.Leave(h.Context()) }, members(0)},
 	}
 	for _, step := range steps {
-		for drained := false; !drained; { // what is left of the steps before
+		for drained := false; !drained; { // remaining hints of the earlier steps
 			select {
 			case <-hints:
 			default:

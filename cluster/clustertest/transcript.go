@@ -18,7 +18,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew") //nolint:gochecknoglobals // a flag
 
-// A Transcript is what happened when. Its methods may be called from any goroutine.
+// A Transcript records events with their times. Its methods may be called from any goroutine.
 type Transcript struct {
 	start time.Time
 
@@ -28,7 +28,7 @@ type Transcript struct {
 	}
 }
 
-// A line is something that happened, also more than once on end.
+// A line is an event, with the number of its repetitions in a row.
 type line struct {
 	first, last time.Duration
 	text        string
@@ -38,10 +38,10 @@ type line struct {
 // BeginTranscript begins a Transcript now.
 func BeginTranscript() *Transcript { return &Transcript{start: time.Now()} }
 
-// Now is how long ago it began.
+// Now returns the time since its beginning.
 func (tr *Transcript) Now() time.Duration { return time.Since(tr.start) }
 
-// Say writes a line down.
+// Say records a line.
 func (tr *Transcript) Say(format string, args ...any) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -54,7 +54,7 @@ func (tr *Transcript) Say(format string, args ...any) {
 	tr.mu.lines = append(tr.mu.lines, line{first: now, last: now, text: text, times: 1})
 }
 
-// String returns the lines in the order in which they were written down.
+// String returns the lines in the order in which they were recorded.
 func (tr *Transcript) String() string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -69,8 +69,8 @@ func (tr *Transcript) String() string {
 	return b.String()
 }
 
-// Sort has what happened at one moment told by one speaker after the other: goroutines that wake at
-// the same moment do so in no order.
+// Sort groups the lines of one moment by speaker, because goroutines that wake at the same moment
+// run in any order.
 func (tr *Transcript) Sort(speaker func(text string) string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -95,7 +95,7 @@ func (tr *Transcript) Logger() *slog.Logger {
 	}}))
 }
 
-// CompareTranscript holds what happened against testdata/name.txt.
+// CompareTranscript compares a transcript with testdata/name.txt.
 func CompareTranscript(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name+".txt")
@@ -113,8 +113,8 @@ func CompareTranscript(t *testing.T, name, got string) {
 	}
 }
 
-// logsSorted sorts the log lines of each moment that follow each other: goroutines write them, and
-// which one comes first within a moment is chance.
+// logsSorted sorts adjacent log lines of the same moment, because goroutines write them in any
+// order.
 func logsSorted(text string) string {
 	lines := strings.Split(text, "\n")
 	moment := func(line string) string {
