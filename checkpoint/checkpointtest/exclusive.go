@@ -34,7 +34,7 @@ func testExclusive(h harness) {
 	}
 }
 
-// What the one that stands has in other partitions stays, and none moves back.
+// A save keeps the stored positions of other partitions, and none moves back.
 func testExclusiveMerges(h harness) {
 	h.create()
 	claim := h.claim("gw-1", 1).Claim
@@ -72,7 +72,7 @@ func testExclusiveMerges(h harness) {
 	want(Event(30), map[change.Partition]change.Position{0: Event(40), 1: Event(41)})
 }
 
-// What is left of snapshots belongs to the later position; at the same one the last that was saved
+// The progress of snapshots belongs to the later position; at the same position the last saved one
 // counts.
 func testSnapshots(h harness) {
 	h.create()
@@ -124,7 +124,7 @@ func testClaimName(h harness) {
 	h.create()
 	mine := h.claim("gw-1", 1)
 	h.mustSave(Exclusive("gw-1", mine.Claim, Event(20)))
-	// The same process, at another node or after an answer got lost.
+	// The same process, at another node or after a lost reply.
 	elsewhere := process(1)
 	elsewhere.Node, elsewhere.Started = "node-b", began.Add(time.Hour)
 	again, err := h.Reopen().ClaimName(h.Context(), elsewhere, first("gw-1"))
@@ -132,7 +132,7 @@ func testClaimName(h harness) {
 		h.Errorf("claimed again as %+v, %v", again, err)
 	}
 	h.mustSave(Exclusive("gw-1", mine.Claim, Event(21)))
-	// A session that is its only one.
+	// The process's only session.
 	elsewhere.Alone = true
 	alone, err := h.Store.ClaimName(h.Context(), elsewhere, first("gw-1"))
 	if err != nil || alone.Claim.Number != 2 || alone.Claim.Alone || alone.Claim.Process != mine.Claim.Process || !alone.Claim.Started.Equal(mine.Claim.Started) {
@@ -153,7 +153,7 @@ func testClaimName(h harness) {
 		}
 	}
 	h.mustSave(Exclusive("gw-1", later.Claim, Event(22)))
-	// A process whose clock is wrong started when it was first heard of.
+	// A process with a wrong clock counts as started at its first claim.
 	wrong := process(3)
 	wrong.Started = time.Now().AddDate(10, 0, 0)
 	ahead, err := h.Store.ClaimName(h.Context(), wrong, first("gw-1"))
@@ -163,8 +163,8 @@ func testClaimName(h harness) {
 	h.want(ahead)
 }
 
-// Two processes have the same number where a backup was restored in between: the one that the store
-// knows is the owner.
+// Two processes have the same number if a backup was restored in between: the one in the store is
+// the owner.
 func testClaimOfAnother(h harness) {
 	h.create()
 	mine := h.claim("gw-1", 1)
@@ -219,7 +219,8 @@ func testClaimsRace(h harness) {
 	}
 }
 
-// Nodes that serve partitions of one process save at once, and a later process claims meanwhile.
+// Nodes that serve partitions of one process save concurrently, and a later process claims
+// meanwhile.
 func testSaversRace(h harness) {
 	h.create()
 	claim := h.claim("gw-1", 1).Claim
@@ -249,8 +250,8 @@ func testSaversRace(h harness) {
 	}
 }
 
-// Whoever was saved or claimed longest ago makes room, by the store's reckoning: what the clocks of
-// nodes say decides nothing.
+// The subscriber with the oldest save or claim makes room, by the store's own order; the clocks of
+// nodes decide nothing.
 func testTooMany(h harness) {
 	h.create()
 	name := func(n int) string { return fmt.Sprintf("gw-%05d", n) }
@@ -283,7 +284,7 @@ func testTooMany(h harness) {
 	}
 	h.mustSave(Exclusive(name(0), h.claim(name(0), 1).Claim, Event(5)))
 	h.claim(name(2), 1)
-	h.claim(name(checkpoint.MaxSubscribers), 1) // in the place of 1
+	h.claim(name(checkpoint.MaxSubscribers), 1) // replaces 1
 	h.claim(name(checkpoint.MaxSubscribers+1), 1)
 	if !there(0) || there(1) || !there(2) || there(3) || !there(checkpoint.MaxSubscribers) || !there(checkpoint.MaxSubscribers+1) {
 		h.Error("others made room than those that were saved longest ago")
@@ -298,8 +299,8 @@ func testTooMany(h harness) {
 	h.wantAt(0, Event(1))
 }
 
-// The names of an identity are bounded. New ones beyond that are refused: nothing makes room for
-// them.
+// The number of an identity's names is bounded. Further names are refused, and no other name makes
+// room for them.
 func testTooManyNames(h harness) {
 	h.create()
 	h.claim("bob/orders", 1)
@@ -346,7 +347,7 @@ func testClaimOfAnotherIdentity(h harness) {
 	h.mustSave(Exclusive("gw-1", mine.Claim, Event(9)))
 }
 
-// fill stores checkpoints of exclusive subscribers that are not there yet.
+// fill stores checkpoints of new exclusive subscribers.
 func (h harness) fill(all []checkpoint.Checkpoint) {
 	h.Helper()
 	if h.Fill != nil {

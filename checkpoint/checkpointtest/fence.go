@@ -85,7 +85,7 @@ func testClaimTerms(h harness) {
 	first := h.terms(5, 9)
 	h.mustSave(Shared(first[1], Event(3)))
 	terms := h.Begin(4, 9, 5)
-	for range 2 { // once more after an answer got lost
+	for range 2 { // again after a lost reply
 		claimed := h.claimTerms(terms)
 		if !claimed[0].Position.IsZero() || claimed[1].Position.Compare(Event(3)) != 0 || !claimed[2].Position.IsZero() {
 			h.Errorf("claimed %v", claimed)

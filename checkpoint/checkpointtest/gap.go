@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// gapAt returns a gap after an event, found so many seconds after the suite's beginning.
+// gapAt returns a gap after an event, found at the given seconds after the suite's start.
 func gapAt(event, seconds int) checkpoint.Gap {
 	return checkpoint.Gap{
 		From: Event(event), To: change.At(change.Timestamp{T: 1_800_000_000, I: 1}), Reason: "history_lost",
@@ -53,7 +53,7 @@ func testGapFields(h harness) {
 	g.Namespaces = []string{"shop.orders", "stock.*"}
 	h.addGap(g)
 	h.wantGaps(g)
-	// What a caller does to its gap afterwards does not matter.
+	// A caller may change its gap afterwards.
 	clear(g.Namespaces)
 	if got := h.gaps()[0]; got.Namespaces[0] != "shop.orders" {
 		h.Errorf("the gap became %+v", got)
@@ -132,7 +132,7 @@ func testTooManyGaps(h harness) {
 	if oldest := gaps[0].Found.Sub(began); oldest != (more+1)*time.Second {
 		h.Errorf("the oldest was found after %s", oldest)
 	}
-	// One that is there already needs no room.
+	// A known gap needs no room.
 	h.addGap(gapAt(5000, 6000))
 	if again := h.gaps(); len(again) != checkpoint.MaxGaps || again[0].ID() != gaps[0].ID() {
 		h.Errorf("%d gaps, the oldest %s", len(again), again[0].ID())
@@ -177,7 +177,7 @@ func testSameGapRace(h harness) {
 }
 
 func testGapUnfenced(h harness) {
-	h.Begin(7) // somebody owns a partition, or nobody does
+	h.Begin(7) // with or without an owner of a partition
 	h.addGap(gapAt(5, 0))
 	old := h.terms(7)
 	h.mustSave(Shared(old[0], Event(5)))
@@ -198,7 +198,7 @@ func testDamagedGap(h harness) {
 	if len(gaps) != 1 || gaps[0].ID() != gapAt(5, 0).ID() || fault.Of(err) == "" || !strings.Contains(err.Error(), gapAt(9, 0).ID()) || !strings.Contains(err.Error(), "strange") {
 		h.Errorf("%+v, %v", gaps, err)
 	}
-	// What cannot be read holds nobody up: of a newer version, it tells of the same loss.
+	// An unreadable entry blocks no write: an entry of a newer version reports the same loss.
 	h.addGap(gapAt(9, 5))
 	if gaps, err := h.Store.Gaps(h.Context()); len(gaps) != 1 || err == nil || !strings.Contains(err.Error(), gapAt(9, 0).ID()) {
 		h.Errorf("over that of a newer version: %+v, %v", gaps, err)

@@ -16,13 +16,13 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Partitions is the number of partitions that a harness is for.
+// Partitions is the number of partitions of a harness.
 const Partitions = 256
 
 // Subscriber is the shared subscriber of most cases.
 const Subscriber = "stdout"
 
-// A Store is all that a store of checkpoints does.
+// A Store is the complete interface of a checkpoint store.
 type Store interface {
 	checkpoint.Store
 	checkpoint.Claimer
@@ -32,26 +32,25 @@ type Store interface {
 	checkpoint.Adopter
 }
 
-// A Harness is an empty store and what surrounds it. Its functions fail the test where they cannot
-// do their part.
+// A Harness is an empty store with its environment. Its functions fail the test if they fail.
 type Harness struct {
 	// Store reaches its server through Link, if there is one.
 	Store Store
-	// Begin begins a term of each partition, with epochs higher than any before, under the origin
-	// that stands; where there is none it creates Origin("c1"). The suite claims the terms.
+	// Begin begins a term of each partition, with epochs higher than all earlier ones, under the
+	// current origin; without one it creates Origin("c1"). The suite claims the terms.
 	Begin func(partitions ...change.Partition) []change.Term
-	// Reopen opens the same checkpoints anew, as another process would: nothing is remembered, and
-	// the Link is not in the way.
+	// Reopen opens the same checkpoints as another process would: without any cached state, and
+	// without the Link.
 	Reopen func() Store
 	// Put stores bytes as the checkpoint of a key. It is nil for a store that has no stored form.
 	Put func(k checkpoint.Key, stored []byte)
-	// Fill stores the checkpoints of exclusive subscribers, in this order, faster than by claims.
-	// It is nil for a store that has no faster way.
+	// Fill stores the checkpoints of exclusive subscribers, in this order, faster than claims do.
+	// It is nil for a store without a faster way.
 	Fill func(all []checkpoint.Checkpoint)
 	// PutGap stores bytes under an id of the gap log. It is nil for a store that has no stored
 	// form.
 	PutGap func(id string, stored []byte)
-	// Raw returns what is stored as the checkpoint of a key, nil where nothing is.
+	// Raw returns the stored bytes of a key's checkpoint, nil if there are none.
 	Raw func(k checkpoint.Key) []byte
 	// Link is the connection of Store to its server, nil for a store without one.
 	Link Link
@@ -59,19 +58,19 @@ type Harness struct {
 
 // A Link is the connection between a store and its server.
 type Link interface {
-	// Hold keeps the first write that is sent from now on from reaching the server, and lets
-	// everything else pass. It is unanswered until the caller gives up. Held is closed when the
-	// write is kept; Deliver, called after that, lets it arrive at last and returns when the server
-	// has decided it.
+	// Hold delays the next write on its way to the server, and lets all other requests pass. The
+	// write gets no reply until the caller gives up. held is closed when the write is held.
+	// deliver, called after that, sends the write to the server and returns when the server has
+	// processed it.
 	Hold() (held <-chan struct{}, deliver func())
-	// Mute loses the answer to the first write that is sent from now on, which reaches the server.
-	// Muted is closed when the server has decided it.
+	// Mute lets the next write reach the server, and loses its reply. muted is closed when the
+	// server has processed the write.
 	Mute() (muted <-chan struct{})
 	// Cut breaks the connection until heal is called.
 	Cut() (heal func())
 }
 
-// Damage is what can be wrong with a stored checkpoint.
+// Damage is a kind of damage to a stored checkpoint.
 type Damage int
 
 // The damages.
@@ -82,7 +81,7 @@ const (
 	OtherKey
 )
 
-// Of returns a checkpoint of a key that is damaged in this way, encoded as stores keep it.
+// Of returns a checkpoint of a key with this damage, encoded as in a store.
 func (d Damage) Of(k checkpoint.Key) []byte {
 	if d == OtherKey {
 		k.Subscriber += "-2"
@@ -108,7 +107,7 @@ func (d Damage) Of(k checkpoint.Key) []byte {
 	panic(fmt.Sprintf("damage %d", d))
 }
 
-// Code returns what a store calls the damage.
+// Code returns the fault code of the damage.
 func (d Damage) Code() fault.Code {
 	return [...]fault.Code{fault.CheckpointNewer, fault.CheckpointPartitions, fault.CheckpointCorrupt, fault.CheckpointCorrupt}[d]
 }
@@ -123,10 +122,10 @@ func Event(n int) change.Position {
 	}.Position()
 }
 
-// began is when the suite began, by its own clock.
+// began is the start of the suite, by its own clock.
 var began = time.Date(2024, time.May, 17, 8, 30, 0, 123_000_000, time.UTC) //nolint:gochecknoglobals // a constant
 
-// Shared returns the checkpoint of the suite's shared subscriber that a term saves at a position.
+// Shared returns the checkpoint of the suite's shared subscriber at a position, saved by a term.
 func Shared(term change.Term, position change.Position) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		Key:         SharedKey(term.Partition),
@@ -145,8 +144,7 @@ func SharedKey(p change.Partition) checkpoint.Key {
 	return checkpoint.Key{Subscriber: Subscriber, Shared: true, Partition: p}
 }
 
-// Exclusive returns the checkpoint of an exclusive subscriber that is saved under a claim at a
-// position.
+// Exclusive returns the checkpoint of an exclusive subscriber at a position, saved under a claim.
 func Exclusive(subscriber string, c checkpoint.Claim, position change.Position) checkpoint.Checkpoint {
 	return checkpoint.Checkpoint{
 		Key:         checkpoint.Key{Subscriber: subscriber},
@@ -160,7 +158,7 @@ func Exclusive(subscriber string, c checkpoint.Claim, position change.Position) 
 	}
 }
 
-// harness adds to a Harness what the cases say over and over.
+// harness adds helpers to a Harness.
 type harness struct {
 	Harness
 	*testing.T
@@ -217,7 +215,7 @@ func (h harness) claim(subscriber string, n int) checkpoint.Checkpoint {
 	return c
 }
 
-// first is where subscribers begin.
+// first returns the first checkpoint of a subscriber.
 func first(subscriber string) checkpoint.Checkpoint {
 	c := Exclusive(subscriber, checkpoint.Claim{}, Event(1))
 	c.Reason = checkpoint.ReasonBegin
@@ -283,7 +281,7 @@ func (h harness) load(k checkpoint.Key) checkpoint.Checkpoint {
 	return c
 }
 
-// wantAt checks where the shared subscriber is in a partition.
+// wantAt checks the position of the shared subscriber in a partition.
 func (h harness) wantAt(p change.Partition, want change.Position) {
 	h.Helper()
 	if got := h.load(SharedKey(p)).Position; got.Compare(want) != 0 || !slices.Equal(got.Token, want.Token) {
@@ -291,7 +289,7 @@ func (h harness) wantAt(p change.Partition, want change.Position) {
 	}
 }
 
-// want checks the whole of a checkpoint.
+// want checks a complete checkpoint.
 func (h harness) want(want checkpoint.Checkpoint) {
 	h.Helper()
 	if diff := cmp.Diff(want, h.load(want.Key)); diff != "" {

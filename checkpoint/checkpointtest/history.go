@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// noted returns the checkpoint of the n-th event, saved for a reason so many seconds after the
-// suite's beginning.
+// noted returns the checkpoint of the n-th event, saved for a reason at the given seconds after the
+// suite's start.
 func noted(term change.Term, n int, reason checkpoint.Reason, seconds int) checkpoint.Checkpoint {
 	c := Shared(term, Event(n))
 	c.At, c.Reason = c.At.Add(time.Duration(seconds)*time.Second), reason
@@ -27,7 +27,7 @@ func (h harness) history(k checkpoint.Key) []checkpoint.Checkpoint {
 	return entries
 }
 
-// wantHistory checks at which events the entries of the shared subscriber are, newest first.
+// wantHistory checks the events of the shared subscriber's history, newest first.
 func (h harness) wantHistory(p change.Partition, events ...int) {
 	h.Helper()
 	h.wantEntries(SharedKey(p), events...)
@@ -56,7 +56,7 @@ func testNoHistory(h harness) {
 
 func testHistoryThins(h harness) {
 	term := h.term(3)
-	// Every fourth event has a cluster time of its own.
+	// Every fourth event has a new cluster time.
 	begin := noted(term, 4, checkpoint.ReasonBegin, 0)
 	h.mustSave(begin)
 	h.mustSave(noted(term, 8, checkpoint.ReasonInterval, 5))
@@ -161,7 +161,7 @@ func testHistoryDeleted(h harness) {
 	h.wantHistory(0, 4)
 }
 
-// The history of an exclusive subscriber tells where it was earliest.
+// The history of an exclusive subscriber records its earliest position.
 func testHistoryOfExclusive(h harness) {
 	h.create()
 	claim := h.claim("gw-1", 1).Claim

@@ -8,11 +8,11 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// A store without a Link answers at once, and nothing of it can be late or lost: of these cases
-// only what is left of them is tried, a repetition.
+// A store without a Link answers at once, and none of its requests can be late or lost. For such a
+// store these cases only test a repetition.
 
-// giveUp saves a checkpoint of which the caller never learns what became of it: it gives up when
-// sent is closed.
+// giveUp saves a checkpoint, and gives up when sent is closed, so that the caller never learns the
+// outcome.
 func (h harness) giveUp(c checkpoint.Checkpoint, sent <-chan struct{}) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
@@ -30,7 +30,7 @@ func (h harness) giveUp(c checkpoint.Checkpoint, sent <-chan struct{}) {
 	}
 }
 
-// late saves a checkpoint whose write stays underway until deliver is called.
+// late saves a checkpoint whose write stays under way until deliver is called.
 func (h harness) late(c checkpoint.Checkpoint) (deliver func()) {
 	h.Helper()
 	if h.Link == nil {
@@ -59,7 +59,7 @@ func testLateFirstWrite(h harness) {
 	deliver()
 	h.wantAt(0, Event(30))
 
-	// One that arrives before the next is no loss either.
+	// A late write that arrives before the next one is not a loss either.
 	h.late(Shared(term, Event(40)))()
 	h.mustSave(Shared(term, Event(35)))
 	h.wantAt(0, Event(40))
@@ -151,8 +151,8 @@ func testLateExclusive(h harness) {
 	}
 }
 
-// A claim whose answer got lost is the process's own when it claims again; one that arrives late
-// deposes nobody who came after it.
+// A process that claims again after a lost reply finds its own claim. A claim that arrives late
+// does not depose a later claimant.
 func testLostClaim(h harness) {
 	h.create()
 	if h.Link == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// Memory is a store in memory, for tests of what uses stores. It is as strict as the others: it
-// accepts a shared checkpoint only with the epoch of the last ClaimTerms.
+// Memory is an in-memory store, for tests of code that uses stores. It is as strict as the others:
+// it accepts a shared checkpoint only with the epoch of the last ClaimTerms.
 type Memory struct {
 	partitions int
 
@@ -23,7 +23,7 @@ type Memory struct {
 
 		origin *checkpoint.Origin
 		kept   map[checkpoint.Key]*kept
-		lost   map[checkpoint.Key][]checkpoint.Checkpoint // histories of checkpoints that are lost
+		lost   map[checkpoint.Key][]checkpoint.Checkpoint // histories of lost checkpoints
 		owners map[checkpoint.Key]change.Epoch            // of shared checkpoints
 		gaps   map[string]checkpoint.Gap
 		saved  uint64
@@ -173,8 +173,8 @@ func (m *Memory) Delete(ctx context.Context, subscriber string) error {
 	return nil
 }
 
-// Lose removes a checkpoint as an accident does, with its history or without. A checkpoint of which
-// only the history is left is not listed.
+// Lose removes a checkpoint by accident, with or without its history. A checkpoint with only a
+// history is not listed.
 func (m *Memory) Lose(k checkpoint.Key, history bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// A model is one partition as it must be: which term owns it and where its checkpoint is.
+// A model is the expected state of one partition: the term that owns it and its checkpoint.
 type model struct {
 	harness
 	partition change.Partition
@@ -23,7 +23,7 @@ type model struct {
 	at        change.Position
 }
 
-// testRaces lets two stores save to one partition in random order and at once, with terms that
+// testRaces lets two stores save to one partition, in random order and concurrently, while terms
 // begin and end.
 func testRaces(h harness) {
 	stores := []Store{h.Store, h.Reopen()}
@@ -51,7 +51,8 @@ func testRaces(h harness) {
 	})
 }
 
-// store draws a store by its number: rapid shows what is drawn, and a store is busy.
+// store draws a store by its number, because rapid prints drawn values, and a store in use must not
+// be printed.
 func (m *model) store(t *rapid.T) Store {
 	return m.stores[rapid.IntRange(0, len(m.stores)-1).Draw(t, "store")]
 }
@@ -60,7 +61,7 @@ func (m *model) draw(t *rapid.T, term change.Term) (Store, checkpoint.Checkpoint
 	return m.store(t), Shared(term, Event(rapid.IntRange(1, 40).Draw(t, "event")))
 }
 
-// begin starts a term; the claim must find the checkpoint where the model has it.
+// begin starts a term; the claim must return the checkpoint of the model.
 func (m *model) begin(t *rapid.T) {
 	terms := m.Begin(m.partition)
 	claimed, err := m.store(t).ClaimTerms(m.Context(), Subscriber, terms)
@@ -109,7 +110,7 @@ func (m *model) depose(t *rapid.T) {
 	}
 }
 
-// check compares what is stored with the model.
+// check compares the store with the model.
 func (m *model) check(t *rapid.T) {
 	all, err := m.stores[0].Load(m.Context(), Subscriber)
 	if err != nil {
@@ -124,8 +125,8 @@ func (m *model) check(t *rapid.T) {
 	}
 }
 
-// testModel does to two stores of the same checkpoints, in random order, what it does to a Memory,
-// and compares.
+// testModel applies the same random operations to two stores of the same checkpoints and to a
+// Memory, and compares the results.
 func testModel(h harness) {
 	stores := []Store{h.Store, h.Reopen()}
 	round := 0
@@ -158,7 +159,7 @@ func testModel(h harness) {
 	})
 }
 
-// A lockstep does the same to stores and to a Memory.
+// A lockstep applies the same operations to stores and to a Memory.
 type lockstep struct {
 	harness
 	t      *rapid.T
@@ -176,7 +177,7 @@ func (l *lockstep) store() Store {
 	return l.stores[rapid.IntRange(0, len(l.stores)-1).Draw(l.t, "store")]
 }
 
-// outcome is what must be the same of two errors.
+// outcome returns the part of an error that must be equal in all stores.
 func outcome(err error) string {
 	if _, taken := errors.AsType[*checkpoint.TakenError](err); taken {
 		return "taken"
@@ -204,7 +205,7 @@ func (l *lockstep) event() change.Position {
 
 func (l *lockstep) generation() uint64 { return rapid.Uint64Range(0, 3).Draw(l.t, "generation") }
 
-// checkpoint draws one that somebody may want to save.
+// checkpoint draws a checkpoint to save.
 func (l *lockstep) checkpoint() checkpoint.Checkpoint {
 	var c checkpoint.Checkpoint
 	if len(l.claims) > 0 && rapid.Bool().Draw(l.t, "exclusive") {
@@ -305,7 +306,7 @@ func (l *lockstep) delete() {
 	l.same("delete", l.store().Delete(l.Context(), subscriber), l.memory.Delete(l.Context(), subscriber))
 }
 
-// compare compares all that is stored.
+// compare compares all stored data.
 func (l *lockstep) compare() {
 	for _, subscriber := range []string{l.exclusive, l.shared} {
 		s := l.store()
@@ -326,7 +327,7 @@ func (l *lockstep) compare() {
 	}
 }
 
-// equal compares checkpoints, but for the time at which something was rewound.
+// equal compares checkpoints, except for the time of a rewind.
 func (l *lockstep) equal(what string, want, got []checkpoint.Checkpoint) {
 	for _, all := range [][]checkpoint.Checkpoint{want, got} {
 		for i := range all {

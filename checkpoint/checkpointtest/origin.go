@@ -56,12 +56,12 @@ func testOrigin(h harness) {
 	}
 }
 
-// backend is one of which everything is known.
+// backend returns a complete backend.
 func backend(of string) checkpoint.Backend {
 	return checkpoint.Backend{Store: checkpoint.BackendMongo, Etcd: "cdf818194e3a8c32", Prefix: "/" + of + "/", ID: of}
 }
 
-// wantBackend checks what stands, in this store and in another one.
+// wantBackend checks the stored backend, in this store and in a second one.
 func (h harness) wantBackend(want checkpoint.Backend) {
 	h.Helper()
 	for name, store := range map[string]Store{"the same": h.Store, "another": h.Reopen()} {
@@ -75,7 +75,7 @@ func (h harness) wantBackend(want checkpoint.Backend) {
 	}
 }
 
-// An origin of whose backend little was known is completed while nodes save, which go on.
+// Nodes complete an origin with an incomplete backend; meanwhile other saves continue.
 func testBackend(h harness) {
 	if o, err := h.Store.Complete(h.Context(), backend("a")); !errors.Is(err, checkpoint.ErrNoOrigin) {
 		h.Fatalf("before the first start %v, %v was completed", o, err)

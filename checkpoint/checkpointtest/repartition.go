@@ -9,13 +9,13 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 )
 
-// A Repartitioner is a store whose partitions can be counted anew.
+// A Repartitioner is a store that can change its number of partitions.
 type Repartitioner interface {
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
-// TestRepartition runs the suite of stores whose partitions can be counted anew. Open is as for
-// [TestStore]; the stores must be Repartitioners. End ends every claim of a harness's.
+// TestRepartition runs the suite of stores that can change their number of partitions. Open is as
+// for [TestStore]; the stores must be Repartitioners. End ends every claim of a harness.
 func TestRepartition(t *testing.T, open func(t *testing.T) Harness, end func(h Harness)) {
 	t.Helper()
 	for name, run := range map[string]func(h recounted){
@@ -37,7 +37,7 @@ type recounted struct {
 	end func()
 }
 
-// recount counts anew from a position on, by as many.
+// recount changes the number of partitions, from a position on.
 func (h recounted) recount(last checkpoint.Origin, from change.Position) (checkpoint.Origin, error) {
 	h.Helper()
 	o := next(last, "ann")
@@ -58,7 +58,7 @@ func testRecount(h recounted) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	for range 2 { // an answer that got lost
+	for range 2 { // the second call is the retry after a lost reply
 		if stands, err := h.Store.(Repartitioner).Repartition(h.Context(), first, second); err != nil || !stands.Equal(second) {
 			h.Errorf("again: %+v, %v", stands, err)
 		}
@@ -76,7 +76,7 @@ func testRecount(h recounted) {
 	if claimed := h.claimTerms(young); !claimed[0].Position.IsZero() || !claimed[1].Position.IsZero() || young[0].Epoch.Incarnation != 2 {
 		h.Errorf("claimed %v and found %v", young, claimed)
 	}
-	h.mustSave(noted(young[0], 42, checkpoint.ReasonBegin, 2)) // the first of a new count takes the first place
+	h.mustSave(noted(young[0], 42, checkpoint.ReasonBegin, 2)) // the first entry of the new origin takes the first slot
 	h.wantHistory(0, 42, 44)
 }
 

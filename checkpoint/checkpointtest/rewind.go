@@ -55,7 +55,7 @@ func testRewind(h harness) {
 		h.wantRewound("a save of the generation before", h.save(noted(term, n, checkpoint.ReasonInterval, 1)))
 	}
 	h.wantAt(7, Event(8))
-	// The term goes on, with the next generation.
+	// The term continues, with the next generation.
 	if diff := cmp.Diff([]checkpoint.Checkpoint{want}, h.claimTerms([]change.Term{term})); diff != "" {
 		h.Errorf("the claim found another checkpoint (-want +got):\n%s", diff)
 	}
@@ -91,7 +91,7 @@ func testRewindExclusive(h harness) {
 	}
 	h.want(got)
 	h.wantRewound("a save of the generation before", h.save(c))
-	// The claim goes on, also at another node.
+	// The claim continues, also at another node.
 	again := h.claim("gw-1", 1)
 	if again.Generation != 1 || again.Claim.Number != claim.Number {
 		h.Errorf("claimed as %+v", again)
@@ -135,7 +135,7 @@ func testRewindForward(h harness) {
 		h.Errorf("the checkpoint changed from %q to %q", before, after)
 	}
 	h.mustSave(noted(term, 44, checkpoint.ReasonInterval, 1))
-	// To where it is is not forward: what is in flight is redelivered.
+	// A rewind to the present position is allowed: changes in flight are redelivered.
 	if c := h.rewind(SharedKey(0), Event(44)); c.Generation != 1 {
 		h.Errorf("rewound to %+v", c)
 	}
@@ -200,8 +200,8 @@ func testLowerGeneration(h harness) {
 	h.wantAt(0, Event(12))
 }
 
-// A higher generation than the store's comes of a backup that was made before a rewind and
-// restored: where the operator has moved the subscriber counts, and not how far it had come before.
+// A generation higher than the store's means that a backup from before a rewind was restored. The
+// position that the operator has set counts, not the subscriber's earlier progress.
 func testHigherGeneration(h harness) {
 	term := h.term(0)
 	h.mustSave(noted(term, 40, checkpoint.ReasonBegin, 0))
@@ -209,7 +209,7 @@ func testHigherGeneration(h harness) {
 	if got := h.load(SharedKey(0)); got.Generation != 5 || got.Position.Compare(Event(12)) != 0 {
 		h.Errorf("the checkpoint is %+v", got)
 	}
-	h.mustSave(of(noted(term, 12, checkpoint.ReasonInterval, 1), 6)) // it has not moved, but must hear of the next rewind
+	h.mustSave(of(noted(term, 12, checkpoint.ReasonInterval, 1), 6)) // it has not moved, but must notice the next rewind
 	if got := h.load(SharedKey(0)); got.Generation != 6 {
 		h.Errorf("the checkpoint is %+v", got)
 	}
@@ -305,8 +305,8 @@ func testPut(h harness) {
 	put(imported)
 	h.want(imported)
 	h.wantEntries(imported.Key, 60)
-	// Over one that stands it is the next generation, whatever it says, forward and back, and
-	// whoever has the claim keeps it.
+	// An import over an existing checkpoint gets the next generation, whatever its own is, forward
+	// and back, and the claim stays.
 	mine := h.claim("gw-1", 10)
 	imported.Position = Event(10)
 	put(imported)
@@ -316,7 +316,7 @@ func testPut(h harness) {
 	h.wantRewound("a save of the generation before", h.save(of(Exclusive("gw-1", mine.Claim, Event(80)), 2)))
 	h.mustSave(of(Exclusive("gw-1", mine.Claim, Event(80)), 3))
 
-	// An epoch of elsewhere fences nobody.
+	// An epoch from another cluster does not fence the owner.
 	shared := Shared(change.Term{Partition: 5, Epoch: change.Epoch{Incarnation: 99, Revision: 1 << 40}}, Event(20))
 	shared.Reason = checkpoint.ReasonImport
 	put(shared)

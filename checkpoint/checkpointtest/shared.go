@@ -37,7 +37,7 @@ func testFields(h harness) {
 	}
 }
 
-// snapshots is what is left of some, of which so many documents have been read.
+// snapshots returns the progress of snapshots that have read the given number of documents.
 func snapshots(read int) []snapshot.Progress {
 	return []snapshot.Progress{
 		{
@@ -81,7 +81,7 @@ func testLargeToken(h harness) {
 	h.mustSave(Shared(term, large(4)))
 	h.wantAt(0, change.At(Event(4).Time))
 
-	// Its time is before an event of the same time that is saved already.
+	// The time alone is earlier than the saved event of that time.
 	h.mustSave(Shared(term, Event(5)))
 	h.mustSave(Shared(term, large(6)))
 	h.wantAt(0, Event(5))
@@ -105,7 +105,7 @@ func testAliasing(h harness) {
 	if results[0] != nil {
 		h.Fatalf("save: %v", results[0])
 	}
-	// What the store remembers must not have changed either: look at it before anything is read.
+	// The store's cached state must not have changed either: check it before any read.
 	h.mustSave(Shared(term, Event(0)))
 	h.wantAt(0, Event(1))
 	clear(h.load(SharedKey(0)).Position.Token)
@@ -165,7 +165,7 @@ func testRefused(h harness) {
 	}
 }
 
-// Names are kept as they are, and none is taken for another one or for part of a path.
+// Names are stored unchanged, and none is confused with another one or with part of a path.
 func testNames(h harness) {
 	h.create()
 	names := []string{"gw", "gw-1", "gw/1", "gw%2F1", "gw/", "GW", "../gw", "ä ö", " ", ".", "a\x00b", strings.Repeat("n", checkpoint.MaxName), Subscriber}
@@ -330,7 +330,7 @@ func testSaveReopened(h harness) {
 
 func testSaveMany(h harness) {
 	terms := h.terms(all()...)
-	// Together they are larger than most servers take in one request.
+	// Together they are larger than most servers accept in one request.
 	bits := []byte(strings.Repeat("b", maxTokenBytes-1024))
 	for round := 1; round <= 2; round++ {
 		saved := make([]checkpoint.Checkpoint, len(terms))
@@ -366,7 +366,7 @@ func testSaveLarge(h harness) {
 	for _, name := range names {
 		c := Exclusive(name, h.claim(name, 1).Claim, Event(10_000))
 		c.Reason, c.Positions, c.Partitions = checkpoint.ReasonFinal, make(map[change.Partition]change.Position), change.MaxPartitions
-		for p := range change.Partition(change.MaxPartitions - 1) { // the last one is where the position is
+		for p := range change.Partition(change.MaxPartitions - 1) { // the last partition has the position itself
 			if c.Positions[p] = change.At(Event(10_004 + 4*int(p)).Time); p < 15 {
 				c.Positions[p] = withTypeBits(Event(10_004+4*int(p)), bits)
 			}
@@ -434,7 +434,7 @@ func testDamage(h harness) {
 			named("rewind", err)
 		}
 		if d == OtherPartitions {
-			continue // of an exclusive subscriber it is none
+			continue // not a damage for an exclusive subscriber
 		}
 		mine := h.claim("gw-1", 1)
 		h.Put(mine.Key, d.Of(mine.Key))
@@ -483,8 +483,7 @@ func testDamage(h harness) {
 	}
 }
 
-// An exclusive checkpoint from before the partitions were counted anew is read as it is, and saved
-// over.
+// An exclusive checkpoint with the former number of partitions is readable, and a save replaces it.
 func testOtherCount(h harness) {
 	h.create()
 	old := first("gw-1")
@@ -497,14 +496,14 @@ func testOtherCount(h harness) {
 	c := Exclusive("gw-1", claimed.Claim, Event(2))
 	h.mustSave(c)
 	c.Position, c.Snapshots = Event(6), old.Snapshots
-	c.Snapshots[0].Partitions = nil // all that there are by the new count
+	c.Snapshots[0].Partitions = nil // all partitions of the new number
 	h.want(c)
 	c.Position, c.Snapshots = Event(8), nil
 	h.mustSave(c)
 	h.want(c)
 }
 
-// maxTokenBytes is the largest token that is kept.
+// maxTokenBytes is the size of the largest token that a store accepts.
 const maxTokenBytes = 16 << 10
 
 // withTypeBits returns the position with _typeBits in its token.
@@ -519,7 +518,7 @@ func withTypeBits(p change.Position, bits []byte) change.Position {
 	return change.Position{Token: token, Time: p.Time}
 }
 
-// at is where a subscriber is in one partition.
+// at returns a position in one partition.
 func at(p change.Partition, position change.Position) map[change.Partition]change.Position {
 	return map[change.Partition]change.Position{p: position}
 }

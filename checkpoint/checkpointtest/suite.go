@@ -2,8 +2,8 @@ package checkpointtest
 
 import "testing"
 
-// TestStore runs the suite, cases side by side, so that they end after it has returned. Open
-// returns a new, empty store for every case and arranges for its end with t.Cleanup.
+// TestStore runs the suite. Its cases run in parallel and end after it has returned. Open returns a
+// new, empty store for every case and closes it with t.Cleanup.
 func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	cases := []struct {
