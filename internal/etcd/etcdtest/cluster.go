@@ -23,14 +23,14 @@ import (
 // patience bounds the wait for a member or a leader.
 const patience = time.Minute
 
-// A Cluster is an etcd of several members, each in a process of its own, whose traffic with the
-// others passes through proxies. It has the heartbeats and election timeouts of etcd's defaults.
+// A Cluster is an etcd of several members. Each runs in its own process, and proxies carry the
+// traffic between them. It has etcd's default heartbeats and election timeouts.
 type Cluster struct {
 	t       testing.TB
 	token   string
 	net     *network
 	members []*Member
-	made    int // members ever made, which numbers their names
+	made    int // number of members ever made, for their names
 }
 
 // StartCluster starts a cluster that lives as long as the test. Its package's TestMain must begin
@@ -53,8 +53,8 @@ func StartCluster(t testing.TB, members int) *Cluster {
 	return c
 }
 
-// Isolated starts a cluster of three of which one member is cut off from the others, and returns
-// the addresses of all; the first is of one that is not.
+// Isolated starts a cluster of three with one member cut off from the others, and returns the
+// addresses of all. The first address is not that of the isolated member.
 func Isolated(t testing.TB) (endpoints []string) {
 	t.Helper()
 	c := StartCluster(t, 3)
@@ -109,7 +109,7 @@ func (c *Cluster) Follower() *Member {
 	return c.members[slices.IndexFunc(c.members, func(m *Member) bool { return m != leader })]
 }
 
-// peers are the members as etcd's configuration names them.
+// peers returns the members in the form of etcd's configuration.
 func (c *Cluster) peers() string {
 	peers := make([]string, len(c.members))
 	for i, m := range c.members {
@@ -133,13 +133,13 @@ func (c *Cluster) until(what string, holds func() bool) {
 	}
 }
 
-// A Member is one member of a cluster; a replaced one is the member in its place.
+// A Member is one member of a cluster; after a replacement it is the new member.
 type Member struct {
 	cluster *Cluster
 	client  string // the address for clients
 	peer    string // the address for the proxies
 	name    string
-	host    string // by which others know it: an address for documentation (RFC 5737), which only the proxies can reach
+	host    string // its address for other members: one for documentation (RFC 5737), which only the proxies can reach
 	dir     string
 	process *exec.Cmd
 	ended   <-chan struct{}
@@ -148,21 +148,21 @@ type Member struct {
 // Endpoint is the address for clients.
 func (m *Member) Endpoint() string { return m.client }
 
-// Isolate cuts the member off from the others, but not from its clients: nothing passes, and nobody
-// is told. Heal undoes it.
+// Isolate cuts the member off from the others, but not from its clients: connections stay open, but
+// carry no data. heal undoes it.
 func (m *Member) Isolate() (heal func()) {
 	m.cluster.net.isolate(m.host)
 	return func() { m.cluster.net.heal(m.host) }
 }
 
-// Stop kills the member. Heal starts it again with its data.
+// Stop kills the member. heal starts it again with its data.
 func (m *Member) Stop() (heal func()) {
 	m.kill()
 	return func() { m.start("existing") }
 }
 
-// Pause stops the member's process with SIGSTOP, and returns when it stands still: its connections
-// stay open, and nothing is answered. Heal lets it go on.
+// Pause stops the member's process with SIGSTOP, and returns when it has stopped: its connections
+// stay open, but nothing is answered. heal continues the process.
 func (m *Member) Pause() (heal func()) {
 	m.cluster.t.Helper()
 	m.signal(syscall.SIGSTOP)
@@ -172,7 +172,7 @@ func (m *Member) Pause() (heal func()) {
 	return func() { m.signal(syscall.SIGCONT) }
 }
 
-// Slow lets the member run only for a tenth of each half a second, as if its disk were slow. Heal
+// Slow lets the member run only for a tenth of each half second, as if its disk were slow. heal
 // undoes it.
 func (m *Member) Slow() (heal func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -200,8 +200,8 @@ func (m *Member) Slow() (heal func()) {
 	}
 }
 
-// Remove removes the member from the cluster and ends it. Heal adds a fresh one in its place, for
-// clients at the same address.
+// Remove removes the member from the cluster and ends it. heal adds a new one in its place, at the
+// same client address.
 func (m *Member) Remove() (heal func()) {
 	m.cluster.t.Helper()
 	status, err := m.status()
@@ -229,7 +229,7 @@ func (m *Member) Remove() (heal func()) {
 	}
 }
 
-// change changes the membership through the members other than one, as often as it takes.
+// change changes the membership through the other members, and retries until it succeeds.
 func (c *Cluster) change(what string, without *Member, change func(context.Context, *clientv3.Client) error) {
 	c.t.Helper()
 	var others []string
@@ -254,7 +254,7 @@ func (c *Cluster) change(what string, without *Member, change func(context.Conte
 	})
 }
 
-// url is where other members find the member.
+// url returns the member's URL for other members.
 func (m *Member) url() string { return "http://" + m.host + ":2380" }
 
 // fresh gives the member a new name and no data.
@@ -265,7 +265,7 @@ func (m *Member) fresh() {
 	m.cluster.net.add(m.host, m.peer)
 }
 
-// start starts the member's process, and does not wait until it answers.
+// start starts the member's process without waiting until it answers.
 func (m *Member) start(state string) {
 	m.cluster.t.Helper()
 	text, err := json.Marshal(map[string]any{
@@ -308,7 +308,7 @@ func (m *Member) Ready() {
 	})
 }
 
-// status asks the member, which may not answer, how it is.
+// status requests the member's status. The member may not answer.
 func (m *Member) status() (*clientv3.StatusResponse, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{m.client}, Logger: zap.NewNop()})
 	if err != nil {

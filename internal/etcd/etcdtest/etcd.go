@@ -28,8 +28,8 @@ func Endpoints(t testing.TB) []string {
 	return Start(t, devetcd.Config{Dir: t.TempDir()})
 }
 
-// Start starts an etcd that lives as long as the test, for tests that change how it works: within
-// this process, or the one that BinaryVariable names.
+// Start starts an etcd that lives as long as the test, with a configuration of the test's choice:
+// within this process, or the binary that BinaryVariable names.
 func Start(t testing.TB, cfg devetcd.Config) []string {
 	t.Helper()
 	if os.Getenv(BinaryVariable) != "" {
@@ -51,8 +51,7 @@ func Start(t testing.TB, cfg devetcd.Config) []string {
 	return server.Endpoints()
 }
 
-// Prefix returns a prefix that nobody else uses; what stands below it when the test ends is
-// deleted.
+// Prefix returns a unique prefix, and deletes the keys below it when the test ends.
 func Prefix(t testing.TB, endpoints []string) string {
 	t.Helper()
 	prefix := "/test-" + strings.ToLower(rand.Text())
@@ -60,7 +59,7 @@ func Prefix(t testing.TB, endpoints []string) string {
 		client := Client(t, endpoints)
 		defer func() { _ = client.Close() }()
 		var err error
-		for range 10 { // a leader may just have been lost
+		for range 10 { // the cluster may just have lost its leader
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			_, err = client.Delete(ctx, prefix+"/", clientv3.WithPrefix())
 			cancel()
@@ -73,8 +72,8 @@ func Prefix(t testing.TB, endpoints []string) string {
 	return prefix
 }
 
-// Client returns a client of its own, which the caller closes: for tests that look at keys, or
-// write what nobody should.
+// Client returns a new client, which the caller closes: for tests that read keys directly, or write
+// invalid ones.
 func Client(t testing.TB, endpoints []string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})

@@ -1,6 +1,6 @@
 package etcdtest
 
-// A Fault is what can happen to one member of a cluster.
+// A Fault is a failure of one member of a cluster.
 type Fault struct {
 	Name string
 	// Answers says that the member may answer now and then.
@@ -11,8 +11,7 @@ type Fault struct {
 	inject func(*Member) (heal func())
 }
 
-// Faults are those that a cluster of three outlives, of a member that follows and of one that
-// leads.
+// Faults returns the failures that a cluster of three survives, of a follower and of the leader.
 func Faults() (faults []Fault) {
 	for _, f := range []Fault{
 		{Name: "isolated", inject: (*Member).Isolate},
@@ -31,7 +30,7 @@ func Faults() (faults []Fault) {
 	return faults
 }
 
-// Victim returns a member of a cluster for it to happen to.
+// Victim returns the member of a cluster that the fault hits.
 func (f Fault) Victim(c *Cluster) *Member {
 	c.t.Helper()
 	if f.Leads {
@@ -40,5 +39,5 @@ func (f Fault) Victim(c *Cluster) *Member {
 	return c.Follower()
 }
 
-// Inject makes it happen to a member, and returns what ends it.
+// Inject injects the fault into a member, and returns a function that ends it.
 func (f Fault) Inject(victim *Member) (heal func()) { return f.inject(victim) }

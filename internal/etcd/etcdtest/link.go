@@ -17,13 +17,13 @@ import (
 const txnMethod = "/etcdserverpb.KV/Txn"
 
 // A Link is the connection of a client under test: a proxy that can be cut, and an interceptor
-// behind clientv3's own that keeps requests or loses answers.
+// after clientv3's own that holds requests or loses replies.
 type Link struct {
 	*testing.T
 
-	// Proxy is what the connection goes through.
+	// Proxy is the proxy that carries the connection.
 	Proxy *toxiproxy.Proxy
-	// Transactions counts those that were sent.
+	// Transactions counts the transactions that were sent.
 	Transactions atomic.Int64
 
 	mu struct {
@@ -33,7 +33,7 @@ type Link struct {
 	}
 }
 
-// NewLink makes a link to an endpoint; endpoint is where the client must connect to.
+// NewLink makes a link to an upstream endpoint; the client must connect to the returned endpoint.
 func NewLink(t *testing.T, upstream string) (l *Link, endpoint string) {
 	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.New(io.Discard))
@@ -45,7 +45,7 @@ func NewLink(t *testing.T, upstream string) (l *Link, endpoint string) {
 	return l, l.Proxy.Listen
 }
 
-// Options put the link between clientv3 and its connection.
+// Options returns the dial options that put the link between clientv3 and its connection.
 func (l *Link) Options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.intercept)}
 }
@@ -68,7 +68,7 @@ func (l *Link) intercept(
 	return meet(ctx, send)
 }
 
-// Next lets meet stand in for the sending of the next transaction.
+// Next makes meet replace the sending of the next transaction.
 func (l *Link) Next(meet func(ctx context.Context, send func(context.Context) error) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,7 @@ func (l *Link) Mute() <-chan struct{} {
 	return muted
 }
 
-// Cut implements checkpointtest.Link: nothing passes any more, and nobody is told.
+// Cut implements checkpointtest.Link: connections stay open, but carry no data.
 func (l *Link) Cut() (heal func()) {
 	return l.Spoil(`{"name": "cut", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)
 }

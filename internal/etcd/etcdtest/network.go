@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A network carries what members of a cluster say to one another. Each asks an HTTP proxy of its
-// own for the others, so that it is known who speaks to whom.
+// A network carries the traffic between members of a cluster. Each member uses its own HTTP proxy,
+// so that the network knows the sender of each connection.
 type network struct {
 	t testing.TB
 
@@ -40,7 +40,7 @@ func (n *network) add(host, peer string) {
 		DialContext:        func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, host, address) },
 		DisableCompression: true,
 	}
-	server := &http.Server{ //nolint:gosec // members are no strangers
+	server := &http.Server{ //nolint:gosec // members are trusted
 		Handler: &httputil.ReverseProxy{
 			Rewrite: func(*httputil.ProxyRequest) {}, Transport: ways, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		},

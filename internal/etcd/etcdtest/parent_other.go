@@ -4,9 +4,8 @@ package etcdtest
 
 import "syscall"
 
-// withParent would have a process end with the one that starts it, where the system can.
+// withParent does nothing on this system: a process cannot be made to end with its parent.
 func withParent() *syscall.SysProcAttr { return nil }
 
-// awaitStop would return when a process that was sent SIGSTOP has stopped, where the system can
-// tell.
+// awaitStop does nothing on this system: it cannot wait until a process has stopped.
 func awaitStop(int) error { return nil }

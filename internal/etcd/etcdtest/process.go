@@ -21,17 +21,18 @@ import (
 )
 
 const (
-	// memberVariable names the environment variable that makes a test binary an etcd: its
-	// configuration file.
+	// memberVariable names the environment variable that makes a test binary run etcd; its value is
+	// the configuration file.
 	memberVariable = "STREAMER_TEST_ETCD_MEMBER"
-	// BinaryVariable names the environment variable that holds the path of an etcd, of whatever
-	// version, that every etcd of the tests is to be. A test binary whose TestMain begins with
-	// RunMember is one; if it is built without the race detector it is quicker than what it tests.
+	// BinaryVariable names the environment variable with the path of an etcd binary, of any
+	// version, that the tests use for every etcd. A test binary whose TestMain begins with
+	// RunMember is such a binary; built without the race detector, it is faster than the test that
+	// uses it.
 	BinaryVariable = "STREAMER_TEST_ETCD_BINARY"
 )
 
-// RunMember runs an etcd and returns true, if this process was started for that. A package whose
-// tests use a Cluster calls it first of all in TestMain, and returns if it has.
+// RunMember runs an etcd and returns true if this process was started for that. A package whose
+// tests use a Cluster calls it first in TestMain, and returns if it returns true.
 func RunMember() bool {
 	file := os.Getenv(memberVariable)
 	if file == "" {
@@ -45,7 +46,8 @@ func RunMember() bool {
 	return true
 }
 
-// startProcess starts an etcd with a configuration file; ended is closed when it is no more.
+// startProcess starts an etcd with a configuration file; ended is closed when the process has
+// ended.
 func startProcess(file string, env ...string) (process *exec.Cmd, ended <-chan struct{}, err error) {
 	process = exec.Command(os.Args[0]) //nolint:noctx // this program, or the one that whoever tests has named; ended by signals
 	if binary := os.Getenv(BinaryVariable); binary != "" {
@@ -57,7 +59,7 @@ func startProcess(file string, env ...string) (process *exec.Cmd, ended <-chan s
 	started, over := make(chan error), make(chan struct{})
 	go func() {
 		defer close(over)
-		runtime.LockOSThread() // the process ends with the thread that has started it
+		runtime.LockOSThread() // the process ends with the thread that started it
 		err := process.Start()
 		started <- err
 		if err == nil {
@@ -67,11 +69,11 @@ func startProcess(file string, env ...string) (process *exec.Cmd, ended <-chan s
 	return process, over, <-started
 }
 
-// startBinary starts an etcd of one member, set as devetcd sets its own, in a process that lives as
+// startBinary starts an etcd of one member, with devetcd's settings, in a process that lives as
 // long as the test.
 func startBinary(t testing.TB, cfg devetcd.Config) (endpoints []string) {
 	t.Helper()
-	for { // until nobody else has taken its addresses
+	for { // until no other process has taken its addresses
 		name, client, peer := rand.Text(), cmp.Or(cfg.Listen, freeAddress()), "http://"+freeAddress()
 		text, err := json.Marshal(map[string]any{
 			"name": name, "data-dir": cfg.Dir, "initial-cluster": name + "=" + peer,
@@ -139,11 +141,11 @@ func answers(t testing.TB, name, endpoint string, ended <-chan struct{}) bool {
 	}
 }
 
-// ports counts the addresses that were given away. They lie outside the range that the system takes
-// ports for outgoing connections from.
+// ports counts the allocated addresses. They are outside the range of ports for outgoing
+// connections.
 var ports atomic.Int64 //nolint:gochecknoglobals // of the machine, as ports are
 
-// freeAddress returns an address on which nobody listens, and which it gives to nobody else.
+// freeAddress returns a free address, a different one for each call.
 func freeAddress() string {
 	const lowest, count = 30000, 2700
 	first := int64(os.Getpid()) * 71 // other packages' tests run at the same time
