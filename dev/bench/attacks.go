@@ -22,23 +22,24 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// A siege is what hostile identities attack.
+// A siege is a node under attack by hostile identities.
 type siege struct {
 	Node    nodeAddresses
 	DB      string
 	Attacks []string
 }
 
-// An attackResult is what became of one attack. What the node refuses or ends is refused.
+// An attackResult is the result of one attack. Refused counts attempts that the node refused or
+// ended.
 type attackResult struct{ Attempts, Refused int64 }
 
-// An attack is what one hostile identity does until the context ends.
+// An attack is the behavior of one hostile identity until the context ends.
 type attack struct {
 	name string
 	run  func(*attacker, context.Context)
 }
 
-// attacks are what the hostile identities do, each one of them.
+// attacks returns the attacks; each hostile identity runs one.
 func attacks() []attack {
 	return []attack{
 		{"hellos", (*attacker).sayHello},
@@ -62,8 +63,8 @@ func attackNames() (names []string) {
 }
 
 // serveAttackers is a worker in which hostile identities attack a node from "attack", which returns
-// when all have begun, to "end". It gets the CPU time that others leave: attackers have machines of
-// their own, and what this one does for them is not what the node does.
+// when all have begun, to "end". It runs only on idle CPU time: real attackers have their own
+// machines, and the attackers' work here must not count as the node's.
 func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 	var g errgroup.Group
 	attacking, end := context.WithCancel(ctx)
@@ -100,7 +101,7 @@ func serveAttackers(ctx context.Context, in io.Reader, out io.Writer) error {
 	return errors.Join(err, g.Wait())
 }
 
-// An attacker is a hostile identity, at an address of its own.
+// An attacker is a hostile identity with its own address.
 type attacker struct {
 	siege
 
@@ -122,7 +123,7 @@ type session = streampb.Gateway_ConnectClient
 const (
 	// breath is how long an attacker waits after a refusal.
 	breath = time.Millisecond
-	// holding is how long what is never read is held.
+	// holding is how long an attacker holds streams that it never reads.
 	holding = 3 * time.Second
 )
 
@@ -146,7 +147,7 @@ func (a *attacker) refuse(ctx context.Context) {
 	}
 }
 
-// several runs so many of an attack side by side.
+// several runs n copies of an attack concurrently.
 func several(n int, run func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -170,7 +171,7 @@ func (a *attacker) connection() *grpc.ClientConn {
 	return conn
 }
 
-// hello is one for all changes, from now on.
+// hello returns a Hello for all changes, from now on.
 func (a *attacker) hello(subscriptions ...*streampb.Subscription) *streampb.Hello {
 	if len(subscriptions) == 0 {
 		subscriptions = append(subscriptions, a.wanting("all", ""))
@@ -182,7 +183,7 @@ func (a *attacker) wanting(id, filter string) *streampb.Subscription {
 	return &streampb.Subscription{Id: id, Db: a.DB, Coll: collection, Filter: filter}
 }
 
-// open opens a session, and returns when it is welcome; nil where it is refused.
+// open opens a session, and returns when it has been welcomed; nil if it is refused.
 func (a *attacker) open(ctx context.Context, conn *grpc.ClientConn, hello *streampb.Hello) session {
 	a.attempt()
 	stream, err := streampb.NewGatewayClient(conn).Connect(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+a.token))
@@ -207,7 +208,8 @@ func drain(s session) {
 	}
 }
 
-// inSessions opens a session and uses it, again and again. What use opens ends with it.
+// inSessions repeatedly opens a session and uses it. Everything that use opens ends with the
+// session.
 func (a *attacker) inSessions(ctx context.Context, hello func(i int) *streampb.Hello, use func(ctx context.Context, s session, i int)) {
 	conn := a.connection()
 	defer func() { _ = conn.Close() }()
@@ -242,7 +244,7 @@ func (a *attacker) holdSessions(ctx context.Context) {
 	})
 }
 
-// breakProtocol sends what a session's mode does not allow, and what no session may send.
+// breakProtocol sends messages that a session's mode does not allow, or that no session may send.
 func (a *attacker) breakProtocol(ctx context.Context) {
 	bad := func(i int) *streampb.ConnectRequest {
 		positions := []*streampb.PartitionPosition{{Partition: uint32(i % partitions), Position: []byte(strings.Repeat("\x7f", 34))}}
@@ -314,8 +316,8 @@ func subscribe(all ...*streampb.Subscription) *streampb.ConnectRequest {
 	return &streampb.ConnectRequest{Message: &streampb.ConnectRequest_Subscribe{Subscribe: &streampb.Subscribe{Subscriptions: all}}}
 }
 
-// compilePatterns subscribes to regular expressions that take long to compile, each another one,
-// some of them larger than they may be.
+// compilePatterns subscribes to regular expressions that take long to compile, each time a
+// different one, some above the size limit.
 func (a *attacker) compilePatterns(ctx context.Context) {
 	several(4, func(n int) {
 		a.resubscribe(ctx, func(i int) *streampb.ConnectRequest {
@@ -328,7 +330,7 @@ func (a *attacker) compilePatterns(ctx context.Context) {
 	})
 }
 
-// evaluateFilters has 300 filters with nested comprehensions evaluated on every change.
+// evaluateFilters makes the node evaluate 300 filters with nested comprehensions on every change.
 func (a *attacker) evaluateFilters(ctx context.Context) {
 	numbers := "[" + strings.Repeat("1,", 59) + "1]"
 	hello := func(i int) *streampb.Hello {
@@ -422,7 +424,7 @@ func (a *attacker) holdConnections(ctx context.Context) {
 	})
 }
 
-// takeNames begins sessions under ever new names, and under those of honest identities, of
+// takeNames begins sessions under ever new names, and under those of honest identities, for
 // processes that start in the future.
 func (a *attacker) takeNames(ctx context.Context) {
 	future := timestamppb.New(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// A scale is how much is measured.
+// A scale is the size of a run.
 type scale struct {
 	rounds        int
 	unpaced       int           // events of a backlog that is read as fast as possible
 	naive         int           // of these, how many the naive loop reads
 	text          int           // events of a backlog that is read as JSON and as BSON
-	kept          int           // events of a backlog that takes longer than checkpoints are apart
+	kept          int           // events of a backlog that takes longer than the checkpoint interval
 	paced         time.Duration // of reading at the pace
 	behind        int           // events to catch up with at the pace
 	delays        time.Duration // of measuring delays
@@ -26,10 +26,10 @@ type scale struct {
 	slow, pace    int           // events a second
 	clients, sent int           // of server-sent events, and events to them
 	sending       int           // events a second to them
-	moves, moved  int           // rounds in which partitions change hands, and events a second that are written meanwhile
-	stock, shelf  int           // documents of a collection that is read, and of one that is read beside changes
-	scan          time.Duration // of changes beside it
-	rescan        int           // documents a second that are read beside changes; 0 is the default of a node
+	moves, moved  int           // rounds in which partitions move, and events a second that are written meanwhile
+	stock, shelf  int           // documents of a collection that is read alone, and of one that is read during changes
+	scan          time.Duration // of changes during the read
+	rescan        int           // documents a second that are read during changes; 0 is the default of a node
 	sieges        int           // rounds in which identities attack
 	siege         time.Duration // the length of each
 	published     int           // events that a sink publishes
@@ -64,25 +64,25 @@ type bench struct {
 
 	notes io.Writer
 	begun time.Time
-	log   *worker // the development MongoDB, or what writes to the other one
+	log   *worker // the development MongoDB, or the writer to a real one
 	etcd  *worker
 	// Where clients find them.
 	logURI, etcdAddress string
 	made                int // databases and clusters so far
 	outcomes            map[string][]outcome
-	generated           []float64 // events a second at which backlogs were made
+	generated           []float64 // events a second at which backlogs were written
 }
 
-// An outcome is what one round of a contender was like on all sides. Where the contender is a
-// client, the usage is the node's.
+// An outcome is the result of one round of a contender, with the usage of all processes. If the
+// contender is a client, the usage is the node's.
 type outcome struct {
 	result
 
-	clientCPU time.Duration // of the node's client, -1 where there is none
-	serverCPU time.Duration // MongoDB's, -1 where it is not known
+	clientCPU time.Duration // of the node's client, -1 if there is none
+	serverCPU time.Duration // MongoDB's, -1 if unknown
 }
 
-// open starts what contenders read from.
+// open starts the servers that contenders read from.
 func (b *bench) open(ctx context.Context) (err error) {
 	kind := "mongodb"
 	if b.uri != "" {
@@ -115,7 +115,7 @@ func (b *bench) close() error {
 	return errors.Join(errs...)
 }
 
-// name returns a name that was not used before.
+// name returns a new name.
 func (b *bench) name() string {
 	b.made++
 	return fmt.Sprintf("bench_%d_%03d", b.begun.Unix(), b.made)
@@ -126,7 +126,7 @@ func (b *bench) data(events, rate int) load {
 	return load{DB: b.name(), Events: events, Documents: b.scale.documents, Rate: rate, Payload: payload}
 }
 
-// write writes them and returns where in the log they begin.
+// write writes them and returns their start in the oplog.
 func (b *bench) write(ctx context.Context, d load) (start int64, err error) {
 	var m loadResult
 	if err := b.log.call(ctx, "generate", d, &m); err != nil {
@@ -146,7 +146,7 @@ func (b *bench) drop(ctx context.Context, d load) error {
 type entry struct {
 	name      string
 	contender string
-	node      bool            // it is a client, of a node that runs beside it
+	node      bool            // it is a client of a separate node
 	adjust    func(*scenario) // nil: nothing
 }
 
@@ -154,7 +154,7 @@ type entry struct {
 func rawLoop() entry { return entry{name: "raw", contender: "raw"} }
 func whole() entry   { return entry{name: "node", contender: "grpc", node: true} }
 
-// with is an entry of a node that differs in something.
+// with returns an entry of a node with an adjusted scenario.
 func with(name string, adjust func(*scenario)) entry {
 	e := whole()
 	e.name, e.adjust = name, adjust
@@ -182,7 +182,7 @@ func (b *bench) raceBacklog(ctx context.Context, group string, events int, entri
 	return nil
 }
 
-// raceLive lets contenders follow the end of the log while it is written to at a rate.
+// raceLive lets contenders follow the end of the oplog while changes are written at a rate.
 func (b *bench) raceLive(ctx context.Context, group string, events, rate int, entries ...entry) error {
 	return b.raceLiveRounds(ctx, group, b.scale.rounds, events, rate, entries...)
 }
@@ -206,7 +206,7 @@ func (b *bench) raceLiveRounds(ctx context.Context, group string, rounds, events
 	return nil
 }
 
-// job is the reading of data.
+// job returns the scenario that reads data.
 func (b *bench) job(d load, start int64) scenario {
 	return scenario{
 		URI: b.logURI, Etcd: b.etcdAddress, DB: d.DB, Start: start, Events: d.Events, Documents: d.Documents, Timeout: b.scale.timeout,
@@ -214,9 +214,9 @@ func (b *bench) job(d load, start int64) scenario {
 	}
 }
 
-// enter runs one round of one contender in a process of its own, beside a node in another where it
-// is a client, and keeps its outcome: what goes wrong with the contender or the node is the
-// outcome, what goes wrong with the benchmark is the error.
+// enter runs one round of one contender in its own process, with a node in another process if the
+// contender is a client, and records the outcome. Failures of the contender or the node are part of
+// the outcome; failures of the benchmark are the error.
 func (b *bench) enter(ctx context.Context, group string, e entry, j scenario, during func() error) error {
 	if j.Contender = e.contender; e.adjust != nil {
 		e.adjust(&j)
@@ -274,7 +274,7 @@ func (b *bench) round(ctx context.Context, e entry, j scenario, profile string, 
 		if err := c.call(ctx, "open", j, &none{}); err != nil {
 			return err
 		}
-		if during != nil { // what connecting costs is no part of what events cost
+		if during != nil { // the cost of connecting is not a cost of events
 			if err := errors.Join(begin(), during()); err != nil {
 				return err
 			}
@@ -298,7 +298,7 @@ func (b *bench) round(ctx context.Context, e entry, j scenario, profile string, 
 	return o, err
 }
 
-// startNode starts a node that reads the job's database, and tells the job where it is.
+// startNode starts a node that reads the job's database, and puts its addresses into the job.
 func (b *bench) startNode(ctx context.Context, j *scenario) (*worker, error) {
 	node, err := startWorker("node", b.notes)
 	if err != nil {
@@ -316,7 +316,7 @@ func (b *bench) startNode(ctx context.Context, j *scenario) (*worker, error) {
 	return node, nil
 }
 
-// serverUsed returns MongoDB's CPU time so far, -1 where it is not known.
+// serverUsed returns MongoDB's CPU time so far, -1 if unknown.
 func (b *bench) serverUsed(ctx context.Context) (time.Duration, error) {
 	if b.uri == "" {
 		return b.log.cpu()
@@ -326,7 +326,7 @@ func (b *bench) serverUsed(ctx context.Context) (time.Duration, error) {
 	return s.CPU, err
 }
 
-// A race is some contenders' running, under a name for the notes and the command line.
+// A race is a run of several contenders, with a name for the notes and the command line.
 type race struct {
 	name  string
 	run   func(context.Context) error
@@ -360,7 +360,7 @@ func (b *bench) chosen() []race {
 	return slices.DeleteFunc(all, func(r race) bool { return r.name != b.race && !slices.Contains(needed, r.name) })
 }
 
-// raceNames are what the races are called.
+// raceNames returns the names of the races.
 func raceNames() (names []string) {
 	for _, r := range (&bench{}).races() {
 		names = append(names, r.name)
@@ -404,16 +404,17 @@ func (b *bench) races() []race {
 	}
 }
 
-// raceDelays measures the way from a change to its arrival, with a bare stream, and with a node and
-// its client.
+// raceDelays measures the delay from a change to its arrival, with a bare stream, and with a node
+// and its client.
 func (b *bench) raceDelays(ctx context.Context, group string, rate int) error {
 	delays := func(j *scenario) { j.Delays = true }
 	return b.raceLive(ctx, group, int(float64(rate)*b.scale.delays.Seconds()), rate, entry{name: "bare", contender: "bare", adjust: delays}, with("node", delays))
 }
 
-// capacity is how many events a second a node and its client can follow here while they are
-// written: what they take from a backlog, what can be written, and what the machine's cores have
-// time for at what all sides cost at the pace, whichever is least.
+// capacity returns how many events a second a node and its client can follow on this machine while
+// they are written. It is the least of three rates: the read rate of a backlog, the possible write
+// rate, and the rate at which the machine's cores are busy, given the cost of an event on all
+// sides.
 func (b *bench) capacity() float64 {
 	least := min(b.measurement("unpaced/node").EventsPerSecond.Median, sample(b.generated).Median)
 	paced := b.measurement("paced/node")
@@ -438,7 +439,7 @@ func (b *bench) raceCatchUp(ctx context.Context) error {
 	})
 }
 
-// throughDoor runs a race with the address of a proxy that lets through what was read, at the pace.
+// throughDoor runs a race with the address of a proxy that passes the read bytes at the pace.
 func (b *bench) throughDoor(ctx context.Context, read outcome, run func(uri string) error) error {
 	door, err := startWorker("proxy", b.notes)
 	if err != nil {
@@ -452,8 +453,8 @@ func (b *bench) throughDoor(ctx context.Context, read outcome, run func(uri stri
 	return errors.Join(err, door.close())
 }
 
-// raceHandoffs lets partitions change hands in three ways, each in a cluster of its own that writes
-// for itself: with the broadcast window, without it, and by a restart.
+// raceHandoffs moves partitions in three ways: with the broadcast window, without it, and by a
+// restart. Each has its own cluster and writes its own changes.
 func (b *bench) raceHandoffs(ctx context.Context) error {
 	entries := []entry{
 		{name: "moved", contender: "moved"}, {name: "windowless", contender: "windowless"}, {name: "restarted", contender: "restarted"},

@@ -20,7 +20,7 @@ type arrived struct {
 	header nats.Header // of JetStream
 }
 
-// consume calls take for what a sink has published until it returns false.
+// consume calls take for each message of a sink until take returns false.
 func consume(ctx context.Context, j scenario, take func(arrived) bool) error {
 	if j.Broker.Kind == toJetStream {
 		return consumeJetStream(ctx, j, take)
@@ -75,8 +75,8 @@ func consumeJetStream(ctx context.Context, j scenario, take func(arrived) bool) 
 	}
 }
 
-// inFlight bounds what a producer has published and the broker has not acknowledged: as many
-// messages as a sink's.
+// inFlightKafka and inFlightJetStream bound the unacknowledged messages of a producer, as in the
+// sinks.
 const inFlightKafka, inFlightJetStream = 64 << 10, 16 << 10
 
 // publishToKafka publishes messages in a loop that does nothing else, without transactions: at a
@@ -89,7 +89,7 @@ func publishToKafka(ctx context.Context, round *round, messages []arrived, rate 
 	}
 	defer client.Close()
 	var acknowledged sync.WaitGroup
-	var failed error // of the last that has failed; acknowledgements come one after the other
+	var failed error // of the last failure; acknowledgements arrive one after the other
 	round.begin()
 	pace := pacer{begun: time.Now(), rate: rate}
 	acknowledged.Add(len(messages))
@@ -112,7 +112,7 @@ func publishToKafka(ctx context.Context, round *round, messages []arrived, rate 
 	return nil
 }
 
-// publishToJetStream publishes messages likewise.
+// publishToJetStream publishes messages in the same way.
 func publishToJetStream(ctx context.Context, round *round, messages []arrived, rate int) error {
 	conn, err := nats.Connect(round.Broker.URL)
 	if err != nil {
@@ -152,14 +152,13 @@ func publishToJetStream(ctx context.Context, round *round, messages []arrived, r
 	return nil
 }
 
-// A pacer keeps a loop at a number of turns a second, 0 for no bound. What is late is caught up
-// with.
+// A pacer keeps a loop at a number of turns a second, 0 for no bound. It catches up late turns.
 type pacer struct {
 	begun       time.Time
 	rate, turns int
 }
 
-// wait waits until the next turn is due, to the precision of a look.
+// wait waits until the next turn is due, to the precision of the look interval.
 func (p *pacer) wait(ctx context.Context) error {
 	p.turns++
 	if p.rate == 0 || p.turns%max(1, p.rate/int(time.Second/look)) != 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/gateway/sse"
 )
 
-// browsers are clients that follow server-sent events. Together they want every document, each of
-// them a range of its own.
+// browsers are clients that follow server-sent events. Each reads its own range of documents;
+// together they read all.
 type browsers struct {
 	round   *round
 	http    *http.Client
@@ -75,7 +75,7 @@ func (b *browsers) Read(ctx context.Context) error {
 	return g.Wait()
 }
 
-// follow takes what comes in a stream, until all streams together have brought everything.
+// follow reads a stream until all streams together have delivered everything.
 func (b *browsers) follow(events *sse.Reader) error {
 	for {
 		m, err := events.Next()

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// million is the documents of the collection for which the time is told that a snapshot takes.
+	// million is the number of documents for which the duration of a snapshot is reported.
 	million = 1_000_000
 	// busyInterval is between two changes of a busy collection.
 	busyInterval = 2 * time.Millisecond
@@ -31,11 +31,11 @@ func (b *bench) raceBusy(ctx context.Context) error {
 	return b.raceCollection(ctx, "busy", documents, e)
 }
 
-// atOnce is how many documents a node reads before the rate holds it up: a page that it may begin
-// with, and one for whose first document there is time.
+// atOnce returns how many documents a node reads before the rate limits it: the first page, and one
+// more as soon as the rate allows its first document.
 func atOnce(rescan config.Rescan) int { return 2 * rescan.PageSize }
 
-// rescanning is how a node reads documents.
+// rescanning returns a node's settings for reading documents.
 func (b *bench) rescanning() (config.Rescan, error) {
 	cfg, err := config.Load("", nodeSettings(&scenario{URI: b.logURI, Etcd: b.etcdAddress, Name: "rate", DB: "rate", Partitions: partitions}, "rate", "127.0.0.1:0"))
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *bench) rescanning() (config.Rescan, error) {
 	return cfg.Rescan, nil
 }
 
-// busy is a subscriber that begins with a snapshot of a collection, one of whose documents, and
-// another one in turn, are changed all the time.
+// busy is a subscriber that begins with a snapshot of a busy collection: a writer keeps changing
+// one document and, in turn, each of the others.
 type busy struct {
 	subscriber
 

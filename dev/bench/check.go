@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A deliveryCheck takes what a contender gets. It belongs to one goroutine at a time.
+// A deliveryCheck checks the changes that a contender gets. It belongs to one goroutine at a time.
 type deliveryCheck struct {
 	want, seen int
 	last       []int64 // by document, the number of its last change
@@ -19,7 +19,7 @@ type deliveryCheck struct {
 	places     map[int]places  // by the length of an event
 }
 
-// newDeliveryCheck makes a Check of so many changes of documents that are numbered from 1.
+// newDeliveryCheck returns a check of want changes, of documents that are numbered from 1.
 func newDeliveryCheck(want, documents int, delays bool) *deliveryCheck {
 	c := &deliveryCheck{want: want, last: make([]int64, documents+1), places: make(map[int]places)}
 	if delays {
@@ -28,10 +28,10 @@ func newDeliveryCheck(want, documents int, delays bool) *deliveryCheck {
 	return c
 }
 
-// done reports whether everything has come, or something wrong.
+// done reports whether all changes have arrived, or a wrong one.
 func (c *deliveryCheck) done() bool { return c.seen >= c.want || c.fault != "" }
 
-// failure says what is wrong, "" for nothing.
+// failure returns a description of the failure, "" for none.
 func (c *deliveryCheck) failure() string {
 	if c.fault == "" && c.seen != c.want {
 		return fmt.Sprintf("%d of %d changes have come", c.seen, c.want)
@@ -39,7 +39,7 @@ func (c *deliveryCheck) failure() string {
 	return c.fault
 }
 
-// event takes a change event as BSON.
+// event checks a change event in BSON.
 func (c *deliveryCheck) event(raw []byte, arrived time.Time) {
 	p, ok := c.find(raw)
 	if !ok {
@@ -49,7 +49,7 @@ func (c *deliveryCheck) event(raw []byte, arrived time.Time) {
 	c.change(number(raw, p.id), number(raw, p.seq), number(raw, p.at), arrived)
 }
 
-// text takes a change event as JSON.
+// text checks a change event in JSON.
 func (c *deliveryCheck) text(text []byte, arrived time.Time) {
 	id, hasID := textNumber(text, `"_id":`)
 	seq, hasSeq := textNumber(text, `"seq":`)
@@ -76,8 +76,8 @@ func textNumber(text []byte, name string) (n int64, ok bool) {
 	return n, ok
 }
 
-// change takes a change: the document, the change's number, and when it was made, in nanoseconds
-// since 1970.
+// change checks a change: the document, the number of the change, and its time in nanoseconds since
+// 1970.
 func (c *deliveryCheck) change(id, seq, at int64, arrived time.Time) {
 	switch {
 	case id < 1 || id >= int64(len(c.last)):
@@ -96,17 +96,17 @@ func (c *deliveryCheck) change(id, seq, at int64, arrived time.Time) {
 	}
 }
 
-// places are where in an event the numbers stand.
+// places are the offsets of the numbers in an event.
 type places struct{ id, seq, at int }
 
-// The fields as they stand in BSON: a 64-bit integer, its name, and a zero.
+// The fields in BSON: a 64-bit integer, its name, and a zero.
 const (
 	idField  = "\x12_id\x00"
 	seqField = "\x12seq\x00"
 	atField  = "\x12at\x00"
 )
 
-// find looks for the numbers in an event, first where they were in the last one of the same length.
+// find finds the numbers in an event, first at their offsets in the last event of the same length.
 func (c *deliveryCheck) find(raw []byte) (places, bool) {
 	if p, ok := c.places[len(raw)]; ok && p.hold(raw) {
 		return p, true
@@ -118,7 +118,7 @@ func (c *deliveryCheck) find(raw []byte) (places, bool) {
 	return p, ok
 }
 
-// find looks for the numbers in an event. Wherever _id stands in it, it is the document's.
+// find finds the numbers in an event. Every _id in it is the document's.
 func find(raw []byte) (p places, ok bool) {
 	for field, place := range map[string]*int{idField: &p.id, seqField: &p.seq, atField: &p.at} {
 		i := bytes.Index(raw, []byte(field))
@@ -130,7 +130,7 @@ func find(raw []byte) (p places, ok bool) {
 	return p, true
 }
 
-// hold reports whether an event of the same length has its numbers at the same places.
+// hold reports whether an event has its numbers at the same offsets.
 func (p places) hold(raw []byte) bool {
 	return string(raw[p.id-len(idField):p.id]) == idField && string(raw[p.seq-len(seqField):p.seq]) == seqField &&
 		string(raw[p.at-len(atField):p.at]) == atField

@@ -39,9 +39,9 @@ func contenders() map[string]func() contender {
 	}
 }
 
-// serveContender runs contenders as a worker, one job after the other: "open" takes a [scenario],
-// lets its contender read, and answers when what is written from then on will be read; "read"
-// answers with the [Result] once everything has come.
+// serveContender runs contenders as a worker, one job after the other. "open" takes a [scenario],
+// starts its contender, and answers when all later writes will be read. "read" answers with the
+// [result] when everything has arrived.
 func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[string]func() contender) error {
 	var current *running
 	err := serveRequests(ctx, in, out, map[string]handler{
@@ -91,7 +91,7 @@ func (r *running) close() error {
 	return r.contender.Close()
 }
 
-// readAll reads one job's events; where the time runs out, the checks tell what is missing.
+// readAll reads the events of one job; after a timeout, the check reports the missing ones.
 func readAll(ctx context.Context, c contender, round *round) result {
 	err := c.Read(ctx)
 	result := round.end()
@@ -108,63 +108,62 @@ func message(err error) string {
 	return err.Error()
 }
 
-// A scenario is what to read, and how.
+// A scenario describes the reads of a contender.
 type scenario struct {
 	Contender string
 	URI, Etcd string
 	DB        string
-	// Start is where in the log to begin, in seconds since 1970; 0 means now.
+	// Start is the time in the oplog to begin at, in seconds since 1970; 0 means now.
 	Start             int64
 	Events, Documents int
-	// Delays says that the time from a change to its arrival is wanted.
+	// Delays requests the delays from each change to its arrival.
 	Delays bool
-	// Rate is how many changes a second a contender writes that writes itself.
+	// Rate is how many changes a second a contender writes, if it writes them itself.
 	Rate int
 	// Profile is a file for a CPU profile; empty means none. Beside it goes one of the allocations.
 	Profile string
-	// Timeout bounds the whole.
+	// Timeout bounds the whole scenario.
 	Timeout time.Duration
 
-	// Name is that of the nodes' cluster, Partitions are how many it has.
+	// Name is the name of the nodes' cluster, Partitions its number of partitions.
 	Name       string
 	Partitions int
-	// Node is where the clients of a node reach it.
+	// Node has the addresses of a node for its clients.
 	Node nodeAddresses
-	// Subscriber is a client's name, under which the node keeps its checkpoint; empty: it keeps
-	// none.
+	// Subscriber is a client's name, under which the node keeps its checkpoint; empty for none.
 	Subscriber string
-	// JSON is the format that a client asks for; otherwise it is BSON.
+	// JSON makes a client request JSON instead of BSON.
 	JSON bool
-	// Snapshot says that a client wants the documents that there are, and no changes.
+	// Snapshot says that a client wants the existing documents, and no changes.
 	Snapshot bool
 	// RescanRate is how many documents a second the node may read; 0 is the default.
 	RescanRate int
-	// Clients are how many clients share the documents.
+	// Clients is the number of clients that share the documents.
 	Clients int
-	// Identities is a file of the identities that may connect; empty: everybody may.
+	// Identities is a file of the identities that may connect; if empty, everyone may.
 	Identities string
-	// Attacks are what hostile identities do to the node meanwhile, one of them each.
+	// Attacks are the attacks on the node meanwhile, one by each hostile identity.
 	Attacks []string
 	// Broker is the target of a sink.
 	Broker brokerAddress
 }
 
-// A result is what a contender did.
+// A result is the result of a contender.
 type result struct {
 	Events int
-	// Fault says why the figures are void, "" where they are not.
+	// Fault says why the figures are void, "" if they are valid.
 	Fault string
-	// Elapsed is from the first reading of a backlog, or from the making of the first change, to
-	// the last change's arrival.
+	// Elapsed is the time from the first read of a backlog, or from the write of the first change,
+	// to the last change's arrival.
 	Elapsed time.Duration
-	// usage is the process's in that time, and while it waited for the first change.
+	// usage is the usage of the process in that time, and while it waited for the first change.
 	usage
 
 	P50 float64 // of the delays, in milliseconds
 	P99 float64
-	// Bytes is the length of what came, 0 where that is not known.
+	// Bytes is the length of the received events, 0 if unknown.
 	Bytes int
-	// Values are what only some contenders know.
+	// Values are results that only some contenders have.
 	Values map[string]float64
 }
 
@@ -174,7 +173,7 @@ type round struct {
 	check  *deliveryCheck
 	once   sync.Once
 	meter  meter
-	total  int // of the changes, where the contender writes itself
+	total  int // of the changes, if the contender writes them itself
 	bytes  int
 	values map[string]float64
 	over   time.Time // when the clocks were stopped, zero if they run until the end
@@ -193,7 +192,7 @@ func (r *round) share(i int) string {
 	return fmt.Sprintf("key._id >= %d && key._id <= %d", i*r.Documents/r.Clients+1, (i+1)*r.Documents/r.Clients)
 }
 
-// record adds a value of the contender's own.
+// record adds a value that only this contender has.
 func (r *round) record(name string, v float64) {
 	if r.values == nil {
 		r.values = make(map[string]float64)
@@ -204,7 +203,7 @@ func (r *round) record(name string, v float64) {
 // stop stops the clocks of a contender whose check comes later.
 func (r *round) stop() { r.over, r.used = time.Now(), r.meter.stop() }
 
-// end stops the clocks. Whatever else the contender does is not counted.
+// end stops the clocks. Later work of the contender is not counted.
 func (r *round) end() result {
 	if r.over.IsZero() {
 		r.stop()
@@ -223,8 +222,8 @@ func (r *round) end() result {
 
 // A contender is a way to read. One goroutine uses it: Open, Read, Close.
 type contender interface {
-	// Open makes ready: whatever is written after it has returned is read. It begins the round when
-	// it begins to read.
+	// Open prepares the contender: it will read all changes that are written after Open has
+	// returned. It begins the round when it begins to read.
 	Open(ctx context.Context, r *round) error
 	// Read reads until the check of the round is done or the context ends.
 	Read(ctx context.Context) error
@@ -232,22 +231,22 @@ type contender interface {
 	Close() error
 }
 
-// usage is what a process has used.
+// usage is the resource usage of a process.
 type usage struct {
 	CPU     time.Duration
 	Mallocs uint64
 	PeakRSS int64 // so far, in bytes
 }
 
-// A meter measures what this process uses.
+// A meter measures the resource usage of this process.
 type meter struct {
 	begun   time.Time
 	before  usage
 	profile *os.File
 }
 
-// startMeter begins to measure, and to write a CPU profile unless the file is empty. Beside it goes
-// one of the allocations.
+// startMeter starts the measurement and, unless the file is empty, a CPU profile and one of the
+// allocations.
 func startMeter(profile string) (m meter) {
 	if profile != "" {
 		if file, err := os.Create(profile); err == nil && pprof.StartCPUProfile(file) == nil {
@@ -260,7 +259,7 @@ func startMeter(profile string) (m meter) {
 	return m
 }
 
-// stop ends it.
+// stop ends the measurement.
 func (m *meter) stop() usage {
 	used := cpu()
 	var stats runtime.MemStats
@@ -285,8 +284,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakRSS returns the most memory that this process has held, 0 where that is unknown. getrusage
-// would count what its parent held before this program was executed. (man 5 proc, VmHWM.)
+// peakRSS returns the peak memory of this process, 0 if unknown. getrusage would include the memory
+// of its parent before the exec. (man 5 proc, VmHWM.)
 func peakRSS() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

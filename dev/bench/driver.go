@@ -14,8 +14,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
 )
 
-// maxAwait is how long MongoDB waits for changes, for all contenders. It is no delay; a node only
-// stops the sooner for it.
+// maxAwait is how long MongoDB waits for changes, for all contenders. It is not a delay; a node
+// only stops sooner.
 const maxAwait = 100 * time.Millisecond
 
 // A connection is a driver's client.
@@ -42,7 +42,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// scope is the filter of a database as the node writes it, so that MongoDB does the same for all
+// scope returns the node's own filter for a database, so that MongoDB does the same work for all
 // contenders.
 func scope(db string) bson.D {
 	in := bson.D{{Key: "$in", Value: bson.A{db}}}
@@ -65,7 +65,7 @@ func (j scenario) startTime() *bson.Timestamp {
 	return &bson.Timestamp{T: uint32(j.Start), I: 1}
 }
 
-// raw asks for replies and discards them, after it has looked at the numbers that the check needs.
+// raw requests replies and discards them, after it has read the numbers for the check.
 type raw struct {
 	connection
 

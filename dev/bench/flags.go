@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// flags are what the command line says.
+// flags are the flags of the command line.
 type flags struct {
 	scale   scale
 	uri     string // empty: a development MongoDB
@@ -16,7 +16,7 @@ type flags struct {
 	profile string
 	race    string   // empty: all
 	attacks []string // of the race tenants
-	command string   // as it was given
+	command string   // the original command line
 }
 
 func parse(args []string, notes io.Writer) (flags, error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/mongostream/streamer/internal/etcd"
 )
 
-// A handoffContender is a cluster with two gateways, of which partitions change hands.
+// A handoffContender is a cluster with two gateways, whose partitions move between nodes.
 type handoffContender struct {
 	nodes    int
 	settings []string // of the nodes, beside the usual ones
@@ -47,8 +47,8 @@ func (c *handoffContender) Open(ctx context.Context, round *round) (err error) {
 }
 
 const (
-	// before is how long everything goes its way before the move, after how long it is watched
-	// behind it: the node that gives partitions away delivers on for a second.
+	// before is how long the measurement runs before the move, after how long it continues after
+	// it, because the donor keeps delivering for a second.
 	before, after = time.Second, 1500 * time.Millisecond
 )
 
@@ -82,7 +82,7 @@ func (c *handoffContender) Read(ctx context.Context) error {
 	return nil
 }
 
-// watch has partitions change hands, and returns which. The writer is not to end meanwhile.
+// watch moves partitions, and returns which. The writer must not end meanwhile.
 func (c *handoffContender) watch(ctx context.Context, writing <-chan error) (moved map[change.Partition]bool, err error) {
 	if err := pause(ctx, before, writing); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (c *handoffContender) Close() error {
 	return errors.Join(errs...)
 }
 
-// A follower is a Go client that checks what it gets.
+// A follower is a Go client that checks its changes.
 type follower struct {
 	*clientRun
 
@@ -141,7 +141,7 @@ type follower struct {
 	check  *pauses
 }
 
-// connect runs a client, and returns when it has so many sessions.
+// connect runs a client, and returns when it has the given number of sessions.
 func (c *handoffContender) connect(ctx context.Context, partitions client.Partitions, sessions int) (*follower, error) {
 	g := &follower{check: newPauses(documents)}
 	connected := make(chan struct{}, 100)
@@ -166,7 +166,7 @@ func (c *handoffContender) connect(ctx context.Context, partitions client.Partit
 	return g, nil
 }
 
-// awaitAll waits until everything has come that was written.
+// awaitAll waits until all written changes have arrived.
 func (g *follower) awaitAll(ctx context.Context, written []int64) error {
 	for {
 		if whole, err := g.check.has(written); whole || err != nil {
@@ -188,14 +188,15 @@ var _ contender = (*handoffContender)(nil)
 // settle is how long a cluster that begins waits for its nodes.
 const settle = 500 * time.Millisecond
 
-// A testCluster is some nodes, and a look at what they agree on.
+// A testCluster is a cluster of nodes, with a view of its state.
 type testCluster struct {
 	nodes  []*member
 	client *etcd.Client
 	roster *etcd.ClusterStore
 }
 
-// openCluster starts a cluster of so many nodes, and returns when they share the partitions.
+// openCluster starts a cluster of the given number of nodes, and returns when they share the
+// partitions.
 func openCluster(ctx context.Context, r *round, nodes int, settings ...string) (*testCluster, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: []string{r.Etcd}, Prefix: "/streamer", Cluster: r.Name})
 	if err != nil {
@@ -236,7 +237,7 @@ func (c *testCluster) close() error {
 	return errors.Join(append(errs, c.client.Close())...)
 }
 
-// addresses are where gateways reach the nodes.
+// addresses returns the nodes' addresses for gateways.
 func (c *testCluster) addresses() (all []string) {
 	for _, n := range c.nodes {
 		all = append(all, n.address)
@@ -285,7 +286,7 @@ func (c *testCluster) owned(ctx context.Context, n *member) (map[change.Partitio
 	return partitions, nil
 }
 
-// drain has the first node give up what it has, and waits until the others serve it.
+// drain drains the first node, and waits until the others serve its partitions.
 func (c *testCluster) drain(ctx context.Context) error {
 	from := c.nodes[0]
 	if err := c.roster.Drain(ctx, from.id, cluster.Drain{By: "bench", At: time.Now()}); err != nil {
@@ -363,13 +364,13 @@ func (n *member) end() error {
 }
 
 const (
-	// documents are so few that each is written every few hundredths of a second, so that one that
-	// stands still is noticed.
+	// documents is small, so that each document is written every few hundredths of a second and a
+	// pause is noticed.
 	documents = 256
 	// pace is how often changes are written.
 	pace = 5 * time.Millisecond
-	// most bounds the changes of one writing, where MongoDB was slow. An update tells only fields
-	// whose values are others: a document that came twice at one time would not tell the time
+	// most bounds the changes of one write, after MongoDB was slow. An update contains only fields
+	// with new values, so a document that changed twice at the same time would not contain the time
 	// again.
 	most = documents
 )
@@ -388,7 +389,7 @@ func newMovesWriter(uri, db string, rate int) *movesWriter {
 	return &movesWriter{uri: uri, db: db, rate: rate, numbers: make([]int64, documents+1)}
 }
 
-// run writes until the context ends, which is no error. What was begun is carried through.
+// run writes until the context ends, which is not an error. It completes a write that has begun.
 func (w *movesWriter) run(ctx context.Context) error {
 	client, err := mongo.Connect(options.Client().ApplyURI(w.uri).SetAppName("bench writer"))
 	if err != nil {
@@ -415,7 +416,7 @@ func (w *movesWriter) run(ctx context.Context) error {
 	}
 }
 
-// write writes the n changes behind the first ones.
+// write writes n changes, after the first ones.
 func (w *movesWriter) write(ctx context.Context, coll *mongo.Collection, first, n int) error {
 	models, now := make([]mongo.WriteModel, n), time.Now().UnixNano()
 	for i := range models {
@@ -435,22 +436,22 @@ func (w *movesWriter) write(ctx context.Context, coll *mongo.Collection, first, 
 	return nil
 }
 
-// written returns the number of the last change of each document, and how many there were.
+// written returns the number of the last change of each document, and the number of all changes.
 func (w *movesWriter) written() (numbers []int64, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append(numbers, w.numbers...), w.total
 }
 
-// pauses take what one client gets, and how long documents stood still. Its handlers run side by
-// side.
+// pauses records the changes of one client, and how long each document paused. The client's
+// handlers run concurrently.
 type pauses struct {
 	mu      sync.Mutex
 	last    []int64            // by document, the number of its last change
 	of      []change.Partition // by document
-	longest []time.Duration    // by document, while it is watched; nil otherwise
-	fault   error              // the first thing that was wrong
-	more    chan struct{}      // holds one signal: something has come
+	longest []time.Duration    // by document, during the measurement; nil otherwise
+	fault   error              // the first fault
+	more    chan struct{}      // holds one signal: a change has arrived
 }
 
 func newPauses(documents int) *pauses {
@@ -520,8 +521,8 @@ func (c *pauses) watched(partitions map[change.Partition]bool) (delays []time.Du
 	return delays
 }
 
-// has reports whether everything has come that was written, by document; an error says that
-// something else has.
+// has reports whether all written changes, by document, have arrived; an error reports a wrong
+// change.
 func (c *pauses) has(written []int64) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

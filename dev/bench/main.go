@@ -42,7 +42,7 @@ func command(ctx context.Context, args []string, in io.Reader, out, notes io.Wri
 	return errors.Join(o.print(ctx, out, report), report.verdict())
 }
 
-// serveWorker is what this program is as a worker of the benchmark.
+// serveWorker runs this program as a worker of the benchmark.
 func serveWorker(ctx context.Context, name string, in io.Reader, out io.Writer) error {
 	// A worker ends when its parent closes its input, which does so on a signal too.
 	ctx = context.WithoutCancel(ctx)

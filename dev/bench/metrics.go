@@ -10,17 +10,17 @@ import (
 
 // A metric is one result.
 type metric struct {
-	// Ratio is the headline; nil where the figure is void.
+	// Ratio is the headline; nil if the figure is void.
 	Ratio *float64 `json:"ratio"`
-	// Of says what it is a ratio of, or its unit.
+	// Of describes the ratio, or gives its unit.
 	Of string `json:"of"`
-	// Void says why there is no figure.
+	// Void is the reason if there is no figure.
 	Void string `json:"void,omitempty"`
-	// Targets are what is to be reached; the first is of the headline.
+	// Targets are the targets; the first is that of the headline.
 	Targets []target `json:"targets"`
 	// Values are further results.
 	Values map[string]float64 `json:"values,omitempty"`
-	// From is what everything was computed from, by race and contender.
+	// From has the measurements from which the figure was computed, by race and contender.
 	From map[string]measurement `json:"from"`
 }
 
@@ -42,7 +42,7 @@ func (f *metric) set(ratio float64, targets []target) {
 	}
 }
 
-// otherValues writes further results behind the headline.
+// otherValues writes further results after the headline.
 func (f *metric) otherValues() string {
 	var values []string
 	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
@@ -66,7 +66,7 @@ type target struct {
 	Key string `json:"-"`
 }
 
-// verdict says whether it was reached.
+// verdict returns whether it was reached.
 func (t target) verdict() string {
 	if t.Reached {
 		return "reached"
@@ -74,12 +74,12 @@ func (t target) verdict() string {
 	return "missed"
 }
 
-// atLeast is a target that is reached from the bound on.
+// atLeast returns a target that is reached at or above the bound.
 func atLeast(what string, value, bound float64) target {
 	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≥ %.4g", bound), Reached: value >= bound}
 }
 
-// atMost is a target that is reached up to the bound.
+// atMost returns a target that is reached at or below the bound.
 func atMost(what string, value, bound float64) target {
 	return target{What: what, Value: value, Bound: bound, Want: fmt.Sprintf("≤ %.4g", bound), Reached: value <= bound}
 }
@@ -90,7 +90,7 @@ type stat struct {
 	Rounds []float64 `json:"rounds"`
 }
 
-// sample makes a Stat of the rounds' values; the median of an even number of them is the mean of
+// sample makes a stat of the rounds' values; the median of an even number of them is the mean of
 // the middle two.
 func sample(values []float64) stat {
 	if len(values) == 0 {
@@ -101,7 +101,7 @@ func sample(values []float64) stat {
 	return stat{Median: fiveDigits((sorted[(n-1)/2] + sorted[n/2]) / 2), Rounds: values}
 }
 
-// samples makes a Stat of each value of the rounds, nil where there are none.
+// samples makes a stat of each value of the rounds, nil if there are none.
 func samples(rounds []map[string]float64) (stats map[string]stat) {
 	values := make(map[string][]float64)
 	for _, round := range rounds {
@@ -118,8 +118,8 @@ func samples(rounds []map[string]float64) (stats map[string]stat) {
 	return stats
 }
 
-// ratioOf returns the median of the rounds' ratios: what else the machine does weighs on both sides
-// of a round alike, and on two rounds it does not.
+// ratioOf returns the median of the rounds' ratios, because other load on the machine affects both
+// sides of one round equally, but not two rounds.
 func ratioOf(over, under stat) float64 {
 	ratios := make([]float64, min(len(over.Rounds), len(under.Rounds)))
 	for i := range ratios {
@@ -128,22 +128,22 @@ func ratioOf(over, under stat) float64 {
 	return sample(ratios).Median
 }
 
-// fiveDigits leaves five digits, so that nobody reads more into a figure than there is.
+// fiveDigits rounds to five digits, so that a figure does not look more precise than it is.
 func fiveDigits(v float64) float64 {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0 // JSON knows no others
+		return 0 // JSON has no infinities or NaN
 	}
 	scale := math.Pow(10, 5-math.Ceil(math.Log10(math.Abs(v))))
 	return math.Round(v*scale) / scale
 }
 
-// A measurement is what the rounds of one contender in one race were like.
+// A measurement summarizes the rounds of one contender in one race.
 type measurement struct {
 	Events          int    `json:"events"` // in each round
 	Void            string `json:"void,omitempty"`
 	EventsPerSecond stat   `json:"events_per_s"`
-	// CPU is that of who is measured: the node, or a contender that reads MongoDB itself. ClientCPU
-	// is that of a node's clients.
+	// CPU is the CPU time of the measured process: the node, or a contender that reads MongoDB
+	// itself. ClientCPU is that of a node's clients.
 	CPU         stat  `json:"cpu_us_per_event"`
 	ClientCPU   *stat `json:"client_cpu_us_per_event,omitempty"`
 	ServerCPU   *stat `json:"server_cpu_us_per_event,omitempty"`
@@ -151,11 +151,11 @@ type measurement struct {
 	RSS         stat  `json:"peak_rss_mib"`
 	P50         *stat `json:"p50_ms,omitempty"`
 	P99         *stat `json:"p99_ms,omitempty"`
-	// Values are what only the contender knows.
+	// Values are results that only this contender has.
 	Values map[string]stat `json:"values,omitempty"`
 }
 
-// span writes the median and what lies around it.
+// span writes the median and the range of the rounds.
 func (s *stat) span() string {
 	if s == nil || len(s.Rounds) == 0 {
 		return ""
@@ -163,7 +163,7 @@ func (s *stat) span() string {
 	return fmt.Sprintf("%s (%s–%s)", short(s.Median), short(slices.Min(s.Rounds)), short(slices.Max(s.Rounds)))
 }
 
-// short writes a value with as many digits as a reader takes in.
+// short writes a value with few digits.
 func short(v float64) string {
 	if v >= 1000 {
 		return fmt.Sprintf("%.0f", v)

@@ -13,16 +13,16 @@ import (
 	"github.com/mongostream/streamer/internal/wiring"
 )
 
-// A nodeConfig is what a node's process is told at its beginning.
+// A nodeConfig configures a node's process at its start.
 type nodeConfig struct {
 	// Settings are environment variables.
 	Settings []string
 	Process  string
-	// Ready says that the node is to read the log before the answer.
+	// Ready says that the node must read the oplog before the worker answers.
 	Ready bool
 	// File is the text of the configuration file, empty for none.
 	File string
-	// Memory is what GOMEMLIMIT says, in bytes; 0 for nothing.
+	// Memory is the value of GOMEMLIMIT in bytes, 0 for none.
 	Memory int64
 }
 
@@ -43,10 +43,10 @@ func (c nodeConfig) load() (cfg config.Config, err error) {
 	return config.Load(file.Name(), c.Settings)
 }
 
-// nodeAddresses are where clients reach a node.
+// nodeAddresses are a node's addresses for clients.
 type nodeAddresses struct{ GRPC, HTTP, Probes string }
 
-// nodeSettings are a node's configuration where it is not the default.
+// nodeSettings returns the settings of a node that differ from the defaults.
 func nodeSettings(j *scenario, id, grpc string) []string {
 	settings := []string{
 		"STREAMER_CLUSTER_ID=" + j.Name, "STREAMER_NODE_ID=" + id, "STREAMER_MONGODB_URI=" + j.URI, "STREAMER_ETCD_ENDPOINTS=" + j.Etcd,
@@ -63,8 +63,8 @@ func nodeSettings(j *scenario, id, grpc string) []string {
 	return settings
 }
 
-// serveNode is a whole node as a worker, as cmd/streamer assembles it, from "start" to the end of
-// its input. From "begin" to "end" it is measured.
+// serveNode is a worker with a complete node, assembled as in cmd/streamer, from "start" to the end
+// of its input. The worker measures it from "begin" to "end".
 func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -112,13 +112,13 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 const (
-	// look is how often something is looked at that tells nothing by itself.
+	// look is the polling interval for state without notifications.
 	look = 10 * time.Millisecond
 	// readyTimeout bounds how long a node may take until it reads.
 	readyTimeout = 20 * time.Second
 )
 
-// lookAgain waits a moment, unless what is waited for has ended.
+// lookAgain waits for one polling interval, unless the polled process has ended.
 func lookAgain(ctx context.Context, ended chan error) error {
 	timer := time.NewTimer(look)
 	defer timer.Stop()

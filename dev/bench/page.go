@@ -18,7 +18,7 @@ import (
 	"text/tabwriter"
 )
 
-// print writes the report in the form that was asked for.
+// print writes the report in the requested form.
 func (o flags) print(ctx context.Context, out io.Writer, r *report) error {
 	switch o.output {
 	case "json":
@@ -32,7 +32,7 @@ func (o flags) print(ctx context.Context, out io.Writer, r *report) error {
 	return table(out, r)
 }
 
-// table writes a line for each target, which has all that is to be known in short.
+// table writes a line for each target, with a summary.
 func table(out io.Writer, r *report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "figure\tof what\tmeasured\twanted\t")
@@ -99,7 +99,7 @@ func (o flags) page(ctx context.Context, out io.Writer, r *report) error {
 	return nil
 }
 
-// head is what the page begins with, legend explains the names of the rounds.
+// head is the beginning of the page, legend explains the names of the rounds.
 var (
 	//go:embed head.md
 	head string
@@ -107,8 +107,8 @@ var (
 	legend string
 )
 
-// reasons writes where the CPU time went of the contenders that have missed what they were to
-// reach, as far as there are profiles.
+// reasons writes the CPU profiles of the contenders that have missed their targets, as far as
+// profiles exist.
 func (o flags) reasons(ctx context.Context, w io.Writer, r *report) {
 	missed := make(map[string][]string)
 	for name, f := range r.each {
@@ -129,10 +129,10 @@ func (o flags) profileOf(key string) string {
 	return filepath.Join(o.profile, strings.ReplaceAll(key, "/", "-")+".cpu")
 }
 
-// A fact is a line of what a run took place on.
+// A fact is a line about the environment of a run.
 type fact struct{ Name, Value string }
 
-// facts are the machine and the versions, as far as they can be found out.
+// facts returns the machine and the versions, as far as they are known.
 func facts() []fact {
 	all := []fact{
 		{"CPU", fmt.Sprintf("%s, %d cores", lineOf("/proc/cpuinfo", "model name"), runtime.NumCPU())},
@@ -152,7 +152,7 @@ func facts() []fact {
 	return all
 }
 
-// commit is what the program was built from, where the build noted it.
+// commit returns the commit of the program, if the build recorded it.
 func commit(info *debug.BuildInfo) string {
 	settings := make(map[string]string)
 	for _, s := range info.Settings {

@@ -15,12 +15,12 @@ import (
 // blameLines are how many lines topOf returns at most.
 const blameLines = 16
 
-// telling are the functions that say something: the project's, the driver's round trip, and what
-// the runtime does for them.
+// telling matches the informative functions: the project's own, the driver's round trip, and the
+// runtime's work for them.
 var telling = regexp.MustCompile(`github\.com/mongostream/streamer/|BatchCursor\)\.Next$|syscall.*Syscall6$|runtime\.(gcBgMarkWorker|mallocgc|memmove|memclrNoHeapPointers|schedule|selectgo)$`)
 
-// profileTop returns the header and the telling lines of a profile of this program, those first
-// that have the most with what they call.
+// profileTop returns the header and the informative lines of a profile of this program, ordered by
+// cumulative time.
 func profileTop(ctx context.Context, file string) (header string, lines []string, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -34,7 +34,7 @@ func profileTop(ctx context.Context, file string) (header string, lines []string
 	return header, lines, nil
 }
 
-// pick finds the telling lines in what pprof prints.
+// pick finds the informative lines in the output of pprof.
 func pick(out string) (header string, lines []string) {
 	for line := range strings.Lines(out) {
 		line = strings.TrimRight(strings.TrimSuffix(strings.TrimSpace(line), " (inline)"), " ")
@@ -50,13 +50,13 @@ func pick(out string) (header string, lines []string) {
 	return header, lines
 }
 
-// generic is what stands in the brackets of a function with type parameters.
+// generic matches the type arguments of a generic function.
 var generic = regexp.MustCompile(`\[go\.shape.*\]`)
 
 func withoutTypes(line string) string { return generic.ReplaceAllString(line, "[…]") }
 
-// writeProfile writes where the CPU time went of who has missed something, by contender, whose
-// profile is in a file.
+// writeProfile writes the CPU profiles of the contenders that have missed a target. file returns
+// the profile of a contender.
 func writeProfile(ctx context.Context, w io.Writer, missed map[string][]string, file func(key string) string) {
 	fmt.Fprint(w, "\n## Why\n\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
 	for _, key := range slices.Sorted(maps.Keys(missed)) {

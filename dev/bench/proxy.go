@@ -12,9 +12,8 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// A proxyConfig is of a second way to a server, through which no more than so many bytes a second
-// come out: a server in memory behind it takes as long for its replies as one that has to read and
-// build what it sends.
+// A proxyConfig configures a proxy to a server that limits the bytes a second of its replies, so
+// that an in-memory server takes as long to reply as one that has to read and build its replies.
 type proxyConfig struct {
 	URI            string
 	BytesPerSecond float64
@@ -39,20 +38,21 @@ func serveProxy(ctx context.Context, in io.Reader, out io.Writer) error {
 			h := &proxy{ctx: ctx, target: target.Host, rate: d.BytesPerSecond}
 			context.AfterFunc(ctx, func() { _ = l.Close() })
 			wg.Go(func() { h.accept(l) })
-			// A driver would go past the proxy to the address that the server tells.
+			// Otherwise the driver would bypass the proxy and connect to the address that the
+			// server reports.
 			return serverAddress{URI: fmt.Sprintf("mongodb://%s/?directConnection=true", l.Addr())}, nil
 		}),
 	})
 }
 
-// A proxy lets connections through.
+// A proxy forwards connections at a limited rate.
 type proxy struct {
-	ctx    context.Context //nolint:containedctx // the proxy's lifetime, of its connections too
+	ctx    context.Context //nolint:containedctx // the lifetime of the proxy and its connections
 	target string
 	rate   float64
 
 	mu   sync.Mutex
-	free time.Time // when what has been let through is over
+	free time.Time // when the time for the forwarded bytes is over
 }
 
 func (h *proxy) accept(l net.Listener) {
@@ -67,7 +67,7 @@ func (h *proxy) accept(l net.Listener) {
 	}
 }
 
-// join passes bytes on until either side has enough.
+// join forwards bytes until either side closes.
 func (h *proxy) join(client net.Conn) {
 	defer client.Close() //nolint:errcheck // nobody minds
 	server, err := (&net.Dialer{}).DialContext(h.ctx, "tcp", h.target)
@@ -93,12 +93,12 @@ func (h *proxy) join(client net.Conn) {
 	}
 }
 
-// mostLate is what is made up for at most.
+// mostLate bounds the delay that the proxy makes up for.
 const mostLate = 20 * time.Millisecond
 
-// wait takes the time that so many bytes need, which were waited for since then. That time is lost,
-// because nothing was sent in it; by how much a timer was late is not, so that the pace is kept, up
-// to mostLate: nobody reads while there are no connections.
+// wait waits for the time that n bytes take at the rate. The time since the proxy began to wait for
+// these bytes is lost, because nothing was sent in it. The proxy makes up for late timers, up to
+// mostLate, so that it keeps the rate.
 func (h *proxy) wait(n int, since time.Time) error {
 	h.mu.Lock()
 	now := time.Now()

@@ -39,7 +39,7 @@ type remote struct {
 func (r *remote) uri() string           { return r.address }
 func (r *remote) client() *mongo.Client { return r.driver }
 
-// stats reads the server's own CPU time, which mongod tells on Linux. (MongoDB manual,
+// stats reads the server's own CPU time, which mongod reports on Linux. (MongoDB manual,
 // serverStatus, extra_info.)
 func (r *remote) stats(ctx context.Context) (serverStats, error) {
 	var status struct {
@@ -74,8 +74,8 @@ func (r *remote) generate(ctx context.Context, d load) error {
 	return g.Wait()
 }
 
-// A backlogWriter makes the changes of the documents that are its own: change i is of document i
-// modulo their number.
+// A backlogWriter writes the changes of its own documents: change i changes document i modulo their
+// number.
 type backlogWriter struct {
 	db      *mongo.Database
 	data    load

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// A report is what one run found out, by name.
+// A report has the results of one run, by name.
 type report map[string]metric
 
-// order is that in which figures are printed.
+// order returns the print order of the figures.
 func order() []string {
 	return []string{
 		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
@@ -53,7 +53,7 @@ func (r *report) each(yield func(name string, f metric) bool) {
 	}
 }
 
-// verdict is an error where a figure is void.
+// verdict returns an error if a figure is void.
 func (r *report) verdict() error {
 	var errs []error
 	for name, f := range r.each {
@@ -64,7 +64,7 @@ func (r *report) verdict() error {
 	return errors.Join(errs...)
 }
 
-// measurement computes what a contender's rounds were like. One bad round makes it void.
+// measurement summarizes the rounds of a contender. One bad round makes it void.
 func (b *bench) measurement(key string) (m measurement) {
 	outcomes := b.outcomes[key]
 	if len(outcomes) == 0 {
@@ -116,7 +116,7 @@ type metricBuilder struct {
 	first string // of the keys
 }
 
-// from makes a figure of the measurements of races and contenders, void where one of them is.
+// from starts a figure from the measurements of races and contenders. It is void if one of them is.
 func (b *bench) from(of string, keys ...string) *metricBuilder {
 	f := &metricBuilder{first: keys[0], metric: metric{Of: of, From: make(map[string]measurement, len(keys)), Values: make(map[string]float64)}}
 	for _, key := range keys {
@@ -130,7 +130,7 @@ func (b *bench) from(of string, keys ...string) *metricBuilder {
 
 func (f *metricBuilder) of(key string) measurement { return f.From[key] }
 
-// rate is the ratio of two contenders' events a second, cpu that of their CPU time for an event.
+// rate returns the ratio of two contenders' events a second, cpu that of their CPU time per event.
 func (f *metricBuilder) rate(over, under string) float64 {
 	return ratioOf(f.of(over).EventsPerSecond, f.of(under).EventsPerSecond)
 }
@@ -139,7 +139,7 @@ func (f *metricBuilder) cpu(over, under string) float64 {
 	return ratioOf(f.of(over).CPU, f.of(under).CPU)
 }
 
-// done completes the figure. compute is not called where it is void.
+// done completes the figure. It does not call compute if the figure is void.
 func (f *metricBuilder) done(compute func() (ratio float64, targets []target)) metric {
 	if f.Void != "" {
 		f.set(0, nil)
@@ -251,9 +251,9 @@ func (b *bench) handoffPause() metric {
 	})
 }
 
-// sampleMiB is what the sample deployments give a node (deploy/kubernetes, deploy/systemd), and
-// sampleLimit what Go may use of it, in bytes. No key bounds all of a node's memory: the defaults
-// of those that bound its parts, such as gateway.queue_bytes, are to fit in there.
+// sampleMiB is the memory of a node in the sample deployments (deploy/kubernetes, deploy/systemd),
+// and sampleLimit Go's limit within it, in bytes. No key bounds a node's whole memory; the defaults
+// of the keys that bound its parts, such as gateway.queue_bytes, must fit together.
 const sampleMiB, sampleLimit = 1024, 900 << 20
 
 func (b *bench) tenantsP99() metric {
@@ -274,8 +274,8 @@ func (b *bench) tenantsP99() metric {
 	})
 }
 
-// sinkVsBare is the figure of a target. Beside it is told what the other targets are like, which
-// are ways to use the same broker.
+// sinkVsBare returns the figure of a target, together with the values of the other targets that use
+// the same broker.
 func (b *bench) sinkVsBare(kind string, others ...string) metric {
 	var keys []string
 	for _, kind := range append([]string{kind}, others...) {
@@ -294,7 +294,7 @@ func (b *bench) sinkVsBare(kind string, others ...string) metric {
 	})
 }
 
-// What a node's queues hold by default: ring and prefetch of its tail and of a catch-up, and a
+// The default sizes of a node's queues: ring and prefetch of its tail and of a catch-up, and a
 // session's credit.
 const (
 	ringMiB, prefetchMiB, creditMiB = 48, 16, 16
@@ -320,7 +320,7 @@ func (b *bench) allocations() metric {
 	})
 }
 
-// measurements returns those of all figures, by race and contender.
+// measurements returns the measurements of all figures, by race and contender.
 func (r *report) measurements() map[string]measurement {
 	all := make(map[string]measurement)
 	for _, f := range r.each {

@@ -19,7 +19,7 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// load is what to write.
+// load describes the changes to write.
 type load struct {
 	DB                string
 	Collection        string // empty: collection
@@ -30,29 +30,29 @@ type load struct {
 	Payload int
 }
 
-// collection is the one of each database.
+// collection is the collection in each database.
 const collection = "changes"
 
-// loadResult tells what was written.
+// loadResult describes the written changes.
 type loadResult struct {
 	// Start is a time in the log at or before the first change, in seconds since 1970.
 	Start int64
 	Took  time.Duration
 }
 
-// serverStats is what a server tells of itself.
+// serverStats are statistics from a server.
 type serverStats struct {
-	// CPU is the server's CPU time, -1 where it does not tell.
+	// CPU is the server's CPU time, -1 if the server does not report it.
 	CPU time.Duration
 }
 
-// A serverConfig is what a server is told first.
+// A serverConfig configures a server at its start.
 type serverConfig struct {
-	// URI is of the MongoDB to write to; a worker that is a server itself ignores it.
+	// URI is the MongoDB to write to; a worker that is a server itself ignores it.
 	URI string
 }
 
-// A serverAddress is where clients reach the server.
+// A serverAddress is a server's address for clients.
 type serverAddress struct {
 	URI string
 }
@@ -119,14 +119,14 @@ func serveDev(ctx context.Context, in io.Reader, out io.Writer) error {
 	g.Go(func() error { return server.Run(serving) })
 	d := &dev{server: server}
 	err = serveRequests(ctx, in, out, handlers(func(context.Context, serverConfig) (log, error) { return d, d.connect() }))
-	d.close() // while there is still a server to say goodbye to
+	d.close() // while the server still runs
 	stop()
 	return errors.Join(err, g.Wait())
 }
 
 type dev struct {
 	server *devmongo.Server
-	driver *mongo.Client // for what only commands do
+	driver *mongo.Client // for commands
 }
 
 func (d *dev) connect() (err error) {
@@ -150,17 +150,17 @@ func (d *dev) generate(ctx context.Context, data load) error {
 		DB: data.DB, Coll: cmp.Or(data.Collection, collection), Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
 	})
 	if data.Rate == 0 {
-		runtime.GC() // what was left behind is not paid for by those who read
+		runtime.GC() // readers must not pay for garbage of the writers
 	}
 	return err
 }
 
-// stats tells nothing: the CPU time of the process is seen from outside.
+// stats returns nothing: the parent process measures the CPU time.
 func (d *dev) stats(context.Context) (serverStats, error) {
 	return serverStats{CPU: -1}, nil
 }
 
-// serveEtcd is a real etcd as a worker, in a folder that goes with it.
+// serveEtcd is a worker with a real etcd, in a temporary directory.
 func serveEtcd(ctx context.Context, in io.Reader, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "streamer-bench-")
 	if err != nil {

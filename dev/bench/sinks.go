@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/internal/admin"
 )
 
-// The targets of sinks that are measured.
+// The measured targets of sinks.
 const (
 	toKafka        = "kafka"
 	toTransactions = "transactions" // Kafka, with a transaction for each batch
@@ -69,10 +69,10 @@ func (b *bench) raceSink(ctx context.Context, kind string, data load, mode strin
 	return b.enter(ctx, "sinks", of("_bare", "producer", false), b.job(data, 0), nil)
 }
 
-// A brokerConfig says what a broker is.
+// A brokerConfig configures a broker.
 type brokerConfig struct{ Kind string }
 
-// A brokerAddress is where a broker is reached.
+// A brokerAddress is the address of a broker.
 type brokerAddress struct{ Kind, URL string }
 
 // Where sinks and producers publish.
@@ -119,7 +119,7 @@ func serveBroker(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 }
 
-// sinkFile is the configuration of a node with a sink, empty where the job has none.
+// sinkFile returns the configuration of a node with a sink, empty if the job has none.
 func (j *scenario) sinkFile() string {
 	begin := time.Now()
 	if j.Start != 0 {
@@ -136,8 +136,8 @@ func (j *scenario) sinkFile() string {
 	return ""
 }
 
-// A sinkContender waits until the sink of a node has published everything. What has arrived is
-// checked when the clocks stand.
+// A sinkContender waits until the sink of a node has published everything. The messages are checked
+// after the clocks have stopped.
 type sinkContender struct{ round *round }
 
 // Open implements contender.
@@ -191,8 +191,8 @@ func (s *sinkContender) published(ctx context.Context) (int, error) {
 	return int(list.Sinks[0].Published), nil
 }
 
-// Read implements contender. Of a backlog it is measured how long the sink takes for what it has
-// not published when the first is seen to be: a node takes a while to begin.
+// Read implements contender. For a backlog it measures the time from the first observed
+// acknowledgement, for the messages that are then left, because a node takes a while to start.
 func (s *sinkContender) Read(ctx context.Context) error {
 	before := 0
 	for {
@@ -211,7 +211,7 @@ func (s *sinkContender) Read(ctx context.Context) error {
 			return err
 		}
 	}
-	s.round.begin() // where everything was published at once
+	s.round.begin() // if everything was published at once
 	s.round.stop()
 	return consume(ctx, s.round.scenario, func(m arrived) bool {
 		s.round.check.text(m.value, time.Now())

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// stock is a collection that nobody changes.
+	// stock is a collection without changes.
 	stock = "stock"
 	// fastest is the greatest rescan.rate.
 	fastest = 1_000_000
-	// fewer is how much smaller the collection is against which a node's memory is compared.
+	// fewer is the factor by which the collection for the memory comparison is smaller.
 	fewer = 10
 )
 
@@ -68,8 +68,8 @@ func (b *bench) raceCollection(ctx context.Context, group string, documents int,
 	return nil
 }
 
-// raceScans measures the way of changes to a subscriber, alone and while another one begins with a
-// snapshot, at the default rate.
+// raceScans measures the delay of changes to a subscriber, alone and while another one begins with
+// a snapshot, at the default rate.
 func (b *bench) raceScans(ctx context.Context) error {
 	for round := range b.scale.rounds {
 		for _, i := range sequence(round, 2) {
@@ -128,7 +128,7 @@ func (f *finder) Read(ctx context.Context) error {
 	return nil
 }
 
-// scanned is a subscriber beside another one that begins with a snapshot of another collection.
+// scanned is a subscriber that runs while another one begins with a snapshot of another collection.
 type scanned struct {
 	subscriber
 

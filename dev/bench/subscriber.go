@@ -10,13 +10,13 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// subscriber is a program with the Go client, which comes to a node through gRPC and takes every
+// subscriber is a program with the Go client, which connects to a node through gRPC and takes every
 // event.
 type subscriber struct {
 	round   *round
-	mu      sync.Mutex // guards the check: partitions are handled side by side
+	mu      sync.Mutex // guards the check: handlers of partitions run concurrently
 	client  *clientRun
-	arrived chan struct{} // closed when everything has come
+	arrived chan struct{} // closed when everything has arrived
 }
 
 // Open implements Contender.
@@ -101,7 +101,7 @@ func runClient(ctx context.Context, c *client.Client) *clientRun {
 	return r
 }
 
-// await waits for what the client brings.
+// await waits until the client has delivered its changes.
 func (r *clientRun) await(ctx context.Context, brought <-chan struct{}) error {
 	select {
 	case <-brought:
@@ -121,7 +121,7 @@ func (r *clientRun) stop() {
 	}
 }
 
-// connects takes the notices of a client: it tells of connections, and ends the client at a loss.
+// connects handles the notices of a client: it reports connections, and ends the client at a loss.
 func connects(connected chan<- struct{}) func(context.Context, client.Notice) error {
 	return func(_ context.Context, n client.Notice) error {
 		switch n := n.(type) {

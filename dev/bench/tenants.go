@@ -22,17 +22,17 @@ const (
 	tenantsHonest = 10
 	// tenantsRate is how many changes a second are written for the honest ones together.
 	tenantsRate = 2000
-	// probing is how often /livez is asked, and probeTimeout how long its answer may take.
+	// probing is the interval of requests to /livez, and probeTimeout the timeout of each.
 	probing, probeTimeout = 50 * time.Millisecond, 5 * time.Second
 )
 
-// honest and hostile are the names of identities. Their tokens are the same: nobody else is on this
-// machine's loopback.
+// honest and hostile are the names of identities. Their tokens equal their names, because only this
+// benchmark uses the loopback address.
 func honest(i int) string  { return fmt.Sprint("honest-", i) }
 func hostile(i int) string { return fmt.Sprint("hostile-", i) }
 
-// raceTenants lets honest identities follow the end of the log, alone and beside hostile ones that
-// have the same rights and limits.
+// raceTenants lets honest identities follow the end of the oplog, alone and together with hostile
+// ones that have the same rights and limits.
 func (b *bench) raceTenants(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "streamer-bench-")
 	if err != nil {
@@ -61,17 +61,17 @@ func (b *bench) raceTenants(ctx context.Context) error {
 	return b.raceLiveRounds(ctx, "tenants", b.scale.sieges, events, tenantsRate, tenants("alone", nil), tenants("besieged", b.attacks))
 }
 
-// tenants are Go clients of one identity each, which share the documents, while /livez is asked and
-// hostile identities attack.
+// tenants are Go clients of one identity each, which share the documents, while a prober requests
+// /livez and hostile identities attack.
 type tenants struct {
 	round     *round
 	mu        sync.Mutex // guards the check
 	end       context.CancelFunc
-	arrived   chan struct{} // closed when everything has come
+	arrived   chan struct{} // closed when everything has arrived
 	failed    chan error    // why a client has ended before
 	clients   sync.WaitGroup
 	connects  atomic.Int64
-	attackers *worker // nil where nobody attacks
+	attackers *worker // nil without attackers
 	prober    prober
 }
 
@@ -196,10 +196,10 @@ func (t *tenants) Close() (err error) {
 	return err
 }
 
-// A prober asks a node whether it lives, each time on a connection of its own.
+// A prober requests /livez of a node, each time on a new connection.
 type prober struct {
 	longest time.Duration
-	err     error // of the first answer that did not come
+	err     error // of the first request without an answer
 }
 
 func (p *prober) run(ctx context.Context, url string) {

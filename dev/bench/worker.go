@@ -32,7 +32,7 @@ func handle[Request, Answer any](f func(context.Context, Request) (Answer, error
 	}
 }
 
-// none is a request or an answer that says nothing.
+// none is an empty request or answer.
 type none struct{}
 
 type request struct {
@@ -45,7 +45,7 @@ type answer struct {
 	Error string          `json:"error,omitempty"`
 }
 
-// serveRequests answers requests from in on out until in ends, which is no error.
+// serveRequests answers requests from in on out until in ends, which is not an error.
 func serveRequests(ctx context.Context, in io.Reader, out io.Writer, handlers map[string]handler) error {
 	requests, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	for {
@@ -86,8 +86,8 @@ type worker struct {
 	answers  *json.Decoder
 }
 
-// startWorker executes this program again as the named worker. What the worker says on standard
-// error goes to notes.
+// startWorker executes this program again as the named worker. The worker's standard error goes to
+// notes.
 func startWorker(name string, notes io.Writer) (*worker, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// yieldCPU has all threads of this process run only while their core has nothing else to do. Later
-// threads inherit that. A low priority would not do: such a thread keeps its core for some
-// milliseconds when another one is woken.
+// yieldCPU makes all threads of this process run only while their core is idle. Later threads
+// inherit this. A low priority is not enough: such a thread keeps its core for some milliseconds
+// when another one wakes.
 func yieldCPU() error {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package main
 
-// yieldCPU does nothing: other systems have no such threads.
+// yieldCPU does nothing: other systems have no idle-only threads.
 func yieldCPU() error { return nil }
