@@ -13,7 +13,7 @@ import (
 // MaxName bounds names and ids, in bytes.
 const MaxName = 256
 
-// A Kind says of which characters a text is.
+// A Kind is the set of characters that a text may contain.
 type Kind int
 
 // The kinds.
@@ -25,22 +25,22 @@ const (
 	Text
 	// Bytes are any bytes.
 	Bytes
-	// Number and Message are not texts. Their rows are of lists.
+	// Number and Message are not texts. Their rows are for lists.
 	Number
 	Message
 )
 
-// A Charge says what a text costs the identity of its client.
+// A Charge says how a text counts against its client's identity.
 type Charge int
 
 // The charges.
 const (
-	// Nothing is kept of it.
+	// Nothing: the node does not keep the text.
 	Nothing Charge = iota
-	// Memory is taken as long as the session or the subscription lasts: it counts against the
-	// memory of an identity's filters (Cost).
+	// Memory: the node keeps it as long as the session or the subscription, and counts it against
+	// the memory of an identity's filters (Cost).
 	Memory
-	// Checkpoint is stored with the subscriber, too.
+	// Checkpoint: the node also stores it with the subscriber.
 	Checkpoint
 )
 
@@ -51,7 +51,7 @@ type Bound struct {
 	Bytes int
 	// Count bounds the elements of a list; 0 is no list.
 	Count int
-	// Apart says that the elements are messages with answers of their own, which are checked one by
+	// Apart says that the elements are messages with separate answers, which are checked one by
 	// one.
 	Apart  bool
 	Charge Charge
@@ -66,16 +66,16 @@ var (
 	named      = Bound{Kind: Name, Bytes: MaxName}
 	kept       = Bound{Kind: Name, Bytes: MaxName, Charge: Memory}
 	stored     = Bound{Kind: Name, Bytes: MaxName, Charge: Checkpoint}
-	namespace  = Bound{Kind: Text, Bytes: 255, Charge: Memory} // MongoDB takes no longer one (manual: "MongoDB Limits and Thresholds")
+	namespace  = Bound{Kind: Text, Bytes: 255, Charge: Memory} // MongoDB's limit (manual: "MongoDB Limits and Thresholds")
 	operations = Bound{Kind: Name, Bytes: 32, Count: 64}
 	expression = Bound{Kind: Text, Bytes: match.MaxSource, Charge: Memory, Code: fault.FilterTooLarge}
 	position   = Bound{Kind: Bytes, Bytes: change.RefSize, Charge: Checkpoint, Code: fault.SessionBadPosition}
-	eventID    = Bound{Kind: Name, Bytes: 8 << 10, Code: fault.SessionBadPosition} // within a snapshot it has what is left
+	eventID    = Bound{Kind: Name, Bytes: 8 << 10, Code: fault.SessionBadPosition} // within a snapshot it contains the remaining work
 	word       = Bound{Kind: Name, Bytes: 64}
 )
 
-// check returns why a text may not be what a client chooses, nil if it may. The error does not
-// contain it.
+// check returns why a text of a client is refused, nil if it is accepted. The error does not
+// contain the text.
 func (b Bound) check(what string, text []byte) error {
 	code := b.Code
 	if len(text) > b.Bytes {

@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// fields is the table of what a client chooses in messages: every text, and every list.
+// fields is the table for messages: every text and every list that a client chooses.
 func fields() map[protoreflect.FullName]Bound {
 	const (
 		ours       = "streamer.v1."
@@ -66,7 +66,7 @@ type Messages struct {
 	fields map[protoreflect.FullName]Bound
 }
 
-// NewMessages returns a Messages. subscriptions is how many a session may have.
+// NewMessages returns a Messages. subscriptions bounds the subscriptions of a session.
 func NewMessages(subscriptions int) *Messages {
 	m := &Messages{fields: fields()}
 	for name, bound := range m.fields {
@@ -82,16 +82,16 @@ func NewMessages(subscriptions int) *Messages {
 // more memory than bytes on the wire.
 const maxElements = 1 << 18
 
-// CheckWire checks an encoded message of a type before it is decoded. The error is a fault and says
-// which field is wrong, but not what is in it. Messages with answers of their own are counted, and
-// checked by Check. Fields that the type does not have are let through: a later version of the
+// CheckWire checks an encoded message of a type before it is decoded. The error is a fault and
+// names the wrong field, but does not contain its value. CheckWire only counts messages with
+// separate answers; Check checks them. It accepts unknown fields, because a later version of the
 // protocol may have them.
 func (m *Messages) CheckWire(of protoreflect.MessageDescriptor, wire []byte) error {
 	w := walker{fields: m.fields}
 	return w.message(of, string(of.Name()), wire, false)
 }
 
-// Check checks a message with an answer of its own.
+// Check checks a message with a separate answer.
 func (m *Messages) Check(message proto.Message) error {
 	wire, err := proto.Marshal(message)
 	if err != nil {
@@ -106,7 +106,7 @@ type walker struct {
 	elements int // of its lists
 }
 
-// message checks a message. Within one that is apart, nothing is checked but the size of the whole.
+// message checks a message. Within a message that is apart, it checks only the total size.
 func (w *walker) message(of protoreflect.MessageDescriptor, path string, wire []byte, apart bool) error {
 	counts := make(map[protoreflect.FieldNumber]int)
 	for len(wire) > 0 {
@@ -185,7 +185,7 @@ func (w *walker) value(field protoreflect.FieldDescriptor, where string, content
 	return nil
 }
 
-// Unbounded returns the texts and lists of a message, and of those in it, that have no row.
+// Unbounded returns the texts and lists of a message, including nested messages, that have no row.
 func (m *Messages) Unbounded(of protoreflect.MessageDescriptor) (missing []protoreflect.FullName) {
 	seen := make(map[protoreflect.FullName]bool)
 	var walk func(protoreflect.MessageDescriptor)
@@ -209,13 +209,12 @@ func (m *Messages) Unbounded(of protoreflect.MessageDescriptor) (missing []proto
 	return missing
 }
 
-// isPacked reports whether a list of numbers is encoded in one piece.
+// isPacked reports whether a list of numbers is in the packed encoding.
 func isPacked(field protoreflect.FieldDescriptor, kind protowire.Type) bool {
 	return kind == protowire.BytesType && field.Kind() != protoreflect.StringKind && field.Kind() != protoreflect.BytesKind && field.Kind() != protoreflect.MessageKind
 }
 
-// countPacked returns an upper bound of the numbers in a packed list with its length: each has a
-// byte at least.
+// countPacked returns an upper bound of the numbers in a packed list: each has at least one byte.
 func countPacked(value []byte) int {
 	content, n := protowire.ConsumeBytes(value)
 	if n < 0 {
@@ -234,22 +233,22 @@ func malformed(where string) error {
 	return fault.Newf(fault.SessionBadRequest, "%s is not a message of the protocol", where)
 }
 
-// errNoBound says that the table has no row for a field: a fault of ours, which must not become a
-// way in.
+// errNoBound reports that the table has no row for a field. This is our own fault, and must not let
+// the field pass.
 var errNoBound = errors.New("the node has no bound for it")
 
 func unknown(where string) error {
 	return fault.New(fault.SessionBadRequest, fmt.Errorf("%s: %w", where, errNoBound))
 }
 
-// textOverhead is what a text costs besides its bytes.
+// textOverhead is the memory of a text besides its bytes.
 const textOverhead = 32
 
-// copies is how often a session keeps a text: as it came, and in a key.
+// copies is how often a session keeps a text: in the message, and in a key.
 const copies = 2
 
-// Cost returns how much memory a session keeps of a message, in bytes: of all texts that the table
-// charges. Messages in it with answers of their own have a cost of their own.
+// Cost returns how much memory a session keeps for a message, in bytes: for all texts that the
+// table charges. Nested messages with separate answers have separate costs.
 func (m *Messages) Cost(message proto.Message) int { return m.cost(message.ProtoReflect()) }
 
 func (m *Messages) cost(message protoreflect.Message) (sum int) {

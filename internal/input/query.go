@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// parameters is the table of what a client chooses in requests over HTTP: parameters of queries and
-// parts of paths, which mean the same wherever they are.
+// parameters is the table for requests over HTTP: the query parameters and the parts of paths that
+// a client chooses. A name means the same in all requests.
 func parameters() map[string]Bound {
 	return map[string]Bound{
 		"channel":               {Kind: Name, Bytes: 32, Count: 64},
@@ -46,20 +46,20 @@ func parameters() map[string]Bound {
 	}
 }
 
-// polyfills are parameters that libraries for event streams add by themselves to what their users
-// ask for (eventsource-polyfill, old ones of event-source-polyfill, and those that keep caches
-// away): every event stream takes them, and they change nothing.
+// polyfills are parameters that libraries for event streams add by themselves
+// (eventsource-polyfill, old versions of event-source-polyfill, and cache busters). Every event
+// stream accepts them, and they change nothing.
 func polyfills() []string {
 	return []string{"_", "evs_buffer_size_limit", "evs_preamble", "padding", "r"}
 }
 
-// LastEventID is the header with which a client of an event stream resumes, and the parameter where
-// it cannot set headers.
+// LastEventID is the header with which a client of an event stream resumes, or the parameter if it
+// cannot set headers.
 const LastEventID = "Last-Event-ID"
 
-// Query returns the parameters of a request, which may have no others than those named. The error
-// is a fault, and does not contain what is wrong beyond the name of a parameter. Of a parameter
-// that is no list there is one value.
+// Query returns the parameters of a request, and refuses all parameters that are not in names. The
+// error is a fault, and contains at most the name of a parameter, never a value. A parameter that
+// is not a list has exactly one value.
 func Query(r *http.Request, names ...string) (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -91,7 +91,7 @@ func Query(r *http.Request, names ...string) (url.Values, error) {
 	return query, nil
 }
 
-// usable tells which parameters there are.
+// usable returns the list of valid parameters, as text.
 func usable(names []string) string {
 	if len(names) == 0 {
 		return "there are none"
@@ -99,8 +99,8 @@ func usable(names []string) string {
 	return "use " + strings.Join(names, ", ")
 }
 
-// Resumes returns the id after which a client of an event stream resumes, "" if it begins: the
-// header or, for clients that cannot set one, the parameter.
+// Resumes returns the id after which a client of an event stream resumes, "" if it starts anew. The
+// id is in the header or, for clients that cannot set headers, in the parameter.
 func Resumes(r *http.Request, query url.Values) (id string, err error) {
 	headers := r.Header.Values(LastEventID)
 	if len(headers) > 1 {
@@ -120,8 +120,8 @@ func Resumes(r *http.Request, query url.Values) (id string, err error) {
 	return id, nil
 }
 
-// isLastEventID reports whether a parameter is called like the header, in any of the ways in which
-// clients spell it.
+// isLastEventID reports whether a parameter has the name of the header, in any spelling that
+// clients use.
 func isLastEventID(name string) bool {
 	name = strings.TrimPrefix(name, "evs_") // of eventsource-polyfill
 	return strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(name), "lasteventid")
