@@ -3,15 +3,15 @@ package listen
 import "github.com/mongostream/streamer/internal/config"
 
 const (
-	// ownFiles are files that a node keeps for itself: its connections to MongoDB, etcd and the
-	// targets of sinks, certificates, the log.
+	// ownFiles is the number of files that a node reserves for itself: its connections to MongoDB,
+	// etcd and the targets of sinks, certificates, the log.
 	ownFiles = 100
-	// leastConnections are those that a server accepts whatever the limit.
+	// leastConnections is the number of connections that a server accepts whatever the limit.
 	leastConnections = 8
 )
 
-// Files returns how many files a node may need at once and how many its process may have. Where it
-// may have fewer, its servers accept fewer connections.
+// Files returns how many open files a node may need and how many its process may have. If the limit
+// is lower, its servers accept fewer connections.
 func Files(cfg config.Config) (needed, limit int) {
 	return ownFiles + 2*cfg.MongoDB.MaxStreams + demand(cfg), openFiles()
 }
@@ -28,8 +28,8 @@ func demand(cfg config.Config) int {
 	return all
 }
 
-// fitting returns how many of the connections that a server wants it may accept: all, or its share
-// of what the limit leaves.
+// fitting returns how many of the wanted connections a server may accept: all, or its share of the
+// files that the limit leaves.
 func fitting(wanted, needed, demand, limit int) int {
 	if limit >= needed {
 		return wanted

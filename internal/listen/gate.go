@@ -16,23 +16,23 @@ import (
 const (
 	// maxHandshakes bounds the connections of a listener whose TLS handshake is not complete.
 	maxHandshakes = 128
-	// Of the connections of one address so many a second are accepted or closed, or a part of those
-	// that it may have, and a burst at once. The others wait for that: who connects as fast as it
-	// can is slowed down. Of those that are to be closed maxTurned wait.
+	// A listener accepts or closes this many connections a second from one address, or a share of
+	// its limit, after a burst. Further connections wait, which slows down an address that connects
+	// as fast as it can. At most maxTurned connections that will be closed wait.
 	pacePerSecond, paceShare, paceBurst = 500, 4, 50
 	maxTurned                           = 1000
 )
 
-// A gate is a listener that accepts so many connections in all, and so many of one remote address.
-// Those above wait in the first case and are closed in the second. If too many TLS handshakes are
-// under way, it closes the oldest connection among those of the address with most of them.
+// A gate is a listener with a limit for all connections and one for each remote address.
+// Connections above the first limit wait, those above the second are closed. If too many TLS
+// handshakes are under way, it closes the oldest one of the address with most of them.
 type gate struct {
 	net.Listener
 
 	perAddress int
 	handshakes bool // connections begin with a TLS handshake
 	refused    refused
-	failed     func(net.Addr) // told of TLS handshakes that failed
+	failed     func(net.Addr) // called after a failed TLS handshake
 	slots      chan struct{}  // one value for each connection
 	accepted   chan accepted
 	closing    func()
@@ -69,7 +69,7 @@ func newGate(l net.Listener, connections, perAddress int, handshakes bool, refus
 	return g
 }
 
-// run lets connections in until the gate is closed.
+// run accepts connections until the gate is closed.
 func (g *gate) run() {
 	for {
 		select {
@@ -107,8 +107,8 @@ func (g *gate) Close() error {
 	return g.Listener.Close()
 }
 
-// enter counts a connection. When it is the turn of its address, the connection is passed on or
-// turned away.
+// enter counts a connection, and passes it on or turns it away when the rate of its address
+// permits.
 func (g *gate) enter(conn net.Conn) {
 	from := access.NetworkOf(conn.RemoteAddr().String())
 	delay, turned := g.count(from)
@@ -138,8 +138,8 @@ func (g *gate) enter(conn net.Conn) {
 	}()
 }
 
-// count counts a connection of an address. It returns how long it waits, and whether it is turned
-// away then.
+// count counts a connection of an address. It returns how long the connection must wait, and
+// whether it is turned away afterwards.
 func (g *gate) count(from netip.Addr) (delay time.Duration, turned bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +164,7 @@ func (g *gate) turnAway(conn net.Conn) {
 	g.mu.turned--
 }
 
-// pass has Accept return a connection.
+// pass makes Accept return a connection.
 func (g *gate) pass(conn net.Conn, from netip.Addr) {
 	c := &gated{Conn: conn, gate: g, from: from}
 	c.shaken, c.leave = sync.OnceFunc(func() { g.shaken(c) }), sync.OnceFunc(func() { g.exit(c) })
@@ -224,8 +224,8 @@ func (g *gate) exit(c *gated) {
 	<-g.slots
 }
 
-// forget forgets an address without connections as soon as it may have a burst of them again. The
-// caller holds the lock.
+// forget removes an address without connections as soon as it has its full burst again. The caller
+// holds the lock.
 func (g *gate) forget(from netip.Addr) {
 	of := g.mu.of[from]
 	if of == nil || of.connections > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 )
 
-// Limits of a connection over HTTP: requests are small and have no bodies, and an idle or half-open
-// connection is found out and closed.
+// Limits of a connection over HTTP: requests are small and have no bodies, and idle or half-open
+// connections are detected and closed.
 const (
 	headerTimeout = 5 * time.Second
 	bodyTimeout   = 5 * time.Second
@@ -21,13 +21,13 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// limitRequests refuses requests with bodies, because nothing here takes one and the server would
-// wait for a slow one's end, and bounds how long a client may take nothing of its answer. Handlers
-// that stream move that bound with each writing.
+// limitRequests refuses requests with bodies, because no handler reads one and the server would
+// wait for the end of a slow one. It also bounds how long a client may read nothing of its
+// response. Streaming handlers extend this bound with each write.
 func limitRequests(stall time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control, now := http.NewResponseController(w), time.Now()
-		_ = control.SetWriteDeadline(now.Add(stall)) // where it cannot be set, as in tests, there is no connection to hold
+		_ = control.SetWriteDeadline(now.Add(stall)) // if it cannot be set, as in tests, there is no connection
 		if r.ContentLength != 0 {
 			_ = control.SetReadDeadline(now.Add(bodyTimeout))
 			w.Header().Set("Connection", "close")

@@ -17,13 +17,14 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// spareConnections are connections beyond twice those that are served: for probes, and for those
-// that are told that there is no room.
+// spareConnections is the number of connections beyond twice the served ones: for probes, and for
+// clients that get the answer that the server is full.
 const spareConnections = 200
 
-// A Listeners is what a node's servers have in common towards the network.
+// A Listeners is the network side that a node's servers share.
 type Listeners struct {
-	// Access says who may come in, Accounts are what the connections of each identity use together.
+	// Access authenticates clients. Accounts count the resources of each identity over all its
+	// connections.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
 
@@ -32,7 +33,7 @@ type Listeners struct {
 	refused    refused
 }
 
-// New reads the files that the configuration names. It starts nothing; the logger may be nil.
+// New reads the files of the configuration. It starts nothing; the logger may be nil.
 func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	l := &Listeners{Accounts: access.NewAccounts(defaults(cfg)), cfg: cfg, refused: newRefused()}
 	l.Accounts.MaxFilterBytes = int(cfg.Gateway.MaxFilterBytes)
@@ -47,9 +48,9 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 	if l.grpc, err = access.NewTLS(withTLS(base, cfg.GRPC.TLS)); err != nil {
 		return nil, err
 	}
-	// One list of identities serves both: certificates' subjects may stand in it where one of the
-	// servers asks for certificates. Where both do, of different authorities, a subject counts at
-	// one of them.
+	// Both servers share one list of identities. It may contain subjects of certificates if one of
+	// the servers requires certificates. If both do, from different authorities, a subject is valid
+	// at one of them.
 	base.Apart = Apart(cfg)
 	asks := cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {
@@ -64,7 +65,7 @@ func New(cfg config.Config, logger *slog.Logger) (*Listeners, error) {
 // MaxNotices bounds the streams of notices of a node.
 const MaxNotices = 100
 
-// defaults returns what an identity may have that names no limits: its share of what the node has.
+// defaults returns the limits of an identity without its own: its share of the node's resources.
 func defaults(cfg config.Config) access.Defaults {
 	share := func(of int) int { return max(1, of*cfg.Access.Share/100) }
 	return access.Defaults{
@@ -74,10 +75,10 @@ func defaults(cfg config.Config) access.Defaults {
 	}
 }
 
-// connections returns how many connections it takes to serve so many clients.
+// connections returns how many connections a server needs for a number of clients.
 func connections(clients int) int { return 2*clients + spareConnections }
 
-// Apart reports whether the servers ask for certificates of different authorities.
+// Apart reports whether the servers require certificates of different authorities.
 func Apart(cfg config.Config) bool {
 	return cfg.GRPC.TLS.ClientCAFile != "" && cfg.HTTP.TLS.ClientCAFile != "" && cfg.GRPC.TLS.ClientCAFile != cfg.HTTP.TLS.ClientCAFile
 }
@@ -93,8 +94,8 @@ func (l *Listeners) ListenHTTP(ctx context.Context) (net.Listener, error) {
 	return l.listen(ctx, port{access.HTTP, "http.listen", c.Listen, l.http != nil, c.Insecure, connections(c.MaxClients), c.StallTimeout})
 }
 
-// ListenProbes binds the address of the server of probes and metrics, which speaks plaintext; it
-// returns nil and no error where there is to be none.
+// ListenProbes binds the address of the server of probes and metrics, which speaks plaintext. It
+// returns nil and no error if none is configured.
 func (l *Listeners) ListenProbes(ctx context.Context) (net.Listener, error) {
 	c := l.cfg.HTTP
 	if c.ProbesListen == "" {
@@ -103,8 +104,8 @@ func (l *Listeners) ListenProbes(ctx context.Context) (net.Listener, error) {
 	return l.listen(ctx, port{access.HTTP, "http.probes_listen", c.ProbesListen, false, c.Insecure, spareConnections, c.StallTimeout})
 }
 
-// ListenGRPC binds the address of the gRPC server; it returns nil and no error where there is to be
-// none.
+// ListenGRPC binds the address of the gRPC server. It returns nil and no error if none is
+// configured.
 func (l *Listeners) ListenGRPC(ctx context.Context) (net.Listener, error) {
 	c := l.cfg.GRPC
 	if c.Listen == "" {
@@ -113,17 +114,17 @@ func (l *Listeners) ListenGRPC(ctx context.Context) (net.Listener, error) {
 	return l.listen(ctx, port{access.GRPC, "grpc.listen", c.Listen, l.grpc != nil, c.Insecure, connections(l.cfg.Gateway.MaxSessions), c.StallTimeout})
 }
 
-// A port is where a server listens, by a key of the configuration.
+// A port is the address of a server, from a key of the configuration.
 type port struct {
 	name             string // of the server, as access.Peer names it
 	key, address     string
 	secure, insecure bool // speaks TLS; may speak plaintext to other machines
 	connections      int
-	stall            time.Duration // how long a client may take nothing
+	stall            time.Duration // how long a client may read nothing
 }
 
-// listen listens on a port. The listener accepts no more connections than the port has, and than
-// the limit of open files leaves; those above wait. Half of them may be of one address.
+// listen listens on a port. The listener accepts at most the port's number of connections, less if
+// the limit of open files is lower; further ones wait. One address may have half of them.
 func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
 	if err := access.CheckListen(p.address, p.secure, p.insecure); err != nil {
 		return nil, fault.Newf(fault.Of(err), "%s: %w", p.key, errors.Unwrap(err))
@@ -149,7 +150,7 @@ func (l *Listeners) listen(ctx context.Context, p port) (net.Listener, error) {
 	return newGate(listener, room, cmp.Or(l.cfg.Access.ConnectionsPerAddress, room/2), p.secure, l.refused, failed), nil
 }
 
-// GRPC returns the configuration of the gRPC server's TLS, nil where it speaks plaintext.
+// GRPC returns the TLS configuration of the gRPC server, nil for plaintext.
 func (l *Listeners) GRPC() *tls.Config {
 	if l.grpc == nil {
 		return nil
@@ -157,7 +158,7 @@ func (l *Listeners) GRPC() *tls.Config {
 	return l.grpc.Config("h2")
 }
 
-// Serve serves HTTP on a listener as http.Server does, over TLS where there is a certificate.
+// Serve serves HTTP on a listener like http.Server, over TLS if there is a certificate.
 func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 	if l.http == nil {
 		return server.Serve(listener)
@@ -166,14 +167,14 @@ func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 	return server.ServeTLS(listener, "", "")
 }
 
-// Protect lets requests through to next whose clients show who they are. Pages of the origins that
-// are listed may read; what changes something is refused to pages of every other origin.
+// Protect passes requests of authenticated clients to next. Pages of the listed origins may read;
+// requests that change something are refused from pages of any other origin.
 func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
 	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next)))
 }
 
-// Certificates returns why the servers' certificates cannot be used as their files are, nil where
-// they can; those from before stay in force.
+// Certificates returns why the certificate files are not usable, nil if they are. Until then the
+// former certificates stay in use.
 func (l *Listeners) Certificates() error {
 	var errs []error
 	for _, t := range []*access.TLS{l.http, l.grpc} {
@@ -184,15 +185,14 @@ func (l *Listeners) Certificates() error {
 	return errors.Join(errs...)
 }
 
-// Identities returns why the files of who may connect cannot be used as they are, nil where they
-// can; those from before stay in force, revoked tokens too.
+// Identities returns why the files with the identities are not usable, nil if they are. Until then
+// the former identities stay valid, including revoked tokens.
 func (l *Listeners) Identities() error { return l.Access.Err() }
 
-// Server makes an HTTP server over handlers that none of its clients can hold up. Requests'
-// contexts end with base.
+// Server makes an HTTP server that no client can block. The contexts of requests end with base.
 func (l *Listeners) Server(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	switch {
-	case l.http != nil: // its certificate is for its own names
+	case l.http != nil: // the certificate protects the host names
 	case access.IsLocal(l.cfg.HTTP.Listen):
 		handler = access.Local(l.cfg.HTTP.Listen, l.cfg.HTTP.CORSOrigins, handler)
 	case l.cfg.Access.IdentitiesFile == "" && l.cfg.Access.JWKSFile == "":
@@ -201,8 +201,7 @@ func (l *Listeners) Server(base context.Context, handler http.Handler, logger *s
 	return l.server(base, handler, logger)
 }
 
-// own returns the addresses of this node that are the operator's to choose, with the name of its
-// machine.
+// own returns the configured addresses of this node, and the name of its machine.
 func (l *Listeners) own() []string {
 	own := []string{l.cfg.HTTP.Listen, l.cfg.HTTP.ProbesListen, l.cfg.HTTP.Advertise}
 	if name, err := os.Hostname(); err == nil {
@@ -211,13 +210,13 @@ func (l *Listeners) own() []string {
 	return own
 }
 
-// ProbesServer is Server for probes and metrics, which have a listener of their own and no pages of
+// ProbesServer is Server for probes and metrics, which have a separate listener and no pages of
 // other origins.
 func (l *Listeners) ProbesServer(base context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	if access.IsLocal(l.cfg.HTTP.ProbesListen) {
 		handler = access.Local(l.cfg.HTTP.ProbesListen, nil, handler)
 	} else {
-		handler = access.Named(l.own(), nil, handler) // also with access: probes and metrics ask for nothing
+		handler = access.Named(l.own(), nil, handler) // also with access control: probes and metrics need no authentication
 	}
 	return l.server(base, handler, logger)
 }

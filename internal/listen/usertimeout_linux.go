@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout returns a control function for a listening socket whose connections end when the
-// peer's machine has confirmed nothing of what was sent to it for that long (tcp(7),
-// TCP_USER_TIMEOUT). Without it a connection whose peer has vanished ends after some 15 minutes.
+// userTimeout returns a control function for a listening socket. Its connections end when the peer
+// has not acknowledged sent data for that long (tcp(7), TCP_USER_TIMEOUT). Without it a connection
+// to a vanished peer ends only after some 15 minutes.
 func userTimeout(timeout time.Duration) func(network, address string, conn syscall.RawConn) error {
 	return func(_, _ string, conn syscall.RawConn) (err error) {
 		controlled := conn.Control(func(fd uintptr) {

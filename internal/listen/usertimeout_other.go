@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// userTimeout returns nil: keepalive probes find out that a peer has vanished only while nothing is
-// being sent.
+// userTimeout returns nil: keepalive probes detect a vanished peer only while nothing is being
+// sent.
 func userTimeout(time.Duration) func(network, address string, conn syscall.RawConn) error { return nil }
