@@ -49,9 +49,9 @@ func RunMember() bool {
 // startProcess starts an etcd with a configuration file; ended is closed when the process has
 // ended.
 func startProcess(file string, env ...string) (process *exec.Cmd, ended <-chan struct{}, err error) {
-	process = exec.Command(os.Args[0]) //nolint:noctx // this program, or the one that whoever tests has named; ended by signals
+	process = exec.Command(os.Args[0]) //nolint:noctx // this program, or the binary that BinaryVariable names; ended by signals
 	if binary := os.Getenv(BinaryVariable); binary != "" {
-		process = exec.Command(binary, "--config-file", file) //nolint:noctx // this program, or the one that whoever tests has named; ended by signals
+		process = exec.Command(binary, "--config-file", file) //nolint:noctx // this program, or the binary that BinaryVariable names; ended by signals
 	}
 	process.Env = append(append(os.Environ(), memberVariable+"="+file), env...)
 	process.Stderr = os.Stderr
