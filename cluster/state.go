@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// A Status is the condition that a member reports of itself.
+// A Status is the condition that a member reports of itself to the leader, which goes by it.
 type Status string
 
 // The statuses.
@@ -70,8 +70,18 @@ type Heartbeat struct {
 	// number of the others.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	Unlisted int       `json:"gateways_unlisted,omitempty"`
-	// Problems are the member's present problems, at most MaxProblems.
+	// Verdict is the member's own judgement of itself, for people. Problems are its present problems,
+	// at most MaxProblems.
+	Verdict  health.Status    `json:"verdict,omitempty"`
 	Problems []health.Problem `json:"problems,omitempty"`
+}
+
+// Condition returns the member's state as people are shown it: starting, stopping, or its verdict.
+func (h Heartbeat) Condition() Status {
+	if h.Verdict == "" || h.Status == StatusStarting || h.Status == StatusStopping {
+		return h.Status
+	}
+	return Status(h.Verdict)
 }
 
 // MaxProblems bounds the problems in a heartbeat.

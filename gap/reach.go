@@ -13,6 +13,9 @@ type Reach struct {
 	// Last is the time of the last operation, Majority of the last majority-committed one; zero if
 	// unknown.
 	Last, Majority change.Timestamp
+	// Growing says that the log has not reached its size yet, so that nothing leaves it. It is
+	// false where that is unknown.
+	Growing bool
 	// Slack is how far Last may lag the positions of streams, because different servers answer.
 	Slack time.Duration
 }
@@ -34,12 +37,15 @@ func (r Reach) At(t time.Time) change.Timestamp {
 	return at
 }
 
-// HeadRoom returns the log time from the oldest entry to the position.
+// HeadRoom returns the log time until the position leaves the log, which is that from the oldest
+// entry to it; below zero it has left. ok is false where that is unknown, and while nothing leaves
+// the log.
 func (r Reach) HeadRoom(p change.Position) (room time.Duration, ok bool) {
 	if r.First.IsZero() || p.IsZero() {
 		return 0, false
 	}
-	return p.Time.Time().Sub(r.First.Time()), true
+	room = p.Time.Time().Sub(r.First.Time())
+	return room, room < 0 || !r.Growing
 }
 
 // Length returns the log time that the log covers, zero if unknown.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
@@ -120,6 +121,7 @@ func NewServer(cfg Config, node *streamer.Node) *Server {
 	}
 	s := &Server{cfg: cfg, node: node, input: input.NewMessages(cfg.MaxSubscriptions), logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), ended: newEnded(cfg.Registerer, "grpc")}
 	s.health = health.NewServer()
+	s.Serving(true)
 	s.peers.most, s.peers.keep = cfg.MaxPeers, cfg.KeepLeft
 	s.mu.sessions = make(map[*delivery.Session]*access.Identity)
 	return s
@@ -172,6 +174,18 @@ func (s *Server) enter() error {
 	}
 	s.mu.connections++
 	return nil
+}
+
+// Serving has the health service say whether the node can serve clients, which it can until this
+// is called first. A node that leaves cannot.
+func (s *Server) Serving(ready bool) {
+	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if ready {
+		status = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	for _, service := range []string{"", streampb.Gateway_ServiceDesc.ServiceName} {
+		s.health.SetServingStatus(service, status)
+	}
 }
 
 // Leave tells clients that the node is about to stop: the health service says NOT_SERVING, no

@@ -431,8 +431,19 @@ func TestNodeThatLeavesTakesNoNewSessions(t *testing.T) {
 		}
 	}
 	says(grpc_health_v1.HealthCheckResponse_SERVING)
+	w.server.Serving(false) // as /readyz says
+	says(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	w.server.Serving(true)
+	says(grpc_health_v1.HealthCheckResponse_SERVING)
 	w.server.Leave()
 	says(grpc_health_v1.HealthCheckResponse_NOT_SERVING)
+	w.server.Serving(true) // it was ready a moment ago
+	for _, service := range []string{"", "streamer.v1.Gateway"} {
+		answer, err := grpc_health_v1.NewHealthClient(w.conn()).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: service})
+		if err != nil || answer.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+			t.Errorf("%q of a node that leaves: %v, %v", service, answer, err)
+		}
+	}
 	if n := next(s, (*streampb.ConnectResponse).GetNotice); n.GetKind() != "shutting_down" || n.GetCode() != string(fault.NodeStopping) {
 		t.Errorf("%v", n)
 	}

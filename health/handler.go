@@ -13,7 +13,7 @@ type Report struct {
 	Node       string      `json:"node"`
 	Cluster    string      `json:"cluster"`
 	Version    string      `json:"version"`
-	Uptime     float64     `json:"uptime"` // seconds
+	Uptime     float64     `json:"uptime_seconds"`
 	Partitions []Partition `json:"partitions"`
 	// Problems are those of the verdict, the most urgent first.
 	Problems []Problem `json:"problems"`
@@ -28,7 +28,7 @@ type Membership struct {
 	Detached bool `json:"detached"`
 	// LeaseDeadlineLag is the deadline of the node's lease less now, in seconds: how long it lives
 	// unless it is renewed. The node is detached when a third of cluster.lease_ttl is left.
-	LeaseDeadlineLag float64 `json:"lease_deadline_lag"`
+	LeaseDeadlineLag float64 `json:"lease_deadline_lag_seconds"`
 	// Leader is the node that makes plans, empty for nobody or while unknown; Plan is the version
 	// of the plan, 0 for none.
 	Leader string `json:"leader"`
@@ -44,12 +44,13 @@ type Membership struct {
 type Partition struct {
 	ID     int    `json:"id"`
 	Status Status `json:"status"`
-	// Lag is in seconds; absent while unknown.
-	Lag *float64 `json:"lag,omitempty"`
-	// HeadRoom is for how many seconds of log time the position still lives; absent while unknown.
-	HeadRoom  *float64   `json:"headRoom,omitempty"`
-	EventRate float64    `json:"eventRate"`
-	LastEvent *time.Time `json:"lastEvent,omitempty"`
+	// Lag is absent while unknown.
+	Lag *float64 `json:"lag_seconds,omitempty"`
+	// HeadRoom is the log time until the position leaves the oplog; absent while unknown, and while
+	// nothing leaves it.
+	HeadRoom    *float64   `json:"head_room_seconds,omitempty"`
+	Rate        float64    `json:"rate"` // events a second
+	LastEventAt *time.Time `json:"last_event_at,omitempty"`
 	// Error says why the partition has stopped.
 	Error string `json:"error,omitempty"`
 }

@@ -39,10 +39,10 @@ func TestHandlersShowTheVerdict(t *testing.T) {
 	partitions, _ := report["partitions"].([]any)
 	first, _ := partitions[0].(map[string]any)
 	second, _ := partitions[1].(map[string]any)
-	if report["status"] != "healthy" || report["uptime"] != 90.0 || report["version"] != "v" || first["lag"] != 1.5 || first["id"] != 0.0 {
+	if report["status"] != "healthy" || report["uptime_seconds"] != 90.0 || report["version"] != "v" || first["lag_seconds"] != 1.5 || first["id"] != 0.0 {
 		t.Errorf("%v", report)
 	}
-	if _, known := second["lag"]; known {
+	if _, known := second["lag_seconds"]; known {
 		t.Error("an unknown lag is shown")
 	}
 	if _, told := report["membership"]; told {

@@ -104,6 +104,9 @@ type rule struct {
 const (
 	// passing is how long a dependency may not answer before that is a problem.
 	passing = 3 * time.Second
+	// reopening is how long a change stream may take to be opened again: longer, because it is
+	// closed before it is known that MongoDB is away.
+	reopening = passing + time.Second
 	// moving is how long partitions may be between two owners.
 	moving = 5 * time.Second
 	// electing is how long the election of a leader may take.
@@ -112,14 +115,18 @@ const (
 
 // rules are those of single facts.
 func rules(f *Facts) []rule {
+	etcd := passing
+	if !f.Detached.At.IsZero() { // the lease was short: etcd is why
+		etcd = 0
+	}
 	return []rule{
 		{f.Stopping, subjectStop, fault.NodeStopping, "The node stops: what was delivered is acknowledged and saved.", Info, Degraded, true, 0},
 		{f.Starting, subjectStart, fault.NodeStarting, "The node starts and is not ready yet.", Info, Unhealthy, true, 0},
 		{f.MongoDB, SubjectMongoDB, fault.MongoUnreachable, "", Critical, Unhealthy, true, passing},
-		{f.Closed, subjectReading, fault.LogStuck, "The change stream is being opened again.", Critical, Unhealthy, true, passing},
+		{f.Closed, subjectReading, fault.LogStuck, "The change stream is being opened again.", Critical, Unhealthy, true, reopening},
 		{f.Silent, subjectReading, fault.LogStuck, "Nothing is read although the oplog advances.", Critical, Unhealthy, false, 0},
 		{f.Majority, subjectReading, fault.MongoMajority, "MongoDB has no majority: nothing new can be read.", Critical, Degraded, false, 0},
-		{f.Etcd, SubjectEtcd, fault.EtcdUnreachable, "etcd does not answer.", Critical, Degraded, false, passing},
+		{f.Etcd, SubjectEtcd, fault.EtcdUnreachable, "etcd does not answer.", Critical, Degraded, false, etcd},
 		{f.Alarm, SubjectEtcd, fault.EtcdAlarm, "etcd has raised an alarm.", Critical, Degraded, false, 0},
 		{f.Unread, SubjectEtcd, fault.ClusterCorrupt, "The cluster's state cannot be read.", Critical, Degraded, false, 0},
 		{f.Apart, subjectMembership, fault.NodeDetached, "The node cannot join its cluster again.", Critical, Unhealthy, true, 0},
@@ -138,7 +145,10 @@ func rules(f *Facts) []rule {
 
 // problems returns what is wrong at the node itself, and with the cluster as it sees it.
 func problems(f *Facts) (all []Problem) {
-	node := []string{f.Node}
+	var node []string // none where the cluster alone is judged
+	if f.Node != "" {
+		node = []string{f.Node}
+	}
 	for _, r := range rules(f) {
 		if !r.fact.lasted(f.Now, r.patience) {
 			continue

@@ -23,7 +23,7 @@ type RangeConfig struct {
 	// of its length.
 	Warning, Critical time.Duration
 	// Heard is called with each answer and with the time before which head-room is critical, zero
-	// if that is unknown.
+	// if that is unknown or nothing leaves the log.
 	Heard func(reach gap.Reach, floor change.Timestamp)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -95,7 +95,7 @@ func (s *Range) ask(ctx context.Context) (gap.Reach, error) {
 	s.last.Store(&answer{reach: reach, at: time.Now()})
 	if s.cfg.Heard != nil {
 		var floor change.Timestamp
-		if !reach.First.IsZero() {
+		if !reach.First.IsZero() && !reach.Growing {
 			floor.T = reach.First.T + uint32(s.critical(reach).Seconds())
 		}
 		s.cfg.Heard(reach, floor)
@@ -192,8 +192,8 @@ const (
 	CriticallyLow
 )
 
-// HeadRoom returns the log time from the oldest entry of the log to the position, and its level; ok
-// is false if the extent of the log is unknown.
+// HeadRoom returns the log time until the position leaves the log, and its level; ok is false if
+// that is unknown or nothing leaves the log.
 func (s *Range) HeadRoom(reach gap.Reach, p change.Position) (room time.Duration, level Level, ok bool) {
 	room, ok = reach.HeadRoom(p)
 	switch {

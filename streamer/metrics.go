@@ -16,13 +16,13 @@ type gauges struct {
 //nolint:gochecknoglobals // descriptions are constants
 var (
 	lagDesc        = prometheus.NewDesc("streamer_partition_lag_seconds", "Log time from a partition's position to the end of the oplog; absent while unknown.", []string{"partition"}, nil)
-	roomDesc       = prometheus.NewDesc("streamer_partition_head_room_seconds", "Log time until a partition's position leaves the oplog; absent while unknown.", []string{"partition"}, nil)
+	roomDesc       = prometheus.NewDesc("streamer_partition_head_room_seconds", "Log time until a partition's position leaves the oplog; absent while unknown, and while nothing leaves it.", []string{"partition"}, nil)
 	healthDesc     = prometheus.NewDesc("streamer_partition_health", "1 for the current state of a partition.", []string{"partition", "status"}, nil)
 	passedDesc     = prometheus.NewDesc("streamer_partition_events_total", "Events of a partition read in this term.", []string{"partition"}, nil)
 	partitionsDesc = prometheus.NewDesc("streamer_partitions_owned", "Partitions owned by this node.", nil, nil)
 
 	subscriberLagDesc  = prometheus.NewDesc("streamer_subscriber_lag_seconds", "Log time from a subscriber's acknowledged position to the end of the oplog.", []string{"subscriber"}, nil)
-	subscriberRoomDesc = prometheus.NewDesc("streamer_subscriber_head_room_seconds", "Log time until a subscriber's position leaves the oplog.", []string{"subscriber"}, nil)
+	subscriberRoomDesc = prometheus.NewDesc("streamer_subscriber_head_room_seconds", "Log time until a subscriber's position leaves the oplog; absent while unknown, and while nothing leaves it.", []string{"subscriber"}, nil)
 	subscriberLeftDesc = prometheus.NewDesc("streamer_subscriber_unacknowledged_events", "Queued or sent events of a subscriber that are not acknowledged.", []string{"subscriber"}, nil)
 	subscribersDesc    = prometheus.NewDesc("streamer_subscribers", "Named subscribers with a session at this node.", nil, nil)
 )

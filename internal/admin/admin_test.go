@@ -76,6 +76,7 @@ type source struct {
 	entries    int64
 	asked      bool // for the number of entries
 	unreadable bool
+	growing    bool
 	away       error
 }
 
@@ -85,6 +86,8 @@ func (s *source) Now(context.Context) (change.Timestamp, error) { return s.now, 
 func (s *source) FirstEntry(context.Context) (change.Timestamp, bool, error) {
 	return s.first, !s.unreadable, nil
 }
+
+func (s *source) Growing(context.Context) bool { return s.growing }
 
 func (s *source) CountEntries(context.Context, change.Timestamp, change.Timestamp) (int64, bool, error) {
 	s.asked = true

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -56,7 +55,7 @@ type StatusNode struct {
 	Node      string         `json:"node"`
 	Process   string         `json:"process"`
 	Status    cluster.Status `json:"status"`
-	Failing   []string       `json:"failing_checks"`
+	Problems  []string       `json:"problems"` // their subjects
 	Version   string         `json:"version"`
 	Address   string         `json:"address"` // for gateways, empty for none
 	StartedAt time.Time      `json:"started_at"`
@@ -82,8 +81,8 @@ type StatusPartitions struct {
 	States []int     `json:"states"`
 	Rates  []float64 `json:"rates"`
 	// Lags and HeadRooms are in seconds, nil while unknown and for partitions of other nodes.
-	Lags      []*float64 `json:"lags"`
-	HeadRooms []*float64 `json:"head_rooms"`
+	Lags      []*float64 `json:"lag_seconds"`
+	HeadRooms []*float64 `json:"head_room_seconds"`
 	// Errors say why partitions of the node that answers have stopped.
 	Errors     map[int]string  `json:"errors"`
 	StateNames []health.Status `json:"state_names"`
@@ -101,17 +100,15 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 	of, by := map[string]int{}, map[string]int{} // indexes into Nodes by process and by name
 	for _, m := range view.Members {
 		n := StatusNode{
-			Node: m.Node, Process: m.Process, Status: m.Status, Failing: []string{}, Version: m.Version, Address: m.Gateway, StartedAt: m.StartedAt,
+			Node: m.Node, Process: m.Process, Status: m.Condition(), Problems: []string{}, Version: m.Version, Address: m.Gateway, StartedAt: m.StartedAt,
 			Rate: rounded(m.Load.Rate, 10), Lag: m.Load.Lag, Queued: m.Load.Queued, Gateways: []string{}, Unlisted: m.Unlisted,
 		}
 		if m.Garbled != nil {
 			n.Unread = m.Garbled.Error()
 		}
 		_, n.Drained = view.Directives.Drained[m.Node]
-		for _, check := range slices.Sorted(maps.Keys(m.Checks)) {
-			if !m.Checks[check] {
-				n.Failing = append(n.Failing, check)
-			}
+		for _, p := range m.Problems {
+			n.Problems = append(n.Problems, p.Subject)
 		}
 		for _, g := range m.Gateways {
 			if !g.Left {

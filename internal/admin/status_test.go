@@ -34,7 +34,7 @@ func statusView(n int) cluster.View {
 	held["b"][0].Epoch.Revision = 99 // it does not serve it in this term yet
 	for _, node := range []string{"a", "b"} {
 		v.Members = append(v.Members, cluster.Member{Heartbeat: cluster.Heartbeat{
-			Node: node, Process: "process of " + node, Status: cluster.StatusDegraded, Checks: map[string]bool{cluster.CheckEtcd: false, cluster.CheckMongoDB: true},
+			Node: node, Process: "process of " + node, Status: cluster.StatusHealthy, Verdict: health.Degraded, Problems: []health.Problem{{Subject: "sink/out"}},
 			Held: held[node], Gateways: []cluster.Gateway{{Name: "gateway/" + node}, {Name: "gateway/gone", Left: true}}, Unlisted: 2,
 		}})
 	}
@@ -66,7 +66,7 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 		t.Errorf("errors %v, detached %v, absent %v", s.Partitions.Errors, s.Detached, s.Absent)
 	}
 	a, c := s.Nodes[0], s.Nodes[2]
-	if a.Owned != 2 || a.Planned != 3 || !slices.Equal(a.Failing, []string{cluster.CheckEtcd}) || !slices.Equal(a.Gateways, []string{"gateway/a"}) || a.Unlisted != 2 {
+	if a.Owned != 2 || a.Planned != 3 || a.Status != cluster.StatusDegraded || !slices.Equal(a.Problems, []string{"sink/out"}) || !slices.Equal(a.Gateways, []string{"gateway/a"}) || a.Unlisted != 2 {
 		t.Errorf("%+v", a)
 	}
 	if c.Unread == "" || c.Owned != 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -29,7 +30,8 @@ type Subscriber struct {
 	Behind *int64   `json:"entries_behind"`
 	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: in so much time
 	// the position leaves the oplog, as long as as much is written; below zero it has left it. Nil
-	// where the oplog's oldest entry cannot be read.
+	// where the oplog's oldest entry cannot be read, and while the oplog has not reached its size:
+	// nothing leaves it then.
 	HeadRoom *float64 `json:"head_room_seconds"`
 	// Generation counts the rewinds; of a shared subscriber it is the highest of its partitions.
 	Generation uint64 `json:"generation"`
@@ -269,16 +271,23 @@ func (s *Subscriber) current(partitions int) change.Timestamp {
 // entries.
 const measureTimeout = 5 * time.Second
 
+// A LogSource is a deployment that also tells whether its oplog has reached its size.
+type LogSource interface {
+	Source
+	// Growing reports whether nothing leaves the oplog because it has not reached its size.
+	Growing(ctx context.Context) bool
+}
+
 // Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its
 // oplog. What it does not tell is left out.
-func (l *SubscriberList) Measure(ctx context.Context, source Source) {
+func (l *SubscriberList) Measure(ctx context.Context, source LogSource) {
 	if err := l.measure(ctx, source, &entryCount{}); err != nil {
 		l.LogError = err.Error()
 	}
 }
 
 // measure is Measure, and returns why nothing is known of the oplog.
-func (l *SubscriberList) measure(ctx context.Context, source Source, counted *entryCount) error {
+func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted *entryCount) error {
 	asking, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()
 	now, err := source.Now(asking)
@@ -289,6 +298,7 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *en
 	if unread != nil {
 		known = false
 	}
+	reach := gap.Reach{First: first, Last: now, Growing: known && source.Growing(asking)}
 	newest := now.Time()
 	l.NewestEntry = &newest
 	if known {
@@ -304,9 +314,9 @@ func (l *SubscriberList) measure(ctx context.Context, source Source, counted *en
 		}
 		lag := max(0, now.Time().Sub(at.Time())).Seconds()
 		row.Lag = &lag
-		if known && !row.at.IsZero() {
-			room := row.at.Time.Time().Sub(first.Time()).Seconds()
-			row.HeadRoom = &room
+		if room, leaves := reach.HeadRoom(row.at); known && leaves {
+			s := room.Seconds()
+			row.HeadRoom = &s
 		}
 		if earliest.IsZero() || earliest.Compare(at) > 0 {
 			earliest = at
@@ -370,7 +380,7 @@ type Node interface {
 // node of that name knows of their sessions: 200 with what can be read, 503 with code and remedy
 // where nothing can. One request is answered at a time, and MongoDB is asked to count no more often
 // than every entryCountTTL. An identity that may not read everything is shown its own subscribers.
-func ServeSubscribers(name string, node Node, s Store, source Source, logger *slog.Logger) http.Handler {
+func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
 	one, counted := make(chan struct{}, 1), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

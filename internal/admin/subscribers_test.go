@@ -104,7 +104,15 @@ func TestSubscribersAreListedAsFarAsAnythingIsKnown(t *testing.T) {
 	if g := row(t, list, "gateway"); list.OplogBegins != nil || g.HeadRoom != nil || g.Behind != nil || !equals(g.Lag, 999) {
 		t.Errorf("%+v", g)
 	}
-	mongo.unreadable = false
+	mongo.unreadable, mongo.growing = false, true
+	if g := row(t, ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler))), "gateway"); !equals(g.HeadRoom, -4) { // it left before
+		t.Errorf("%+v", g)
+	}
+	connect(t, s, "young", at(7), nil)
+	if g := row(t, ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler))), "young"); g.HeadRoom != nil || !equals(g.Lag, 993) {
+		t.Errorf("nothing leaves a log that grows: %+v", g)
+	}
+	mongo.growing = false
 	list = ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler))) // what left the oplog cannot be counted
 	if g := row(t, list, "gateway"); !equals(g.HeadRoom, -4) || !equals(g.Behind, 1000) {
 		t.Errorf("%+v", g)

@@ -46,6 +46,7 @@ type Client struct {
 	blind   atomic.Bool // the oplog cannot be read: through mongos, or because the user lacks the right
 
 	topology atomic.Pointer[topologyState] // as the first pool sees it
+	growth   atomic.Pointer[growth]        // nil before it was asked
 
 	mu struct {
 		sync.Mutex

@@ -71,6 +71,37 @@ func OplogSize(ctx context.Context, c *Client) (size, most int64, known bool, er
 	return int64(stats.Size), int64(stats.MaxSize), stats.MaxSize > 0, nil
 }
 
+const (
+	// full is from which part of its size on an oplog counts as full. MongoDB removes a tenth of it
+	// at once at most.
+	full = 0.85
+	// growingFor is how long an answer to whether the oplog grows is believed.
+	growingFor = 4 * time.Second
+)
+
+// growth is what was last heard of the growth of the oplog.
+type growth struct {
+	at      time.Time
+	growing bool
+}
+
+// Growing reports whether the oplog has not reached its size yet, so that nothing leaves it. It
+// asks every four seconds at most. Where the size cannot be asked for, through mongos or for want of
+// the right to collStats, the oplog counts as full: what is near its start is told then.
+func (c *Client) Growing(ctx context.Context) bool {
+	last := c.growth.Load()
+	if last != nil && time.Since(last.at) < growingFor {
+		return last.growing
+	}
+	size, most, known, err := OplogSize(ctx, c)
+	if err != nil {
+		return last != nil && last.growing
+	}
+	next := &growth{time.Now(), known && float64(size) < full*float64(most)}
+	c.growth.Store(next)
+	return next.growing
+}
+
 // WithoutImages returns the collections among the watched namespaces (db.coll or db.*; none: all)
 // that keep no pre- and post-images.
 func WithoutImages(ctx context.Context, c *Client, watched []string, exclude string) (missing []string, err error) {

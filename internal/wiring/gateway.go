@@ -24,6 +24,7 @@ func (s *Service) buildGateway(context.Context) error {
 		CreditEvents: cfg.Gateway.CreditEvents, CreditBytes: int(cfg.Gateway.CreditBytes), HeartbeatTimeout: cfg.GRPC.HeartbeatTimeout, StallTimeout: cfg.GRPC.StallTimeout,
 		MaxPeers: cluster.MaxGateways, KeepLeft: max(10*time.Second, 5*cfg.Cluster.HeartbeatInterval), Logger: s.logger, Registerer: s.registry,
 	}, s.node)
+	s.gateway.Serving(false) // until it is judged
 	return nil
 }
 

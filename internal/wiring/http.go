@@ -161,7 +161,7 @@ func (s *Service) membership() *health.Membership {
 	m := &health.Membership{Detached: !s.member.Trusted(), Leader: view.Leader, Plan: view.Plan.Version, Members: map[string]int{}}
 	m.LeaseDeadlineLag = s.member.DeadlineLag().Seconds()
 	for _, seat := range view.Members {
-		status := cmp.Or(string(seat.Status), "unknown") // of another version, or not to be read
+		status := cmp.Or(string(seat.Condition()), "unknown") // of another version, or not to be read
 		m.Members[status]++
 	}
 	for _, node := range view.Plan.Owners {
@@ -182,7 +182,7 @@ func (s *Service) partitions() []health.Partition {
 	status := s.node.Status()
 	partitions := make([]health.Partition, len(status))
 	for i, p := range status {
-		partitions[i] = health.Partition{ID: int(p.Partition), Status: p.State, EventRate: p.Rate}
+		partitions[i] = health.Partition{ID: int(p.Partition), Status: p.State, Rate: p.Rate}
 		if p.Lag != nil {
 			lag := p.Lag.Seconds()
 			partitions[i].Lag = &lag
@@ -195,7 +195,7 @@ func (s *Service) partitions() []health.Partition {
 			partitions[i].Error = p.Failure.Error()
 		}
 		if !p.LastEvent.IsZero() {
-			partitions[i].LastEvent = &p.LastEvent
+			partitions[i].LastEventAt = &p.LastEvent
 		}
 	}
 	return partitions

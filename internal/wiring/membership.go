@@ -87,8 +87,8 @@ type MembershipConfig struct {
 	// Announce tells the node's sessions something that has no place in the log. It must not block.
 	Announce func(delivery.Notice)
 
-	// Problems returns what is wrong at the node, for its heartbeats. It may be nil.
-	Problems func() []health.Problem
+	// Verdict returns how the node is and what is wrong with it, for its heartbeats. It may be nil.
+	Verdict func() (health.Status, []health.Problem)
 
 	// Gateways returns the named subscribers with sessions at the node, and how many more there
 	// are. It must not block. Defaults to none.
@@ -396,8 +396,8 @@ func (m *Membership) report() cluster.Heartbeat {
 		}
 	}
 	h.Gateways, h.Unlisted = m.gateways()
-	if cfg.Problems != nil {
-		h.Problems = cfg.Problems()
+	if cfg.Verdict != nil {
+		h.Verdict, h.Problems = cfg.Verdict()
 	}
 	switch {
 	case cfg.Stopping():

@@ -23,13 +23,19 @@ const judgeEvery = time.Second
 
 // observed is what is remembered from one look to the next.
 type observed struct {
-	begun atomic.Bool                      // the node has been ready
-	told  atomic.Pointer[[]health.Problem] // what its heartbeats report
+	begun atomic.Bool              // the node has been ready
+	told  atomic.Pointer[reported] // what its heartbeats report
 
 	mu     sync.Mutex
 	since  map[string]time.Time // since when facts held at the last look, by name
 	before map[string]time.Time // and at the one before
 	beats  map[string]heard     // of other nodes, by name
+}
+
+// reported is what a node's heartbeats report of it.
+type reported struct {
+	status   health.Status
+	problems []health.Problem
 }
 
 // heard is the last heartbeat of a node.
@@ -67,12 +73,12 @@ func when(holds bool, text string) error {
 // Judge returns what is wrong now.
 func (s *Service) Judge() health.Verdict { return health.Judge(s.facts(time.Now())) }
 
-// reported returns the problems that the node's heartbeats report.
-func (s *Service) reported() []health.Problem {
+// reported returns what the node's heartbeats report of it, nothing before the first look.
+func (s *Service) reported() (health.Status, []health.Problem) {
 	if told := s.observed.told.Load(); told != nil {
-		return *told
+		return told.status, told.problems
 	}
-	return nil
+	return "", nil
 }
 
 // watchProblems looks at the node, and tells operators what is wrong, until the context ends.
@@ -83,11 +89,12 @@ func (s *Service) watchProblems(ctx context.Context) {
 	for {
 		now := time.Now()
 		f := s.facts(now)
-		told := health.Reported(f, cluster.MaxProblems)
-		s.observed.told.Store(&told)
+		v := health.Judge(f)
+		s.observed.told.Store(&reported{v.Status, health.Reported(f, cluster.MaxProblems)})
+		s.gateway.Serving(v.Ready)
 		if s.observed.begun.Load() {
 			cutOff := !f.Etcd.At.IsZero() || !f.Detached.At.IsZero()
-			teller.step(now, health.Judge(f), s.board, s.member.Leads(), cutOff)
+			teller.step(now, v, s.board, s.member.Leads(), cutOff)
 		}
 		select {
 		case <-tick.C:
@@ -272,21 +279,15 @@ func (o *observed) missing(others []cluster.Member, expected int, silence, lease
 // gathering is how long after its start a node expects the others.
 const gathering = 30 * time.Second
 
-// youngLog is how far the oplog of a deployment that has just begun reaches: what is near its
-// beginning is not near its end.
-const youngLog = 30 * time.Second
-
 // observedSubscribers returns what is known of the subscribers with a session at the node.
 func (s *Service) observedSubscribers(now time.Time, fact func(string, error) health.Since) []health.Subscriber {
 	known := s.node.Subscribers()
-	reach, told := s.extent.Latest(now)
-	young := !told || reach.Length() < youngLog
 	all := make([]health.Subscriber, len(known))
 	for i, k := range known {
 		sub := health.Subscriber{Name: k.Name, Shared: k.Shared, Lag: k.Lag}
 		sub.Lost = fact("lost "+k.Name, when(k.Losses > 0, "a loss is not acknowledged yet"))
 		sub.Failed = fact("failed "+k.Name, k.Failure)
-		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine && !young {
+		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine {
 			sub.Near, sub.HeadRoom = fact("near "+k.Name, errors.New("the position leaves the oplog")), *k.HeadRoom
 			sub.Urgent = k.HeadRoomLevel == oplog.CriticallyLow
 		}

@@ -249,7 +249,7 @@ func (s *Service) buildMember() {
 		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
 		Announce: func(n delivery.Notice) { s.gateway.Announce(n) },
-		Gateways: s.Peers, Problems: s.reported,
+		Gateways: s.Peers, Verdict: s.reported,
 		Silence: silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
 		Stopping: s.stopping.Load,
 		Logger:   s.logger, Registerer: s.registry, Tracer: s.tracer,

@@ -211,5 +211,8 @@ func dedupConfig(cfg config.Dedup) *dedup.Config {
 // reach asks MongoDB how far its oplog goes.
 func (s *Service) reach(ctx context.Context) (gap.Reach, error) {
 	r, err := s.mongo.Reach(ctx)
-	return gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack}, err
+	if err != nil {
+		return gap.Reach{}, err
+	}
+	return gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack, Growing: s.mongo.Growing(ctx)}, nil
 }

@@ -9,7 +9,7 @@ const count = 4096;
 
 export function status() {
   const nodes = Array.from({length: members}, (_, i) => ({
-    node: `node-${i + 1}`, process: `p${i}`, status: i === 6 ? 'degraded' : 'healthy', failing_checks: i === 6 ? ['etcd_ok'] : [], version: '1.4.0',
+    node: `node-${i + 1}`, process: `p${i}`, status: i === 6 ? 'degraded' : 'healthy', problems: i === 6 ? ['etcd'] : [], version: '1.4.0',
     address: `10.0.0.${i + 1}:9090`, started_at: ago(86400 * 3 + i * 1000), rate: 900 + Math.round(200 * Math.sin(i + Date.now() / 4000)),
     lag_seconds: i === 6 ? 14 : 0.2, queued_bytes: Math.round(3e6 * random(i)), drained: i === 8, planned: 0, owned: 0, gateways: [], gateways_unlisted: 0,
   }));
@@ -29,7 +29,7 @@ export function status() {
     nodes, absent: [],
     partitions: {
       owners, planned, why: owners.map(() => 0), states, rates: owners.map((_, p) => Math.round(80 * random(p + 3) ** 4) / 10),
-      lags: owners.map((o) => (o === 0 ? 0.2 : null)), head_rooms: owners.map((o) => (o === 0 ? 86_000 : null)), errors: {},
+      lag_seconds: owners.map((o) => (o === 0 ? 0.2 : null)), head_room_seconds: owners.map((o) => (o === 0 ? 86_000 : null)), errors: {},
       state_names: ['healthy', 'idle', 'lagging', 'stale'], reasons: ['first by its hash'],
     },
   };

@@ -39,7 +39,7 @@ type membership struct {
 		Plan           uint64
 		Members        map[string]int
 		Planned, Owned int
-		Lag            float64 `json:"lease_deadline_lag"`
+		Lag            float64 `json:"lease_deadline_lag_seconds"`
 	}
 }
 

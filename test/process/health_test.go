@@ -20,11 +20,11 @@ type report struct {
 	Partitions []struct {
 		ID        *int
 		Status    string
-		Lag       *float64
-		EventRate *float64
-		LastEvent time.Time
+		Lag       *float64 `json:"lag_seconds"`
+		Rate      *float64
+		LastEvent time.Time `json:"last_event_at"`
 	}
-	Uptime  float64
+	Uptime  float64 `json:"uptime_seconds"`
 	Version string
 	Node    string
 	Cluster string
@@ -53,7 +53,7 @@ func TestHealthTellsHowTheNodeDoes(t *testing.T) {
 		}
 		r = decode[report](t, got.body)
 		for _, q := range r.Partitions {
-			if q.Lag == nil || *q.Lag > 2 || q.EventRate == nil || q.LastEvent.IsZero() {
+			if q.Lag == nil || *q.Lag > 2 || q.Rate == nil || q.LastEvent.IsZero() {
 				return false
 			}
 		}

@@ -14,9 +14,17 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
+
+// mongoAway is the problem of a MongoDB that is away: the only one here that keeps nodes from serving.
+const mongoAway = "mongodb STRM-MONGODB-UNREACHABLE"
 
 // surfaces returns what each surface of a node says is wrong, in one form.
 func (s *ship) surfaces() map[string][]string {
@@ -30,6 +38,31 @@ func (s *ship) surfaces() map[string][]string {
 	}
 	for _, m := range regexp.MustCompile(`(?m)^streamer_problem\{code="([^"]+)",severity="\w+",subject="([^"]+)"\} 1$`).FindAllStringSubmatch(ask(s.fleet.t, s.url()+"/metrics").body, -1) {
 		said["/metrics"] = append(said["/metrics"], m[2]+" "+m[1])
+	}
+	said["/readyz and gRPC"] = []string{fmt.Sprint(ask(s.fleet.t, s.url()+"/readyz").status == http.StatusOK, " ", s.serves())}
+	return said
+}
+
+// serves reports what the health service of gRPC says.
+func (s *ship) serves() bool {
+	s.fleet.t.Helper()
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		s.fleet.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	answer, err := grpc_health_v1.NewHealthClient(conn).Check(s.fleet.t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "streamer.v1.Gateway"}, grpc.WaitForReady(true))
+	if err != nil {
+		s.fleet.t.Fatal(err)
+	}
+	return answer.GetStatus() == grpc_health_v1.HealthCheckResponse_SERVING
+}
+
+// planned returns what status --plan says is wrong.
+func (f *fleet) planned() (said []string) {
+	f.t.Helper()
+	for _, p := range decode[struct{ Problems []health.Problem }](f.t, f.lab.result("status", "--plan", "-o", "json")).Problems {
+		said = append(said, fmt.Sprint(p.Subject, " ", p.Code))
 	}
 	return said
 }
@@ -47,12 +80,23 @@ func (f *fleet) show(what string, ships []*ship, want ...string) {
 					return false
 				}
 			}
-			return true
+			ready := said["/readyz and gRPC"][0]
+			return ready == "true true" && !slices.Contains(want, mongoAway) || ready == "false false" && len(want) > 0
 		}) {
 			f.t.Fatalf("%s: %s says %q, want %q", what, s.name, said, want)
 		}
 	}
 	f.t.Logf("%s: shown everywhere after %v", what, time.Since(begun).Round(time.Millisecond))
+}
+
+// told counts the notices of a kind and code in the node's log.
+func (s *ship) told(kind, code string) (n int) {
+	for _, line := range s.notes.all() {
+		if strings.Contains(line, "kind="+kind+" code="+code+" ") {
+			n++
+		}
+	}
+	return n
 }
 
 // toldOnce waits until the notice of a problem is in a log, and checks that no other node has told
@@ -61,11 +105,7 @@ func (f *fleet) toldOnce(kind, code string) {
 	f.t.Helper()
 	count := func() (n int) {
 		for _, s := range f.ships {
-			for _, line := range s.notes.all() {
-				if strings.Contains(line, "kind="+kind+" code="+code+" ") {
-					n++
-				}
-			}
+			n += s.told(kind, code)
 		}
 		return n
 	}
@@ -113,7 +153,8 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	f.toldOnce("problem_over", "STRM-SINK-TARGET")
 
 	heal := link.Cut()
-	f.show("MongoDB is away", f.ships, "mongodb STRM-MONGODB-UNREACHABLE")
+	f.show("MongoDB is away", f.ships, mongoAway)
+	until(t, "status --plan says the same", func() bool { return slices.Equal(f.planned(), []string{mongoAway}) })
 	f.toldOnce("problem", "STRM-MONGODB-UNREACHABLE")
 	heal()
 	f.show("MongoDB is back", f.ships)
@@ -128,6 +169,11 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		heal()
 	}
 	f.show("etcd is back", f.ships)
+	for _, s := range f.ships { // also where the lease ends before etcd has been away for long
+		if n := s.told("problem", "STRM-NODE-DETACHED"); n > 0 {
+			t.Errorf("%s tells %d times that it is detached beside that etcd is away", s.name, n)
+		}
+	}
 
 	frozen, _ := f.owning(false)
 	others := slices.DeleteFunc(slices.Clone(f.ships), func(s *ship) bool { return s == frozen })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/health"
 )
 
 // A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is
@@ -17,9 +18,11 @@ import (
 type clusterView struct {
 	Cluster string `json:"cluster"`
 	// Leader is the node that makes plans, empty for nobody.
-	Leader  string       `json:"leader"`
-	Plan    planView     `json:"plan"`
-	Members []memberView `json:"members"`
+	Leader string   `json:"leader"`
+	Plan   planView `json:"plan"`
+	// Problems are those that the nodes report, and those that what they have in common shows.
+	Problems []health.Problem `json:"problems"`
+	Members  []memberView     `json:"members"`
 	// Absent are nodes that the plan names and that are not there.
 	Absent     []string        `json:"absent"`
 	Partitions []partitionView `json:"partitions"`
@@ -85,6 +88,7 @@ func newClusterView(name string, view cluster.View) *clusterView {
 	}
 	for _, seat := range view.Members {
 		m := memberView{Heartbeat: seat.Heartbeat, Planned: given[seat.Node], Owned: owned[seat.Process]}
+		m.Status = seat.Condition()
 		if seat.Garbled != nil {
 			m.Unread = seat.Garbled.Error()
 		}
@@ -101,7 +105,25 @@ func newClusterView(name string, view cluster.View) *clusterView {
 		}
 	}
 	slices.Sort(a.Absent)
+	a.Problems = a.judge(view).Problems
 	return a
+}
+
+// judge judges the cluster by what its nodes have in common. Of what is wrong with that nobody has
+// noted the beginning: it is at most as old as the plan.
+func (a *clusterView) judge(view cluster.View) health.Verdict {
+	since := func(holds bool) (s health.Since) {
+		if holds && view.Plan.Version > 0 {
+			s.At = view.Plan.At
+		}
+		return s
+	}
+	f := health.Facts{Now: time.Now(), Unled: since(view.Leader == ""), Missing: since(len(a.Absent) > 0), MissingNodes: a.Absent}
+	f.Unowned = since(slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o.Process == "" }))
+	for _, m := range view.Members {
+		f.Others = append(f.Others, m.Problems...)
+	}
+	return health.Judge(f)
 }
 
 // write writes it for people: partitions that are alike in one line.
@@ -114,7 +136,8 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 		plan = fmt.Sprintf("%d, by %s at %s: %s", p.Version, p.By, p.At.Local().Format("2006-01-02 15:04:05 MST"), p.Cause)
 	}
 	fmt.Fprintf(t, "cluster\t%s\nleader\t%s\nplan\t%s\n\n", a.Cluster, leader, plan)
-	fmt.Fprintln(t, "MEMBER\tKIND\tSTATUS\tFAILS\tPLANNED\tOWNED\tEVENTS/S\tLAG\tGATEWAYS\tVERSION\tPROCESS")
+	writeProblems(t, a.Problems)
+	fmt.Fprintln(t, "\nMEMBER\tKIND\tSTATUS\tFAILS\tPLANNED\tOWNED\tEVENTS/S\tLAG\tGATEWAYS\tVERSION\tPROCESS")
 	for _, m := range a.Members {
 		if m.Kind == cluster.KindGateway {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t\t\t\t\tat %s\t\t%s\n", printable(m.Node), m.Kind, m.Status, printable(failedChecks(m.Checks)),
@@ -126,9 +149,9 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 			status = "unreadable: " + m.Unread
 		}
 		if m.Load.Lag != nil {
-			lag = fmt.Sprintf("%.1f s", *m.Load.Lag)
+			lag = orUnknown(m.Load.Lag)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%.1f\t%s\t%s\t%s\t%s\n", m.Node, cmp.Or(m.Kind, cluster.KindNode), status, failedChecks(m.Checks), m.Planned, m.Owned, m.Load.Rate, lag,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%.1f\t%s\t%s\t%s\t%s\n", m.Node, cmp.Or(m.Kind, cluster.KindNode), status, printable(failing(m)), m.Planned, m.Owned, m.Load.Rate, lag,
 			m.Gateway, m.Version, m.Process)
 	}
 	for _, node := range a.Absent {
@@ -161,7 +184,16 @@ func (a *clusterView) plannedFor(node string) (n int) {
 	return n
 }
 
-// failedChecks lists the checks that fail.
+// failing lists what is wrong at a node.
+func failing(m memberView) string {
+	subjects := make([]string, len(m.Problems))
+	for i, p := range m.Problems {
+		subjects[i] = p.Subject
+	}
+	return orDash(strings.Join(subjects, ","))
+}
+
+// failedChecks lists the checks of a gateway that fail.
 func failedChecks(checks map[string]bool) string {
 	var names []string
 	for name, ok := range checks {

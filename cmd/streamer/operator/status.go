@@ -75,10 +75,10 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
 	for _, p := range r.Partitions {
 		last := "-"
-		if p.LastEvent != nil {
-			last = formatTime(*p.LastEvent)
+		if p.LastEventAt != nil {
+			last = formatTime(*p.LastEventAt)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, orUnknown(p.Lag), p.EventRate, last, headRoom(p.HeadRoom))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, orUnknown(p.Lag), p.Rate, last, headRoom(p.HeadRoom))
 	}
 	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	for _, p := range r.Partitions {
@@ -108,7 +108,7 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 	if m.Detached {
 		fmt.Fprintln(t, "DETACHED: the node is not a member of its cluster now and owns no partitions")
 	}
-	fmt.Fprintf(t, "lease expires in\t%.1fs unless renewed\n", m.LeaseDeadlineLag)
+	fmt.Fprintf(t, "lease expires in\t%s unless renewed\n", formatDuration(seconds(m.LeaseDeadlineLag)))
 	fmt.Fprintf(t, "leader\t%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), m.Plan, m.Owned, m.Planned)
 	for _, status := range slices.Sorted(maps.Keys(m.Members)) {
 		fmt.Fprintf(t, "members %s\t%d\n", status, m.Members[status])
@@ -118,16 +118,19 @@ func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// headRoom shows the log time, in seconds, from the start of the oplog to a position.
+// headRoom shows the log time, in seconds, until a position leaves the oplog.
 func headRoom(s *float64) string {
-	if s != nil && *s < 0 {
+	switch {
+	case s == nil:
+		return "-"
+	case *s < 0:
 		return "left the oplog " + formatDuration(-seconds(*s)) + " ago"
 	}
-	return orUnknown(s)
+	return formatDuration(seconds(*s))
 }
 
-// aboutHeadRoom explains the column. Of a new oplog nobody can tell how soon a position leaves it.
-const aboutHeadRoom = "HEAD-ROOM is the log time from the start of the oplog: once the oplog is full, the position leaves the oplog in about this time."
+// aboutHeadRoom explains the column.
+const aboutHeadRoom = "HEAD-ROOM is the log time until the position leaves the oplog: - while the oplog has not reached its size, because nothing leaves it then, or where that is unknown."
 
 func orUnknown(s *float64) string {
 	if s == nil {

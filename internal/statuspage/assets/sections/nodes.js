@@ -38,7 +38,7 @@ function build(root) {
         text(name, n.node);
         marks.replaceChildren(...[n.node === s.leader ? h('span.mark', 'leader') : null, n.node === s.node ? h('span.mark', 'this page') : null, n.drained ? h('span.mark', 'drained') : null].filter(Boolean));
         const value = n.unread ? 'unreadable' : n.status || 'unknown';
-        state.replaceChildren(badge(n.absent ? 'critical' : levels[n.status] ?? 'warning', n.failing_checks.length ? `${value}: ${n.failing_checks.join(', ')}` : value));
+        state.replaceChildren(badge(n.absent ? 'critical' : levels[n.status] ?? 'warning', n.problems.length ? `${value}: ${n.problems.join(', ')}` : value));
         text(owned, n.owned === n.planned ? count(n.owned) : `${count(n.owned)} → ${count(n.planned)}`);
         text(rates, rate(n.rate));
         rateChart.draw(past(`node/${n.node}/rate`), most);
@@ -56,7 +56,7 @@ function build(root) {
     const most = Math.max(...s.nodes.flatMap((n) => past(`node/${n.node}/rate`)));
     const latest = Math.max(1, ...s.nodes.flatMap((n) => past(`node/${n.node}/lag`)));
     const gone = s.absent.map((node) => ({
-      node, absent: true, status: 'gone', failing_checks: [], owned: 0, planned: 0, rate: null, lag_seconds: null, queued_bytes: null, gateways: [], gateways_unlisted: 0, version: '',
+      node, absent: true, status: 'gone', problems: [], owned: 0, planned: 0, rate: null, lag_seconds: null, queued_bytes: null, gateways: [], gateways_unlisted: 0, version: '',
     }));
     const rows = [...s.nodes, ...gone].map((node) => ({node, status: s, now, most, latest}));
     keyed(nodes.body, rows, (r) => r.node.node, make);

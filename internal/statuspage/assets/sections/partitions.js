@@ -178,8 +178,8 @@ function build(root) {
     const planned = s.nodes[p.planned[chosen]]?.node ?? 'nobody';
     const what = stateOf(p, chosen);
     text(title, `Partition ${chosen}`);
-    const lag = p.lags[chosen];
-    const room = p.head_rooms[chosen];
+    const lag = p.lag_seconds[chosen];
+    const room = p.head_room_seconds[chosen];
     const rows = [
       ['Owner', owner], planned !== owner ? ['Moves to', planned] : null, ['State', what], ['Events', `${rate(p.rates[chosen])} per second`],
       ['Lag', lag !== null ? duration(lag) : owner === s.node ? 'unknown' : `see the page of ${owner}`], room !== null ? ['Head-room', duration(room)] : null,
@@ -233,7 +233,7 @@ function build(root) {
       const row = all.get(key) ?? {key, owner, name: ownerOf(s, id), state: stateOf(p, id), n: 0, rate: 0, lag: null};
       row.n++;
       row.rate += p.rates[id];
-      if (p.lags[id] !== null) row.lag = Math.max(row.lag ?? 0, p.lags[id]);
+      if (p.lag_seconds[id] !== null) row.lag = Math.max(row.lag ?? 0, p.lag_seconds[id]);
       all.set(key, row);
     });
     const rows = [...all.values()].sort((a, b) => a.owner - b.owner || b.n - a.n);
