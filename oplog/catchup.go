@@ -153,7 +153,7 @@ func (l *Log) watch() {
 		switch {
 		case r.idle == 0 && !moved:
 			r.leave()
-		case !r.full() && l.pausedFor == nil && before > 0 && r.distance >= before:
+		case !r.retained && !r.full() && l.pausedFor == nil && before > 0 && r.distance >= before:
 			l.pausedFor = r
 			l.metrics.pauses.Inc()
 			l.logger.Warn("tail paused for a catch-up without progress", "distance", r.distance)

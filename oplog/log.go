@@ -194,7 +194,7 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.queued -= int64(reply.Size)
-	r.replied = reply.At
+	r.replied, r.retained = reply.At, reply.Retained
 	drained := reply.Drained && !reply.Unproven
 	turned := drained && !r.drained
 	r.drained = drained

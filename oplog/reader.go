@@ -35,12 +35,13 @@ type reader struct {
 
 	replied, moved time.Time // when the last reply arrived, and the last one with progress; not before the end of the last pause
 
-	wanted  chan struct{} // wakes the fetch loop
-	waits   bool          // the fetch loop is waiting
-	drained bool          // the last reply had all that there was
-	crowded bool          // the split loop waits for cursors
-	room    chan struct{} // wakes it
-	leave   context.CancelFunc
+	wanted   chan struct{} // wakes the fetch loop
+	waits    bool          // the fetch loop is waiting
+	drained  bool          // the last reply had all that there was
+	retained bool          // the last reply was not MongoDB's
+	crowded  bool          // the split loop waits for cursors
+	room     chan struct{} // wakes it
+	leave    context.CancelFunc
 
 	// What a catch-up looked like when it was last watched: how far from the tail, and its front.
 	distance time.Duration
@@ -188,7 +189,9 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 			for _, s := range slots {
 				if s.loss != nil {
 					s.loss.Namespaces = r.log.namespaces(s.loss)
-					r.log.lost(*s.loss)
+					if !s.told {
+						r.log.lost(*s.loss)
+					}
 				}
 				if err := r.makeRoom(ctx, s); err != nil {
 					return err

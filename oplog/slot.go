@@ -9,6 +9,7 @@ const everyPartition = change.MaxPartitions
 type slot struct {
 	seq        uint64 // its number in its ring
 	loss       *Loss
+	told       bool           // the loss is known to others
 	events     []change.Event // in the order of the log
 	partitions []uint16       // of each event, or everyPartition
 	end        change.Position

@@ -61,6 +61,12 @@ type Reply struct {
 	// Events are the change events as BSON, in the order of the log, in one buffer that the
 	// receiver owns.
 	Events [][]byte
+	// Loss comes before the events, if there is one. Told says that it was told when it was found,
+	// and is not told again.
+	Loss *Loss
+	Told bool
+	// Retained says that the reply is not MongoDB's: its reader costs MongoDB nothing.
+	Retained bool
 	// End is the post-batch position: everything up to it has been delivered. It is zero if the
 	// server sends none or it is not proven yet; then the position of the last event counts.
 	End change.Position

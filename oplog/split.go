@@ -37,6 +37,9 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 		cut.slot = s.held
 	}
 	end, looked := s.end, false
+	if r.Loss != nil {
+		end = s.pass(cut, r.Loss, r.Told)
+	}
 	for _, raw := range r.Events {
 		e, err := change.Parse(raw)
 		if err != nil {
@@ -93,6 +96,20 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	s.detector.Reached(end)
 	slots, s.held = cut.rest(end)
 	return slots, false, nil
+}
+
+// pass adds the loss of a reply, unless the reader has passed it, and returns the position after it.
+func (s *splitter) pass(cut *cutter, loss *Loss, told bool) change.Position {
+	if loss.From.Compare(loss.To) != 0 && !loss.To.After(s.end) {
+		s.repeated++
+		return s.end
+	}
+	end := change.Later(s.end, loss.To)
+	cut.at(s.end)
+	cut.slot.loss, cut.slot.told = loss, told
+	cut.at(end)
+	s.detector.Reset(end)
+	return end
 }
 
 // passed reports whether the reader has passed an event, as far as the tokens tell. The window

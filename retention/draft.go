@@ -138,6 +138,7 @@ func (d *draft) encode(h Header) ([]byte, Header, error) {
 		rest.Namespaces = nil
 	}
 	_, _ = rand.Read(h.ID[:]) // never fails
+	d.footer.ID = h.ID
 	h.Events, h.Losses = d.events, d.losses
 	if d.events > 0 {
 		h.Last = d.last.Append(nil)

@@ -173,6 +173,7 @@ func parseHeader(b []byte) (Header, error) {
 
 // A footer says what is in the lanes of a segment, and where.
 type footer struct {
+	ID     ID      `json:"id"` // of the segment
 	Lanes  []lane  `json:"lanes"`
 	Blocks []block `json:"blocks"`
 }

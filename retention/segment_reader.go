@@ -77,8 +77,8 @@ func (r *segmentReader) refetch(ctx context.Context, offset int64, n int) ([]byt
 	return r.fetch(ctx, offset, n)
 }
 
-// open reads the footer.
-func (r *segmentReader) open(ctx context.Context) error {
+// open reads the footer. Blocks of earlier times than from are left out.
+func (r *segmentReader) open(ctx context.Context, from change.Timestamp) error {
 	footer, err := r.readFooter(ctx, r.fetch)
 	if errors.Is(err, errDamaged) {
 		footer, err = r.readFooter(ctx, r.refetch)
@@ -86,10 +86,12 @@ func (r *segmentReader) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.footer = footer
+	r.footer, r.cursors, r.damaged = footer, [lanes]laneCursor{}, nil // also after an attempt that failed
 	for i := range footer.Blocks {
-		c := &r.cursors[footer.Blocks[i].Lane]
-		c.blocks = append(c.blocks, &footer.Blocks[i])
+		k := &footer.Blocks[i]
+		if k.To.Compare(from) >= 0 {
+			r.cursors[k.Lane].blocks = append(r.cursors[k.Lane].blocks, k)
+		}
 	}
 	for n := range r.cursors {
 		if err := r.advance(ctx, n); err != nil {
@@ -113,8 +115,8 @@ func (r *segmentReader) readFooter(ctx context.Context, fetch func(context.Conte
 		return nil, err
 	}
 	f, err := parseFooter(b, sum, offset-r.header.size)
-	if err == nil && len(f.Lanes) > lanes {
-		return nil, fmt.Errorf("%w: %d lanes", errDamaged, len(f.Lanes))
+	if err == nil && (len(f.Lanes) > lanes || f.ID != r.header.ID) {
+		return nil, fmt.Errorf("%w: footer of another segment", errDamaged)
 	}
 	return f, err
 }

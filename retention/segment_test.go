@@ -74,7 +74,7 @@ func contents(data []byte) (raw [][]byte, stored int, damaged []oplog.Loss, err 
 		return nil, 0, nil, err
 	}
 	r := newSegmentReader(store, "x", h, shared())
-	if err := r.open(context.Background()); err != nil {
+	if err := r.open(context.Background(), change.Timestamp{}); err != nil {
 		return nil, 0, nil, err
 	}
 	for {

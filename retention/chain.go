@@ -1,0 +1,197 @@
+package retention
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A Chain is the segments of one deployment's log, of one incarnation of the cluster. Its methods
+// are safe for concurrent use.
+type Chain struct {
+	store  Store
+	prefix string
+}
+
+// NewChain returns the chain of a source, which identifies the deployment, in a store.
+func NewChain(store Store, source string, incarnation uint64) *Chain {
+	sum := sha256.Sum256([]byte(source))
+	return ChainAt(store, fmt.Sprintf("v1/%x/%d", sum[:8], incarnation))
+}
+
+// ChainAt returns the chain in a folder of a store.
+func ChainAt(store Store, folder string) *Chain { return &Chain{store: store, prefix: folder} }
+
+// name returns the name of a number's object: names have the order of numbers.
+func name(n uint64) string { return fmt.Sprintf("%020d", n) }
+
+// numberOf returns the number of an object; ok is false where the name is not one of ours.
+func numberOf(o Object) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(o.Name, 10, 64)
+	return n, err == nil && o.Name == name(n)
+}
+
+func (c *Chain) segments() string        { return c.prefix + "/seg" }
+func (c *Chain) floors() string          { return c.prefix + "/floor" }
+func (c *Chain) segment(n uint64) string { return c.segments() + "/" + name(n) }
+
+// A Segment is a number of the chain and its object.
+type Segment struct {
+	Number uint64
+	Object
+}
+
+// list returns the numbered objects of a folder from a number on.
+func (c *Chain) list(ctx context.Context, folder string, from uint64) (all []Segment, err error) {
+	after := ""
+	if from > 0 {
+		after = name(from - 1)
+	}
+	for {
+		page, err := c.store.List(ctx, folder, after)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", folder, err)
+		}
+		if len(page) == 0 {
+			return all, nil
+		}
+		for _, o := range page {
+			if n, ok := numberOf(o); ok && n >= from {
+				all = append(all, Segment{Number: n, Object: o})
+			}
+		}
+		after = page[len(page)-1].Name
+	}
+}
+
+// Floor returns the number below which segments may be deleted. It never falls.
+func (c *Chain) Floor(ctx context.Context) (uint64, error) {
+	all, err := c.list(ctx, c.floors(), 0)
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	return all[len(all)-1].Number, nil
+}
+
+// Segments returns the segments from the floor on.
+func (c *Chain) Segments(ctx context.Context) ([]Segment, error) {
+	floor, err := c.Floor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.list(ctx, c.segments(), floor)
+}
+
+// Header returns the header of a number. It returns ErrNotFound, ErrFormat, an error that says that
+// the segment is damaged, or one of the store.
+func (c *Chain) Header(ctx context.Context, n uint64) (Header, Object, error) {
+	h, about, err := readHeader(ctx, c.store, c.segment(n))
+	if err != nil {
+		return h, about, fmt.Errorf("read header of segment %d: %w", n, err)
+	}
+	if h.Number != n {
+		return h, about, fmt.Errorf("read header of segment %d: %w: it is number %d", n, errDamaged, h.Number)
+	}
+	return h, about, nil
+}
+
+// Damaged reports whether an error says that a segment is not what was written.
+func Damaged(err error) bool { return errors.Is(err, errDamaged) }
+
+// A Head is the end of a chain.
+type Head struct {
+	Header
+	Object
+	// Next is the number of the next segment.
+	Next uint64
+}
+
+// Head returns the last readable segment; ok is false where there is none.
+func (c *Chain) Head(ctx context.Context) (head Head, ok bool, err error) {
+	floor, err := c.Floor(ctx)
+	if err != nil {
+		return head, false, err
+	}
+	all, err := c.list(ctx, c.segments(), floor)
+	if err != nil {
+		return head, false, err
+	}
+	head.Next = max(floor, 1)
+	if len(all) > 0 {
+		head.Next = all[len(all)-1].Number + 1
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		h, about, err := c.Header(ctx, all[i].Number)
+		switch {
+		case err == nil:
+			head.Header, head.Object = h, about
+			return head, true, nil
+		case !errors.Is(err, errDamaged) && !errors.Is(err, ErrNotFound):
+			return head, false, err
+		}
+	}
+	return head, false, nil
+}
+
+// find returns the earliest segment that has something at or after a time; ok is false where there
+// is none.
+func (c *Chain) find(ctx context.Context, t change.Timestamp) (found Header, ok bool, err error) {
+	all, err := c.Segments(ctx)
+	if err != nil {
+		return found, false, err
+	}
+	i := sort.Search(len(all), func(i int) bool {
+		h, readable, failed := c.readable(ctx, all[i:])
+		if failed != nil {
+			err = failed
+		}
+		if !readable || failed != nil {
+			return true
+		}
+		return h.To.Compare(t) > 0 || h.Cut && h.To == t
+	})
+	if err != nil {
+		return found, false, err
+	}
+	return c.readable(ctx, all[i:])
+}
+
+// readable returns the header of the first of some segments that can be read.
+func (c *Chain) readable(ctx context.Context, segments []Segment) (h Header, ok bool, err error) {
+	for _, s := range segments {
+		h, _, err := c.Header(ctx, s.Number)
+		switch {
+		case err == nil:
+			return h, true, nil
+		case !errors.Is(err, errDamaged) && !errors.Is(err, ErrNotFound):
+			return h, false, err
+		}
+	}
+	return h, false, nil
+}
+
+// after returns the segment after another one; ok is false where there is none. The caller looks
+// whether they fit: numbers between them may be missing, or not be readable.
+func (c *Chain) after(ctx context.Context, h *Header) (next Header, ok bool, err error) {
+	next, _, err = c.Header(ctx, h.Number+1)
+	switch {
+	case err == nil && h.precedes(&next):
+		return next, true, nil
+	case err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, ErrNotFound):
+		return next, false, err
+	}
+	floor, err := c.Floor(ctx)
+	if err != nil {
+		return next, false, err
+	}
+	later, err := c.list(ctx, c.segments(), max(floor, h.Number+1))
+	if err != nil {
+		return next, false, err
+	}
+	return c.readable(ctx, later)
+}

@@ -1,0 +1,551 @@
+package retention_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/retention"
+	"github.com/mongostream/streamer/retention/retentiontest"
+)
+
+// A node is a log over MongoDB and the chain, and a writer.
+type node struct {
+	t      *testing.T
+	mongo  *oplogtest.Log
+	log    *oplog.Log
+	writer *retention.Writer
+	source *retention.Source
+	ended  chan error // of the writer
+	lost   []oplog.Loss
+	stop   func()
+}
+
+const chainFolder = "v1/test/1"
+
+func newMongo() *oplogtest.Log {
+	mongo := &oplogtest.Log{ReplyEvents: 10}
+	mongo.Tick(1)
+	return mongo
+}
+
+// start runs a node. Its writer ends segments after an interval of a minute, or at 2,000 bytes.
+func start(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig) *node {
+	t.Helper()
+	n := &node{t: t, mongo: mongo, ended: make(chan error, 1)}
+	chain := retention.ChainAt(store, chainFolder)
+	reach := func(context.Context) (gap.Reach, error) {
+		first, last := mongo.Reach()
+		return gap.Reach{First: first, Last: last}, nil
+	}
+	n.source = retention.NewSource(retention.SourceConfig{Reach: reach, Coverage: cfg.Coverage}, mongo, func() *retention.Chain { return chain })
+	n.log = oplog.New(oplog.Config{
+		Partitions: 8, Reach: reach, RingBytes: 20_000, PrefetchBytes: 10_000, Dedup: &dedup.Config{},
+		Lost: func(l oplog.Loss) { n.lost = append(n.lost, l) },
+	}, n.source)
+	if cfg.Node == "" {
+		cfg.Node = "a"
+	}
+	if cfg.Interval == 0 {
+		cfg.Interval = time.Minute
+	}
+	if cfg.Size == 0 {
+		cfg.Size = 2000
+	}
+	n.writer = retention.NewWriter(cfg, chain, n.log)
+	ctx, cancel := context.WithCancel(t.Context())
+	logged := make(chan error, 1)
+	go func() { logged <- n.log.Run(ctx, change.Position{}) }()
+	go func() { n.ended <- n.writer.Run(ctx) }()
+	synctest.Wait()
+	n.stop = func() {
+		cancel()
+		if err := <-logged; err != nil {
+			t.Errorf("log: %v", err)
+		}
+		<-n.ended
+	}
+	return n
+}
+
+// pass lets time pass, in which MongoDB moves on.
+func (n *node) pass(d time.Duration) {
+	for ; d > 0; d -= time.Second {
+		n.mongo.Tick(1)
+		time.Sleep(time.Second)
+	}
+	synctest.Wait()
+}
+
+// read reads from a position until it has come to another one.
+func (n *node) read(from, to change.Position) (got []change.Position, losses []oplog.Loss) {
+	n.t.Helper()
+	c := n.log.Cursor(oplog.Start{Position: from})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 30*time.Minute)
+	defer cancel()
+	for {
+		b, err := c.Next(ctx)
+		if err != nil {
+			n.t.Fatalf("read: %v, after %d changes", err, len(got))
+		}
+		if l := b.Loss(); l != nil {
+			losses = append(losses, *l)
+		}
+		for i := range b.Len() {
+			got = append(got, b.Event(i).Position().Clone())
+		}
+		if b.End().Covers(to) {
+			return got, losses
+		}
+	}
+}
+
+// write appends n changes of several collections, some of them in transactions.
+func write(mongo *oplogtest.Log, n int, from int64) (events []changetest.Event) {
+	for i := 0; i < n; {
+		e := changetest.Event{ID: from + int64(i), Coll: fmt.Sprintf("c%d", i%20), Pad: 50}
+		written := mongo.Append(e)
+		events = append(events, written...)
+		for range i % 3 { // more of this time
+			i++
+			e.ID, e.Index, e.Time = from+int64(i), e.Index+1, written[0].Time
+			events = append(events, mongo.Append(e)...)
+		}
+		i++
+	}
+	return events
+}
+
+func positions(events []changetest.Event) (all []change.Position) {
+	for _, e := range events {
+		all = append(all, e.Position())
+	}
+	return all
+}
+
+func same(got, want []change.Position) error {
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i].Compare(want[i]) != 0 {
+			return fmt.Errorf("change %d differs: %d instead of %d", i, len(got), len(want))
+		}
+	}
+	return nil
+}
+
+// The log that has left MongoDB is read from segments, and continues in MongoDB without a change
+// lost or twice.
+func TestLogOutlivesTheOplog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		first := write(mongo, 200, 0)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(0)
+		second := write(mongo, 100, 1000)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(20)
+		third := write(mongo, 30, 2000)
+		all := slices.Concat(first, second, third)
+		for _, from := range []int{0, 1, 57, 150, 199, 200, 260, 301, len(all) - 2} {
+			got, losses := n.read(all[from].Position(), all[len(all)-1].Position())
+			if err := same(got, positions(all[from+1:])); err != nil || len(losses) > 0 {
+				t.Errorf("from change %d: %v, losses %v", from, err, losses)
+			}
+		}
+		if len(n.lost) > 0 {
+			t.Errorf("losses: %v", n.lost)
+		}
+		if segments := len(store.Keys()); segments < 5 {
+			t.Errorf("%d segments", segments)
+		}
+	})
+}
+
+// Without the writer the same reader has a loss.
+func TestOplogAloneLosesWhatHasLeftIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo := newMongo()
+		down := &retentiontest.Memory{Before: func(context.Context, string, string) error { return errors.New("down") }}
+		n := start(t, mongo, down, retention.WriterConfig{})
+		defer n.stop()
+		all := write(mongo, 200, 0)
+		n.pass(time.Minute)
+		mongo.Truncate(20)
+		got, losses := n.read(all[3].Position(), all[len(all)-1].Position())
+		if len(losses) != 1 || losses[0].Reason != gap.HistoryLost || len(got) > 20 {
+			t.Errorf("%d changes, losses %v", len(got), losses)
+		}
+		if _, err := n.writer.Trouble(); err == nil {
+			t.Error("the writer has no trouble")
+		}
+	})
+}
+
+// verify walks the chain: each segment names the one before and begins where that ends.
+func verify(t *testing.T, store retention.Store) (headers []retention.Header) {
+	t.Helper()
+	chain := retention.ChainAt(store, chainFolder)
+	all, err := chain.Segments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range all {
+		h, _, err := chain.Header(t.Context(), s.Number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			if before := headers[i-1]; h.Previous != before.ID || h.PreviousNumber != before.Number || h.From != before.To {
+				t.Errorf("segment %d from %s does not follow %d to %s", h.Number, h.From, before.Number, before.To)
+			}
+		}
+		headers = append(headers, h)
+	}
+	return headers
+}
+
+func seg(n int) string { return fmt.Sprintf("%s/seg/%020d", chainFolder, n) }
+
+// A restarted writer meets the last stored change again and continues after it.
+func TestRestartedWriterContinuesTheChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		var all []changetest.Event
+		for round := range 4 {
+			n := start(t, mongo, store, retention.WriterConfig{})
+			all = append(all, write(mongo, 60, int64(1000*round))...)
+			n.pass(2 * time.Minute)
+			all = append(all, write(mongo, 3, int64(1000*round+500))...) // not stored before the end
+			synctest.Wait()
+			n.stop()
+		}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+		events := 0
+		for _, h := range verify(t, store) {
+			events += h.Events
+		}
+		if events != len(all) {
+			t.Errorf("%d changes are stored, %d were written", events, len(all))
+		}
+	})
+}
+
+// MongoDB that was restored from a backup has another history after the same time: the chain is not
+// extended.
+func TestRestoredHistoryStopsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		write(mongo, 60, 0)
+		n.pass(2 * time.Minute)
+		n.stop()
+		segments := len(store.Keys())
+
+		restored := newMongo()
+		write(restored, 20, 5000) // of the same times
+		restored.Tick(3600)
+		n = start(t, restored, store, retention.WriterConfig{})
+		defer n.stop()
+		n.pass(2 * time.Minute)
+		if _, err := n.writer.Trouble(); !errors.Is(err, retention.ErrHistory) {
+			t.Errorf("trouble: %v", err)
+		}
+		if len(store.Keys()) != segments {
+			t.Error("the chain was extended")
+		}
+	})
+}
+
+// A store may do what it is asked to and not answer, refuse, or say that the object exists: in the
+// chain is each change once.
+func TestLostAnswersOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, dice := newMongo(), rand.New(rand.NewPCG(1, 2))
+		store := &retentiontest.Memory{}
+		fail := func(kind string) func(context.Context, string, string) error {
+			return func(_ context.Context, op, _ string) error {
+				if op == "put" && dice.IntN(2) == 0 || dice.IntN(10) == 0 {
+					return fmt.Errorf("%s of %s", kind, op)
+				}
+				return nil
+			}
+		}
+		store.Before, store.After = fail("refusal"), fail("lost answer")
+		n := start(t, mongo, store, retention.WriterConfig{})
+		var all []changetest.Event
+		for round := range 10 {
+			all = append(all, write(mongo, 20, int64(100*round))...)
+			n.pass(time.Minute)
+		}
+		n.pass(10 * time.Minute)
+		store.Before, store.After = nil, nil
+		events := 0
+		for _, h := range verify(t, store) {
+			events += h.Events
+		}
+		if events != len(all) {
+			t.Errorf("%d changes are stored, %d were written", events, len(all))
+		}
+		n.stop()
+	})
+}
+
+// While the store does not answer, the log is read as before, and what was missed is written
+// afterwards.
+func TestSlowStoreDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, answer := newMongo(), make(chan struct{})
+		store := &retentiontest.Memory{}
+		store.Before = func(ctx context.Context, op, _ string) error {
+			if op != "put" {
+				return nil
+			}
+			select {
+			case <-answer:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		live := n.log.Cursor(oplog.Start{Live: true})
+		defer live.Close()
+		var all []changetest.Event
+		for round := range 20 {
+			events := write(mongo, 100, int64(1000*round)) // more than the ring
+			all = append(all, events...)
+			began := time.Now()
+			for read := 0; read < len(events); {
+				b, err := live.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				read += b.Len()
+			}
+			if took := time.Since(began); took > 0 {
+				t.Fatalf("round %d waited for %s", round, took)
+			}
+			n.pass(10 * time.Second)
+		}
+		if since, err := n.writer.Trouble(); err == nil || since.IsZero() {
+			t.Error("nobody is told that the store does not answer")
+		}
+		close(answer)
+		n.pass(3 * time.Minute)
+		if _, err := n.writer.Trouble(); err != nil {
+			t.Errorf("trouble: %v", err)
+		}
+		mongo.Truncate(1)
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+	})
+}
+
+// A damaged part is one loss that bounds what is missing; everything else is read.
+func TestDamageIsABoundedLoss(t *testing.T) {
+	for name, damage := range map[string]func([]byte) []byte{
+		"a block":          func(b []byte) []byte { b[len(b)/4] ^= 1; return b },
+		"the footer":       func(b []byte) []byte { b[len(b)-40] ^= 1; return b },
+		"the header":       func(b []byte) []byte { b[30] ^= 1; return b },
+		"the end":          func(b []byte) []byte { return b[:len(b)-1] },
+		"all but a byte":   func(b []byte) []byte { return b[:1] },
+		"everything":       func(b []byte) []byte { return nil },
+		"another's object": func(b []byte) []byte { return []byte("<html>") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				mongo, store := newMongo(), &retentiontest.Memory{}
+				n := start(t, mongo, store, retention.WriterConfig{})
+				defer n.stop()
+				all := write(mongo, 300, 0)
+				n.pass(2 * time.Minute)
+				mongo.Truncate(1)
+				headers := verify(t, store)
+				const third = 2
+				store.Damage(seg(int(headers[third].Number)), damage)
+				got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+				if len(losses) != 1 || losses[0].Reason != gap.Damaged && losses[0].Reason != gap.HistoryLost {
+					t.Fatalf("losses %v", losses)
+				}
+				l := losses[0]
+				if l.From.Time.Compare(headers[third].From) < 0 || l.To.Time.Compare(headers[third].To) > 0 {
+					t.Errorf("lost from %s to %s, the segment has %s to %s", l.From, l.To, headers[third].From, headers[third].To)
+				}
+				for _, e := range all[1:] {
+					has := len(got) > 0 && got[0].Compare(e.Position()) == 0
+					if has {
+						got = got[1:]
+					}
+					within := e.Time.Compare(l.From.Time) >= 0 && e.Time.Compare(l.To.Time) < 0 && (len(l.Namespaces) == 0 || slices.Contains(l.Namespaces, "shop."+e.Coll))
+					if !has && !within {
+						t.Fatalf("change %d is missing silently", e.ID)
+					}
+				}
+				if len(got) > 0 {
+					t.Errorf("%d changes that nobody wrote, or twice", len(got))
+				}
+			})
+		})
+	}
+}
+
+// A damaged object under the next number, as a broken store may leave it, is stepped over.
+func TestDamagedNumberIsSteppedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all := write(mongo, 20, 0)
+		n.pass(2 * time.Minute)
+		next := verify(t, store)
+		number := int(next[len(next)-1].Number) + 1
+		if err := store.Put(t.Context(), seg(number), []byte("half a segm")); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, write(mongo, 20, 100)...)
+		n.pass(3 * time.Minute)
+		mongo.Truncate(1)
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+	})
+}
+
+// Who asks for more than a segment covers gets what it has, and a loss with the missing namespaces.
+func TestNarrowerSegmentsAreALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		of := func(namespaces ...string) retention.Coverage {
+			return retention.Coverage{Coverage: change.Coverage{Namespaces: namespaces}}
+		}
+		n := start(t, mongo, store, retention.WriterConfig{Coverage: of("shop.*")})
+		all := write(mongo, 40, 0)
+		n.pass(2 * time.Minute)
+		n.stop()
+		segments := len(verify(t, store))
+		n = start(t, mongo, store, retention.WriterConfig{Coverage: of("shop.*", "crm.leads")})
+		defer n.stop()
+		last := write(mongo, 2, 100)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		got, losses := n.read(all[0].Position(), last[1].Position())
+		if err := same(got, positions(append(all[1:], last...))); err != nil {
+			t.Error(err)
+		}
+		if len(losses) != segments {
+			t.Errorf("%d losses of %d segments", len(losses), segments)
+		}
+		for _, l := range losses {
+			if l.Reason != gap.Unread || !slices.Equal(l.Namespaces, []string{"crm.leads"}) {
+				t.Errorf("loss %+v", l)
+			}
+		}
+	})
+}
+
+// An idle chain does not leave the oplog: empty segments continue it.
+func TestIdleChainContinues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{Window: func() time.Duration { return 4 * time.Minute }})
+		defer n.stop()
+		all := write(mongo, 5, 0)
+		n.pass(20 * time.Minute)
+		mongo.Truncate(0)
+		headers := verify(t, store)
+		if last := headers[len(headers)-1]; len(headers) < 15 || last.Events != 0 || last.LastRef() != all[len(all)-1].Position().Ref() {
+			t.Errorf("%d segments, the last one is %+v", len(headers), last)
+		}
+		more := write(mongo, 5, 100)
+		got, losses := n.read(all[0].Position(), more[len(more)-1].Position())
+		if err := same(got, positions(append(all[1:], more...))); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+	})
+}
+
+// A transaction that is larger than a segment may be is cut, and read whole.
+func TestLargeTransactionsAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		all := write(mongo, 5, 0)
+		at := mongo.Append(changetest.Event{ID: 1000, Txn: 1})[0]
+		all = append(all, at)
+		for i := range 300 {
+			all = append(all, mongo.Append(changetest.Event{ID: int64(1001 + i), Index: uint64(i + 1), Txn: 1, Time: at.Time, Pad: 100, Coll: fmt.Sprintf("c%d", i%3)})...)
+		}
+		all = append(all, write(mongo, 5, 2000)...)
+		n.pass(2 * time.Minute)
+		n.stop()
+		cut := 0
+		for _, h := range verify(t, store) {
+			if h.Cut {
+				cut++
+			}
+		}
+		if cut < 3 {
+			t.Errorf("%d segments are cut", cut)
+		}
+		n = start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all = append(all, write(mongo, 5, 3000)...)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		for _, from := range []int{0, 4, 5, 100, 200, 304, 306} {
+			got, losses := n.read(all[from].Position(), all[len(all)-1].Position())
+			if err := same(got, positions(all[from+1:])); err != nil || len(losses) > 0 {
+				t.Errorf("from change %d: %v, losses %v", from, err, losses)
+			}
+		}
+	})
+}
+
+// What MongoDB itself could not deliver is a loss in the chain too, and is not told as a new one.
+func TestLossesAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all := write(mongo, 30, 0)
+		poison := mongo.Append(changetest.Event{Op: change.SkippedName, Keyless: true})
+		all = append(all, write(mongo, 30, 100)...)
+		n.pass(2 * time.Minute)
+		told := len(n.lost)
+		mongo.Truncate(1)
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil {
+			t.Error(err)
+		}
+		if len(losses) != 1 || losses[0].Reason != gap.Poison || losses[0].To.Compare(poison[0].Position()) != 0 {
+			t.Errorf("losses %v", losses)
+		}
+		if told != 1 || len(n.lost) != 1 {
+			t.Errorf("told %d times, then %d times", told, len(n.lost))
+		}
+	})
+}

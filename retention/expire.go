@@ -1,0 +1,122 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// grace is how long segments below the floor stay, for readers that are on their way through them.
+const grace = time.Hour
+
+// expire raises the floor and deletes what has been below it for a while. It does what it can: the
+// next segment's writer tries again.
+func (w *Writer) expire(ctx context.Context) {
+	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 {
+		return
+	}
+	deleted, err := w.chain.Expire(ctx, w.cfg.MaxAge, w.cfg.MaxBytes)
+	w.metrics.deleted.Add(float64(deleted))
+	if err != nil && ctx.Err() == nil {
+		w.cfg.Logger.Warn("expiring segments failed; the next attempt follows", "error", err)
+	}
+}
+
+// Expire raises the floor above segments that are older than an age or too many bytes together;
+// zero is no bound. It deletes segments that have been below the floor for an hour, and returns how
+// many. The newest segment always stays.
+func (c *Chain) Expire(ctx context.Context, age time.Duration, bytes int64) (deleted int, err error) {
+	now, err := c.store.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	floors, err := c.list(ctx, c.floors(), 0)
+	if err != nil {
+		return 0, err
+	}
+	floor := uint64(0)
+	if len(floors) > 0 {
+		floor = floors[len(floors)-1].Number
+	}
+	kept, err := c.list(ctx, c.segments(), floor)
+	if err != nil {
+		return 0, err
+	}
+	raised, err := c.expired(ctx, kept, now, age, bytes)
+	if err != nil {
+		return 0, err
+	}
+	if raised > floor {
+		if err := c.store.Put(ctx, c.floors()+"/"+name(raised), nil); err != nil && !errors.Is(err, ErrExists) {
+			return 0, err
+		}
+	}
+	return c.deleteBelow(ctx, floors, now)
+}
+
+// expired returns the number of the first segment to keep, zero if there is none.
+func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age time.Duration, bytes int64) (uint64, error) {
+	if len(kept) == 0 {
+		return 0, nil
+	}
+	total := int64(0)
+	for _, s := range kept {
+		total += s.Size
+	}
+	// Age is by the time of the changes and by the time of the objects: a clock that has jumped must
+	// not empty the store.
+	newest, readable, err := c.readable(ctx, kept[len(kept)-1:])
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range kept[:len(kept)-1] {
+		old := false
+		if age > 0 && readable && now.Sub(s.Modified) > age {
+			h, _, err := c.Header(ctx, s.Number)
+			if err != nil && !Damaged(err) {
+				return 0, err
+			}
+			old = err != nil || newest.To.Time().Sub(h.To.Time()) > age
+		}
+		if !old && (bytes == 0 || total <= bytes) {
+			return s.Number, nil
+		}
+		total -= s.Size
+	}
+	return kept[len(kept)-1].Number, nil
+}
+
+// deleteBelow deletes what is below the highest floor that is old enough, and floors that do not
+// count any more.
+func (c *Chain) deleteBelow(ctx context.Context, floors []Segment, now time.Time) (deleted int, err error) {
+	old := uint64(0)
+	for _, f := range floors {
+		if now.Sub(f.Modified) >= grace {
+			old = f.Number
+		}
+	}
+	if old == 0 {
+		return 0, nil
+	}
+	all, err := c.list(ctx, c.segments(), 0)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range all {
+		if s.Number >= old {
+			break
+		}
+		if err := c.store.Delete(ctx, c.segment(s.Number)); err != nil {
+			return deleted, err
+		}
+		deleted++
+	}
+	for _, f := range floors[:max(0, len(floors)-2)] {
+		if f.Number < old {
+			if err := c.store.Delete(ctx, c.floors()+"/"+name(f.Number)); err != nil {
+				return deleted, err
+			}
+		}
+	}
+	return deleted, nil
+}

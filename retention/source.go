@@ -1,0 +1,140 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// SourceConfig configures a Source.
+type SourceConfig struct {
+	// Coverage is what the node's streams read. A segment that covers less costs its readers a loss.
+	Coverage Coverage
+	// Reach asks MongoDB for the extent of its oplog. Required.
+	Reach func(ctx context.Context) (gap.Reach, error)
+	// Patience is how long readers wait for a store that does not answer, from its first failure on,
+	// before they continue in MongoDB with a loss. Defaults to 5 minutes.
+	Patience time.Duration
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+}
+
+// A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. A stream
+// of the chain continues in MongoDB where the chain ends.
+type Source struct {
+	cfg   SourceConfig
+	mongo oplog.Source
+	chain func() *Chain
+
+	mu struct {
+		sync.Mutex
+		failing time.Time // since when the store has not answered; zero while it does
+		err     error
+	}
+}
+
+var _ oplog.Source = (*Source)(nil)
+
+// NewSource returns a Source. The chain may be unknown for a while: chain returns nil then.
+func NewSource(cfg SourceConfig, mongo oplog.Source, chain func() *Chain) *Source {
+	if cfg.Patience == 0 {
+		cfg.Patience = 5 * time.Minute
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Source{cfg: cfg, mongo: mongo, chain: chain}
+}
+
+// Open implements oplog.Source.
+func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
+	st := &stream{source: s, base: from, at: from.Time}
+	mongo, err := s.mongo.Open(ctx, from)
+	switch {
+	case err == nil:
+		st.mongo, st.base = mongo, mongo.Base()
+		return st, nil
+	case from.IsZero(), !errors.Is(err, oplog.ErrPositionLost), !s.outlives(ctx, from, err):
+		return nil, err
+	}
+	if found, findErr := st.begin(ctx); findErr != nil || !found {
+		return nil, errors.Join(err, findErr)
+	}
+	s.cfg.Logger.Info("reading the retained log", "from", from.String(), "segment", st.header.Number)
+	return st, nil
+}
+
+// outlives reports whether a position that MongoDB rejects is one that the chain may have: its
+// oplog begins later, or rejects even the time of the position.
+func (s *Source) outlives(ctx context.Context, p change.Position, rejected error) bool {
+	if s.chain() == nil {
+		return false
+	}
+	first, ahead := change.Timestamp{}, false
+	if lost, told := errors.AsType[*oplog.LostError](rejected); told && !lost.First.IsZero() {
+		first, ahead = lost.First, !lost.Last.IsZero() && p.Time.Compare(lost.Last) > 0
+	} else {
+		reach, err := s.cfg.Reach(ctx)
+		if err != nil {
+			return false
+		}
+		first, ahead = reach.First, reach.Ahead(p)
+	}
+	holds := !first.IsZero() && first.Compare(p.Time) < 0
+	return !ahead && (!holds || p.Token == nil)
+}
+
+// ask asks the store, and repeats that until there is an answer, the store has failed for too long,
+// or the context ends.
+func (s *Source) ask(ctx context.Context, question func() error) error {
+	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
+	for attempt := 1; ; attempt++ {
+		err := question()
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, errDamaged) {
+			s.answered()
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if since := s.failed(err); time.Since(since) >= s.cfg.Patience && !errors.Is(err, ErrFormat) {
+			return fmt.Errorf("retained log: %w", err)
+		}
+		if err := backoff.Wait(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Source) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.failing, s.mu.err = time.Time{}, nil
+}
+
+// failed records that the store has not answered, and returns since when.
+func (s *Source) failed(err error) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.failing.IsZero() {
+		s.mu.failing = time.Now()
+		s.cfg.Logger.Warn("cannot read the retained log", "error", err)
+	}
+	s.mu.err = err
+	return s.mu.failing
+}
+
+// Trouble returns why a reader cannot read the chain, and since when; nil while all is well.
+func (s *Source) Trouble() (since time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.failing, s.mu.err
+}

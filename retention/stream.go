@@ -1,0 +1,319 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// replySize is about how many bytes of changes a reply has.
+const replySize = 1 << 20
+
+// A stream reads MongoDB, and the chain while MongoDB does not have what comes next.
+type stream struct {
+	source *Source
+	base   change.Position
+	mongo  oplog.Stream // nil while segments are read
+
+	at      change.Timestamp // everything earlier was returned
+	entered change.Timestamp // where reading of the segment began
+	header  Header           // of the segment that is read, or was read last
+	reader  *segmentReader   // nil between segments
+	decoder *zstd.Decoder
+	reached bool         // the changes before at have been skipped
+	losses  []oplog.Loss // to be returned
+	damaged []oplog.Loss // to be returned once their span is over
+	ahead   []entry      // read, but not returned: at most one
+}
+
+// Base implements oplog.Stream.
+func (s *stream) Base() change.Position { return s.base }
+
+// Close implements oplog.Stream.
+func (s *stream) Close() {
+	if s.mongo != nil {
+		s.mongo.Close()
+	}
+	if s.decoder != nil {
+		s.decoder.Close()
+	}
+}
+
+// Next implements oplog.Stream.
+func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
+	if s.mongo != nil {
+		reply, err := s.mongo.Next(ctx)
+		if err == nil || !errors.Is(err, oplog.ErrPositionLost) {
+			s.note(reply)
+			return reply, err
+		}
+		if !s.source.outlives(ctx, change.At(s.at), err) {
+			return reply, err
+		}
+		if found, findErr := s.begin(ctx); findErr != nil || !found {
+			return reply, errors.Join(err, findErr)
+		}
+		s.source.cfg.Logger.Info("continuing in the retained log", "from", s.at.String(), "segment", s.header.Number)
+		s.mongo.Close()
+		s.mongo = nil
+	}
+	return s.fromChain(ctx)
+}
+
+// note records how far MongoDB's replies have come.
+func (s *stream) note(reply oplog.Reply) {
+	end := reply.End.Time
+	if n := len(reply.Events); n > 0 && end.IsZero() {
+		if e, err := change.Parse(reply.Events[n-1]); err == nil { // else the reader of the log says so
+			end = e.Time()
+		}
+	}
+	s.at = later(s.at, end)
+}
+
+func later(t, u change.Timestamp) change.Timestamp {
+	if u.Compare(t) > 0 {
+		return u
+	}
+	return t
+}
+
+// begin finds the segment of the stream's place; found is false where the chain does not have it.
+// A chain that begins later costs a loss.
+func (s *stream) begin(ctx context.Context) (found bool, err error) {
+	var h Header
+	err = s.source.ask(ctx, func() error {
+		h, found, err = s.source.chain().find(ctx, s.at)
+		return err
+	})
+	if err != nil || !found {
+		return false, err
+	}
+	if h.From.Compare(s.at) > 0 {
+		s.lose(s.at, h.From, gap.HistoryLost, nil)
+	}
+	s.enter(h)
+	return true, nil
+}
+
+// lose queues a loss of all namespaces, or some.
+func (s *stream) lose(from, to change.Timestamp, reason gap.Reason, namespaces []string) {
+	s.losses = append(s.losses, oplog.Loss{From: change.At(from), To: change.At(to), Reason: reason, Namespaces: namespaces, Found: time.Now()})
+}
+
+// enter makes a segment the one to read.
+func (s *stream) enter(h Header) {
+	if s.decoder == nil {
+		s.decoder = newDecoder()
+	}
+	chain := s.source.chain()
+	s.header, s.reached, s.entered = h, false, later(h.From, s.at)
+	s.reader = newSegmentReader(chain.store, chain.segment(h.Number), h, s.decoder)
+}
+
+// fromChain returns the next reply of the chain, or of MongoDB after its end.
+func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
+	for {
+		if len(s.losses) > 0 {
+			return s.nextLoss(), nil
+		}
+		if s.reader == nil {
+			ended, err := s.step(ctx)
+			switch {
+			case err != nil:
+				return oplog.Reply{}, err
+			case ended && len(s.damaged) > 0:
+				s.losses = append(s.losses, s.damaged...)
+				s.damaged = nil
+			case ended:
+				return s.join(ctx)
+			}
+			continue
+		}
+		reply, err := s.read(ctx)
+		if err != nil || len(reply.Events) > 0 || !reply.End.IsZero() {
+			return reply, err
+		}
+	}
+}
+
+// nextLoss returns the first queued loss.
+func (s *stream) nextLoss() oplog.Reply {
+	loss := s.losses[0]
+	s.losses = s.losses[1:]
+	s.at = later(s.at, loss.To.Time)
+	return oplog.Reply{Loss: &loss, Retained: true, At: time.Now()}
+}
+
+// read returns the next changes of the segment. At its end the reply has the segment's end.
+func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
+	reply := oplog.Reply{Retained: true, At: time.Now()}
+	var buffer []byte
+	for {
+		e, ok, err := s.peek(ctx)
+		switch {
+		case errors.Is(err, errDamaged), errors.Is(err, ErrNotFound):
+			s.drop(err)
+			return reply, nil
+		case err != nil:
+			return reply, s.giveUp(ctx, err)
+		case !ok:
+			s.leave(&reply)
+			return reply, nil
+		case e.loss != nil && len(reply.Events) > 0, len(reply.Events) > 0 && reply.Size+len(e.raw) > replySize:
+			s.note(reply)
+			return reply, nil // first what is before it
+		}
+		s.ahead = s.ahead[:0]
+		if e.loss != nil {
+			if e.loss.To.Time.Compare(s.entered) >= 0 {
+				s.at = later(s.at, e.loss.To.Time)
+				return oplog.Reply{Loss: e.loss, Told: true, Retained: true, At: time.Now()}, nil
+			}
+			continue
+		}
+		if overdue := s.place(e.raw); len(overdue) > 0 {
+			s.losses, s.ahead = append(s.losses, overdue...), append(s.ahead, e)
+			s.note(reply)
+			return reply, nil
+		}
+		if !s.reached {
+			continue
+		}
+		if buffer == nil {
+			buffer = make([]byte, 0, max(replySize, len(e.raw)))
+		}
+		at := len(buffer)
+		buffer = append(buffer, e.raw...)
+		reply.Events = append(reply.Events, buffer[at:len(buffer):len(buffer)])
+		reply.Size = len(buffer)
+	}
+}
+
+// peek returns the next entry of the segment, which is opened if necessary.
+func (s *stream) peek(ctx context.Context) (e entry, ok bool, err error) {
+	if len(s.ahead) > 0 {
+		return s.ahead[0], true, nil
+	}
+	if s.reader.footer == nil {
+		if err := s.source.ask(ctx, func() error { return s.reader.open(ctx, s.at) }); err != nil {
+			return e, false, err
+		}
+	}
+	err = s.source.ask(ctx, func() error {
+		e, ok, err = s.reader.next(ctx)
+		return err
+	})
+	s.damaged = append(s.damaged, s.reader.damaged...)
+	s.reader.damaged = nil
+	if ok && err == nil {
+		s.ahead = append(s.ahead[:0], e)
+	}
+	return e, ok, err
+}
+
+// place notes how far a change is, and returns the losses whose spans end before it.
+func (s *stream) place(raw []byte) (overdue []oplog.Loss) {
+	if s.reached && len(s.damaged) == 0 {
+		return nil
+	}
+	e, err := change.Parse(raw)
+	if err != nil {
+		return nil // the reader of the log says so
+	}
+	s.reached = s.reached || e.Time().Compare(s.entered) >= 0
+	kept := s.damaged[:0]
+	for _, l := range s.damaged {
+		if l.To.Time.Compare(e.Time()) <= 0 {
+			overdue = append(overdue, l)
+		} else {
+			kept = append(kept, l)
+		}
+	}
+	s.damaged = kept
+	return overdue
+}
+
+// drop gives up the rest of the segment, which is damaged or was deleted.
+func (s *stream) drop(err error) {
+	reason := gap.Damaged
+	if errors.Is(err, ErrNotFound) {
+		reason = gap.HistoryLost
+	}
+	s.lose(later(s.entered, s.at), s.header.To, reason, nil)
+	s.reader = nil
+}
+
+// leave ends the segment: what was damaged and is not part of the next one, and what it lacked, are
+// losses before its end.
+func (s *stream) leave(reply *oplog.Reply) {
+	h := s.header
+	if !h.Cut {
+		s.losses = append(s.losses, s.damaged...)
+		s.damaged = nil
+	}
+	if namespaces, lacks := h.Coverage.Lacks(s.source.cfg.Coverage); lacks {
+		from := s.entered
+		if h.Cut { // more of this time may follow, so the loss has no length
+			from = h.To
+		}
+		s.lose(from, h.To, gap.Unread, namespaces)
+	}
+	if len(s.losses) == 0 && !h.Cut {
+		reply.End = change.At(h.To)
+	}
+	s.at = h.To
+	s.reader = nil
+}
+
+// step enters the next segment; ended is true where there is none.
+func (s *stream) step(ctx context.Context) (ended bool, err error) {
+	var next Header
+	var found bool
+	if err = s.source.ask(ctx, func() error {
+		next, found, err = s.source.chain().after(ctx, &s.header)
+		return err
+	}); err != nil {
+		return false, s.giveUp(ctx, err)
+	}
+	if !found {
+		return true, nil
+	}
+	if !s.header.precedes(&next) {
+		s.lose(s.at, later(s.at, next.From), gap.HistoryLost, nil)
+	}
+	s.enter(next)
+	return false, nil
+}
+
+// giveUp makes the reader of the log continue in MongoDB, with a loss, where the store has not
+// answered for too long.
+func (s *stream) giveUp(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(oplog.ErrPositionLost, err)
+}
+
+// join continues in MongoDB at the end of the chain. If MongoDB does not have that either, there may
+// be another segment meanwhile.
+func (s *stream) join(ctx context.Context) (oplog.Reply, error) {
+	mongo, err := s.source.mongo.Open(ctx, change.At(s.at))
+	if errors.Is(err, oplog.ErrPositionLost) {
+		if ended, stepErr := s.step(ctx); stepErr == nil && !ended {
+			return s.fromChain(ctx)
+		}
+	}
+	if err != nil {
+		return oplog.Reply{}, err
+	}
+	s.source.cfg.Logger.Info("read the retained log, continuing in MongoDB", "at", s.at.String())
+	s.mongo = mongo
+	return mongo.Next(ctx)
+}

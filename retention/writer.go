@@ -1,0 +1,234 @@
+package retention
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// ErrHistory says that MongoDB does not have the last change of the chain where the chain has it:
+// it was restored from a backup.
+var ErrHistory = errors.New("MongoDB has another history than the retained log")
+
+// errOvertaken says that another node has written the number.
+var errOvertaken = errors.New("another node wrote the segment")
+
+// WriterConfig configures a Writer.
+type WriterConfig struct {
+	// Node is written into headers, and so is Version. Node must be unique and is required.
+	Node, Version string
+	// Coverage is what the node's stream reads.
+	Coverage Coverage
+	// Shared says that other nodes may write to the chain.
+	Shared bool
+	// Rank orders the nodes that may take over: the node of rank 0 does first. Defaults to 0.
+	Rank func() int
+	// Interval is after how long a segment ends. Defaults to 5 minutes. In a short oplog it is an
+	// eighth of it.
+	Interval time.Duration
+	// Size is after how many bytes of changes a segment ends. Defaults to 16 MiB.
+	Size int64
+	// Window returns the length of the oplog, zero if unknown. Optional.
+	Window func() time.Duration
+	// MaxAge and MaxBytes bound what is kept; zero keeps all.
+	MaxAge   time.Duration
+	MaxBytes int64
+	// Logger defaults to one that discards.
+	Logger *slog.Logger
+	// Registerer registers the metrics. Optional.
+	Registerer prometheus.Registerer
+}
+
+// A Writer extends a chain by what a cursor of the log yields. The cursor is not the one with which
+// the tail keeps pace: a slow store delays nobody. Its draft has at most a segment, compressed, and
+// the open blocks.
+type Writer struct {
+	cfg     WriterConfig
+	chain   *Chain
+	log     *oplog.Log
+	encoder *zstd.Encoder
+	metrics *metrics
+
+	mu struct {
+		sync.Mutex
+		since   time.Time // of the trouble
+		trouble error
+	}
+}
+
+// NewWriter returns a Writer.
+func NewWriter(cfg WriterConfig, chain *Chain, log *oplog.Log) *Writer {
+	cfg.Interval = cmp.Or(cfg.Interval, 5*time.Minute)
+	cfg.Size = cmp.Or(cfg.Size, 16<<20)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Rank == nil {
+		cfg.Rank = func() int { return 0 }
+	}
+	if cfg.Window == nil {
+		cfg.Window = func() time.Duration { return 0 }
+	}
+	return &Writer{cfg: cfg, chain: chain, log: log, encoder: newEncoder(), metrics: newMetrics(cfg.Registerer)}
+}
+
+// Trouble returns why nothing can be written, and since when; nil while all is well.
+func (w *Writer) Trouble() (since time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.since, w.mu.trouble
+}
+
+// report records whether the store, or MongoDB's history, keeps the writer from writing.
+func (w *Writer) report(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil && w.mu.trouble != nil:
+		w.cfg.Logger.Info("retained log can be written again", "after", time.Since(w.mu.since).Truncate(time.Millisecond))
+		w.mu.since = time.Time{}
+	case err != nil && w.mu.trouble == nil:
+		w.cfg.Logger.Warn("cannot write the retained log", "error", err)
+		w.mu.since = time.Now()
+	}
+	w.mu.trouble = err
+	if err != nil {
+		w.metrics.failures.Inc()
+	}
+}
+
+// limits returns when segments end now.
+func (w *Writer) limits() limits {
+	return limitsFor(w.cfg.Interval, w.cfg.Size, w.cfg.Window(), w.cfg.Shared)
+}
+
+// Run writes until the context ends, and then returns nil, or until MongoDB turns out to have
+// another history (ErrHistory).
+func (w *Writer) Run(ctx context.Context) error {
+	backoff := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
+	for attempt := 1; ; attempt++ {
+		err := w.turn(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrHistory):
+			w.report(err)
+			return err
+		case errors.Is(err, errOvertaken):
+			w.cfg.Logger.Info("another node writes the retained log")
+			attempt = 0
+		default:
+			w.report(err)
+		}
+		if backoff.Wait(ctx, max(1, attempt)) != nil {
+			return nil
+		}
+	}
+}
+
+// turn waits until it is this node's turn, and writes until it fails or another node has written.
+func (w *Writer) turn(ctx context.Context) error {
+	head, found, err := w.chain.Head(ctx)
+	if err != nil {
+		return err
+	}
+	w.report(nil)
+	if found && w.cfg.Shared && head.Writer != w.cfg.Node {
+		if head, err = w.follow(ctx, head); err != nil {
+			return err
+		}
+		w.cfg.Logger.Info("taking over the retained log", "from", head.Writer, "segment", head.Number)
+	}
+	s := newSession(w, head, found)
+	defer s.close()
+	return s.run(ctx)
+}
+
+// follow reads what another node writes, until nothing has come for so long that this node is to
+// take over.
+func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
+	for {
+		wait := w.limits().interval
+		patience := time.Duration(takeOver+w.cfg.Rank()) * wait
+		if _, lacks := w.cfg.Coverage.Lacks(head.Coverage); lacks {
+			patience += takeOver * wait // who reads as much as the writer is to be first
+		}
+		now, err := w.chain.store.Now(ctx)
+		if err != nil {
+			return head, err
+		}
+		if now.Sub(head.Modified) > patience {
+			return head, nil
+		}
+		if err := retry.Sleep(ctx, wait); err != nil {
+			return head, err
+		}
+		for {
+			h, about, err := w.chain.Header(ctx, head.Next)
+			if errors.Is(err, ErrNotFound) {
+				break
+			}
+			if err != nil {
+				return head, err
+			}
+			head = Head{Header: h, Object: about, Next: h.Number + 1}
+		}
+	}
+}
+
+// putTimeout bounds an attempt to write.
+const putTimeout = time.Minute
+
+// commit writes a segment. It retries until it is known whether the segment is the one of its
+// number, and returns errOvertaken if it is not.
+func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
+	backoff := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
+	for attempt := 1; ; attempt++ {
+		err := w.put(ctx, segment, h)
+		if err == nil || errors.Is(err, errOvertaken) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		w.report(fmt.Errorf("write segment %d: %w", h.Number, err))
+		if err := backoff.Wait(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// put tries to write a segment once. Whatever the store answers, what is under the number decides;
+// and what is below the floor does not count, because the number may have been deleted before.
+func (w *Writer) put(ctx context.Context, segment []byte, h *Header) error {
+	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	defer cancel()
+	if err := w.chain.store.Put(ctx, w.chain.segment(h.Number), segment); err != nil {
+		there, _, readErr := w.chain.Header(ctx, h.Number)
+		switch {
+		case readErr == nil && there.ID == h.ID: // its answer was lost
+		case errors.Is(readErr, ErrNotFound):
+			return err
+		case readErr == nil, errors.Is(readErr, errDamaged), errors.Is(readErr, ErrFormat):
+			return errOvertaken
+		default:
+			return errors.Join(err, readErr)
+		}
+	}
+	floor, err := w.chain.Floor(ctx)
+	if err != nil {
+		return err
+	}
+	if h.Number < floor {
+		return errOvertaken
+	}
+	return nil
+}
