@@ -377,6 +377,9 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 		l, known := leases[p]
 		if !known {
 			l.term, l.incarnation, l.valid = s.shared.Lease(p, b.Seq)
+			if l.valid {
+				l.count = s.count(p, l)
+			}
 			leases[p] = l
 		}
 		if !l.valid {
@@ -387,7 +390,8 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 		if arena, err = s.encode.message(m, arena, &b.Events[i], l.incarnation, b.Payload(i)); err != nil {
 			return nil, err
 		}
-		m.Epoch, m.Number = l.term.Epoch, s.number(p, l)
+		l.count.n++
+		m.Epoch, m.Number = l.term.Epoch, l.count.n
 		all = append(all, m)
 	}
 	return all, nil
@@ -398,6 +402,7 @@ type lease struct {
 	term        change.Term
 	incarnation string
 	valid       bool
+	count       *count // nil without the right
 }
 
 // A count numbers the messages of a partition in a term and an incarnation.
@@ -407,15 +412,14 @@ type count struct {
 	n           uint64
 }
 
-// number returns the number of the next message of a partition.
-func (s *Sink) number(p change.Partition, l lease) uint64 {
+// count returns the count of a partition's messages under a lease.
+func (s *Sink) count(p change.Partition, l lease) *count {
 	c := s.counts[p]
-	if c.epoch != l.term.Epoch || c.incarnation != l.incarnation {
-		c = count{epoch: l.term.Epoch, incarnation: l.incarnation}
+	if c == nil || c.epoch != l.term.Epoch || c.incarnation != l.incarnation {
+		c = &count{epoch: l.term.Epoch, incarnation: l.incarnation}
+		s.counts[p] = c
 	}
-	c.n++
-	s.counts[p] = c
-	return c.n
+	return c
 }
 
 // keySize and idSize are what the keys and ids of messages usually take at most, in bytes; more is

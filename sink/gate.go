@@ -37,6 +37,9 @@ type tenants struct {
 	one   *Message
 }
 
+// SharesTerm reports whether two messages may leave the process for equally long.
+func (m *Message) SharesTerm(n *Message) bool { return tenancyOf(m) == tenancyOf(n) }
+
 func tenancyOf(m *Message) tenancy { return tenancy{m.Partition, m.Epoch, m.Incarnation} }
 
 // Enter notes that a message is under way. It returns an error if the gate is shut, or if the

@@ -90,7 +90,8 @@ func (m *Message) owned() bool {
 // Owned returns the messages before the first whose term has ended.
 func Owned(messages []*Message) []*Message {
 	for i, m := range messages {
-		if !m.owned() {
+		asked := i > 0 && m.valid == nil && m.flight == messages[i-1].flight && m.SharesTerm(messages[i-1])
+		if !asked && !m.owned() {
 			return messages[:i]
 		}
 	}

@@ -70,12 +70,12 @@ type Sink struct {
 	encode  *encoder
 	metrics metrics
 
-	signal  chan struct{}              // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
-	acked   chan struct{}              // holds one signal: batches are over
-	batches []*delivery.Batch          // that were received and are not published yet; of the loop
-	took    time.Time                  // when they were taken, zero without a tracer; of the loop
-	counts  map[change.Partition]count // of messages; of the loop
-	steps   health.Progress            // of whoever asks for Age
+	signal  chan struct{}               // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
+	acked   chan struct{}               // holds one signal: batches are over
+	batches []*delivery.Batch           // that were received and are not published yet; of the loop
+	took    time.Time                   // when they were taken, zero without a tracer; of the loop
+	counts  map[change.Partition]*count // of messages; of the loop
+	steps   health.Progress             // of whoever asks for Age
 
 	mu struct {
 		sync.Mutex
@@ -123,7 +123,7 @@ func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("sink", cfg.Name)
 	s := &Sink{
 		cfg: cfg, shared: shared, target: target, encode: newEncoder(cfg), metrics: cfg.Metrics.of(cfg.Name),
-		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), counts: make(map[change.Partition]count),
+		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), counts: make(map[change.Partition]*count),
 	}
 	s.mu.moved = time.Now()
 	return s
@@ -229,8 +229,9 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 		return err
 	}
 	f.left = len(f.messages)
+	report := s.done
 	for _, m := range f.messages {
-		m.flight, m.report = f, s.done
+		m.flight, m.report = f, report
 	}
 	alone := b.Loss != nil // what comes before a loss is published before it, and what comes after it after it
 	if alone {

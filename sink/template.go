@@ -162,6 +162,8 @@ func (t *Template) Filter(p change.Partition) string {
 type Names struct {
 	template *Template
 	known    map[inputs]string
+	last     inputs // those of the last message
+	lastName string // its name, empty before the first message
 }
 
 // inputs are what a name depends on.
@@ -179,6 +181,9 @@ func NewNames(t *Template) *Names { return &Names{template: t, known: make(map[i
 // Of returns the name for a message.
 func (n *Names) Of(m *Message) string {
 	of := inputs{op: m.Op, db: m.DB, coll: m.Coll, partition: m.Partition}
+	if of == n.last && n.lastName != "" {
+		return n.lastName
+	}
 	name, known := n.known[of]
 	if !known {
 		if len(n.known) >= maxNames {
@@ -187,5 +192,7 @@ func (n *Names) Of(m *Message) string {
 		name = n.template.Name(m)
 		n.known[of] = name
 	}
+	n.last = of
+	n.lastName = name
 	return name
 }

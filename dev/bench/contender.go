@@ -268,6 +268,7 @@ func (m *meter) stop() usage {
 		pprof.StopCPUProfile()
 		_ = m.profile.Close()
 		if file, err := os.Create(m.profile.Name() + ".allocs"); err == nil {
+			runtime.GC() // the profile shows what was allocated before the last collection
 			_ = pprof.Lookup("allocs").WriteTo(file, 0)
 			_ = file.Close()
 		}

@@ -182,7 +182,9 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	o := &outcome{m: m, gate: gate, left: 1}
+	o := t.records.outcome()
+	o.m, o.gate = m, gate
+	o.left = 1
 	if tombstone != nil {
 		o.left++
 	}

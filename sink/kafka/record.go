@@ -18,25 +18,33 @@ type recordMaker struct {
 	topics     *sink.Names
 	operations map[string][]byte
 	partitions map[change.Partition][]byte
+	prefixes   map[change.Namespace][]byte
+	merged     bool // topics have several collections
 
 	// What is left of the last allocations.
-	records []kgo.Record
-	headers []kgo.RecordHeader
-	text    []byte
+	records  []kgo.Record
+	outcomes []outcome
+	headers  []kgo.RecordHeader
+	text     []byte
 }
 
 const (
 	// chunk is the number of records whose parts are allocated together.
 	chunk = 256
-	// headersOf is the number of headers of a record, textOf the length of those that differ, in
-	// bytes.
-	headersOf, textOf = 5, 96
+	// headersOf is the number of headers of a record.
+	headersOf = 5
+	// textOf is what the texts of a record take about, timeOf its time, in bytes.
+	textOf, timeOf = 128, 32
+	// maxPrefixes bounds the prefixes of keys that are kept.
+	maxPrefixes = 10_000
 )
 
 func (t *Target) newRecordMaker() *recordMaker {
+	byDatabase := t.cfg.OneDatabase || t.topic.Has("db")
+	byCollection := t.cfg.OneCollection || t.topic.Has("coll")
 	return &recordMaker{
 		target: t, media: []byte(t.cfg.Format.MediaType()), topics: sink.NewNames(t.topic), operations: make(map[string][]byte),
-		partitions: make(map[change.Partition][]byte),
+		partitions: make(map[change.Partition][]byte), prefixes: make(map[change.Namespace][]byte), merged: !byDatabase || !byCollection,
 	}
 }
 
@@ -48,9 +56,9 @@ func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
 	}
 	begun := len(k.headers)
 	k.headers = append(k.headers,
-		kgo.RecordHeader{Key: "streamer-id", Value: k.bytes(func(b []byte) []byte { return append(b, m.ID...) })},
+		kgo.RecordHeader{Key: "streamer-id", Value: k.bytes(len(m.ID), func(b []byte) []byte { return append(b, m.ID...) })},
 		kgo.RecordHeader{Key: "streamer-op", Value: k.operation(m.Op)},
-		kgo.RecordHeader{Key: "streamer-time", Value: k.bytes(m.Time.AppendText)},
+		kgo.RecordHeader{Key: "streamer-time", Value: k.bytes(timeOf, m.Time.AppendText)},
 		kgo.RecordHeader{Key: "content-type", Value: k.media},
 	)
 	record.Key, record.Value = k.key(m), m.Value
@@ -71,22 +79,34 @@ func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
 // and no two documents of a topic share one. Where the topic does not tell the collection, the key
 // does, in an array, which no _id is.
 func (k *recordMaker) key(m *sink.Message) []byte {
-	cfg := &k.target.cfg
-	merged := !(cfg.OneDatabase || k.target.topic.Has("db")) || !(cfg.OneCollection || k.target.topic.Has("coll"))
-	ns := []byte(m.Namespace())
 	switch {
 	case m.Op == sink.OpLoss:
 		return append(extjson.AppendString([]byte("["), []byte(m.ID)), ']')
 	case m.Key == nil:
-		return append(extjson.AppendString([]byte("["), ns), ']')
-	case cfg.Format == sink.Debezium && merged:
-		return sink.DebeziumKey(m.Key, ns)
-	case cfg.Format == sink.Debezium:
+		return append(extjson.AppendString([]byte("["), []byte(m.Namespace())), ']')
+	case k.target.cfg.Format == sink.Debezium && k.merged:
+		return sink.DebeziumKey(m.Key, []byte(m.Namespace()))
+	case k.target.cfg.Format == sink.Debezium:
 		return sink.DebeziumKey(m.Key, nil)
-	case merged:
-		return append(append(append(extjson.AppendString([]byte("["), ns), ','), m.Key...), ']')
+	case k.merged:
+		prefix := k.prefix(m)
+		return k.bytes(len(prefix)+len(m.Key)+1, func(b []byte) []byte { return append(append(append(b, prefix...), m.Key...), ']') })
 	}
 	return m.Key
+}
+
+// prefix returns the beginning of a key that has the namespace.
+func (k *recordMaker) prefix(m *sink.Message) []byte {
+	of := change.Namespace{DB: m.DB, Coll: m.Coll}
+	b, known := k.prefixes[of]
+	if !known {
+		if len(k.prefixes) >= maxPrefixes {
+			clear(k.prefixes)
+		}
+		b = append(extjson.AppendString([]byte("["), []byte(m.Namespace())), ',')
+		k.prefixes[of] = b
+	}
+	return b
 }
 
 // record returns an empty record.
@@ -99,10 +119,20 @@ func (k *recordMaker) record() *kgo.Record {
 	return r
 }
 
-// bytes returns what write appends.
-func (k *recordMaker) bytes(write func([]byte) []byte) []byte {
-	if cap(k.text)-len(k.text) < textOf {
-		k.text = make([]byte, 0, chunk*textOf)
+// outcome returns an empty outcome.
+func (k *recordMaker) outcome() *outcome {
+	if len(k.outcomes) == 0 {
+		k.outcomes = make([]outcome, chunk)
+	}
+	o := &k.outcomes[0]
+	k.outcomes = k.outcomes[1:]
+	return o
+}
+
+// bytes returns the text that write appends, usually of at most size bytes.
+func (k *recordMaker) bytes(size int, write func([]byte) []byte) []byte {
+	if cap(k.text)-len(k.text) < size {
+		k.text = make([]byte, 0, max(size, chunk*textOf))
 	}
 	begun := len(k.text)
 	k.text = write(k.text)

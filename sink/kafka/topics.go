@@ -39,25 +39,30 @@ type topicState struct {
 func (t *topics) max(name string) int32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return int32(t.limitOf(t.of[name]))
+}
+
+// limitOf returns how large a batch of a topic may be.
+func (t *topics) limitOf(known topicState) int {
 	limit := usualMax
-	if known := t.of[name].limit; known > 0 {
-		limit = known
+	if known.limit > 0 {
+		limit = known.limit
 	}
 	if t.cfg.MaxMessageBytes > 0 {
 		limit = t.cfg.MaxMessageBytes
 	}
-	return int32(max(512, min(limit, 1<<30)))
+	return max(512, min(limit, 1<<30))
 }
 
 // check reports whether a record of so many bytes may go to a topic. It asks Kafka where it does
 // not know, or where that said no a while ago. grown says that the topic takes more than clients
 // have been told before.
 func (t *topics) check(ctx context.Context, client *kgo.Client, name string, size int) (grown bool, err error) {
-	before := t.max(name)
 	t.mu.Lock()
 	known, asked := t.of[name]
 	t.mu.Unlock()
-	bad := known.refused != nil || size > int(before)
+	before := t.limitOf(known)
+	bad := known.refused != nil || size > before
 	if !asked || bad && time.Since(known.asked) > topicAge {
 		if known, err = t.ask(ctx, client, name); err != nil {
 			return false, err
@@ -66,12 +71,12 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 		t.of[name] = known
 		t.mu.Unlock()
 	}
-	limit := int(t.max(name))
+	limit := t.limitOf(known)
 	switch {
 	case known.refused != nil:
 		return false, &sink.RefusedError{Err: known.refused}
 	case size <= limit:
-		return asked && limit > int(before), nil
+		return asked && limit > before, nil
 	case t.cfg.MaxMessageBytes > 0:
 		return false, tooLarge(name, size, fmt.Sprintf("kafka.max_message_bytes is %d: raise it, and max.message.bytes of the topic", limit))
 	case known.limit > 0:

@@ -244,11 +244,13 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	}
 	records := make([]*kgo.Record, 0, len(messages))
 	last := p.last
-	for _, m := range messages {
-		if err := p.gate.Enter(m); err != nil {
-			return err
+	for i, m := range messages {
+		if i == 0 || !m.SharesTerm(messages[i-1]) { // once is enough: they are under way together
+			if err := p.gate.Enter(m); err != nil {
+				return err
+			}
+			defer p.gate.Leave(m)
 		}
-		defer p.gate.Leave(m)
 		record, tombstone := p.records.of(m)
 		if records = append(records, record); tombstone != nil {
 			records = append(records, tombstone)
