@@ -127,7 +127,7 @@ func (s *Session) takeDocuments(place change.Position, t taking) {
 	s.hub.tracePage(sub, t.page)
 	for _, hit := range t.page.of[t.reader] {
 		d := &t.page.documents[hit.document]
-		if !s.has(d.partition, true) || t.page.skips(d, sub) || sub.isAhead(t.page.namespace, d.id) {
+		if !s.has(d.partition, true) || d.out || sub.isAhead(t.page.namespace, d.id) {
 			continue
 		}
 		if sub.sent != nil {

@@ -166,6 +166,99 @@ func TestHotDocumentHoldsNothingUp(t *testing.T) {
 	}
 }
 
+// A document that changes all the time is placed where it was so, also where a server cannot read
+// at a time: no change after it is older.
+func TestHotDocumentNeverGoesBack(t *testing.T) {
+	update := func(docs *store, id int64) { docs.write("update", "orders", id) }
+	for name, c := range map[string]struct {
+		ops    []string
+		change func(*store, int64)
+	}{
+		"all operations":     {change: update},
+		"updates are hidden": {ops: []string{"insert", "delete"}, change: update},
+		"several at a time":  {change: func(docs *store, id int64) { docs.transaction("orders", id) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n = 20
+				source, docs := ordersOf(false, 4, n)
+				source.ReplyEvents, source.Delay = 1, 100*time.Microsecond // replies end within a time
+				docs.brief = true
+				b := begin(t, source, delivery.Config{Snapshots: docs})
+				defer b.end()
+				s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t, c.ops...))
+				stop := make(chan struct{})
+				go func() {
+					tick := time.NewTicker(390 * time.Microsecond)
+					defer tick.Stop()
+					for i := range int64(300) {
+						select {
+						case <-stop:
+							return
+						case <-tick.C:
+							c.change(docs, 5+i%2)
+						}
+					}
+				}()
+				last, pages := make(map[int64]int64), make(map[int64]int)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for done := false; !done; {
+					batches, _, err := s.Receive(ctx)
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					for _, batch := range batches {
+						for i := range batch.Events {
+							id, v := stateOf(batch, i)
+							if v < last[id] {
+								t.Errorf("document %d goes back from %d to %d", id, last[id], v)
+							}
+							if last[id] = v; batch.Events[i].Snapshot {
+								pages[id]++
+								docs.wantPlaced(t, batch, i)
+							}
+						}
+						if _, err := s.Ack(batch.Seq); err != nil {
+							t.Fatal(err)
+						}
+						done = done || batch.Snapshot != nil && batch.Snapshot.State == delivery.SnapshotDone
+					}
+				}
+				close(stop)
+				for id := range int64(n) {
+					if pages[id] != 1 {
+						t.Errorf("document %d came %d times", id, pages[id])
+					}
+				}
+			})
+		})
+	}
+}
+
+// stateOf returns the document of an event, and its v after it.
+func stateOf(b *delivery.Batch, i int) (id, v int64) {
+	raw := change.Value{Type: change.TypeDocument, Data: b.Payload(i)}
+	id, _ = raw.Lookup("documentKey").Lookup("_id").Int64()
+	v, full := raw.Lookup("fullDocument").Lookup("v").Int64()
+	if !full {
+		v, _ = raw.Lookup("updateDescription").Lookup("updatedFields").Lookup("v").Int64()
+	}
+	return id, v
+}
+
+// wantPlaced reports a document of a snapshot that is not what the collection had at its place.
+func (s *store) wantPlaced(t *testing.T, b *delivery.Batch, i int) {
+	t.Helper()
+	id, v := stateOf(b, i)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at := b.Events[i].Ref.Time().Prev(); s.at(at)["orders"][id].v != v {
+		t.Errorf("document %d comes at %s as %d, it was %d then", id, at, v, s.at(at)["orders"][id].v)
+	}
+}
+
 // The large snapshots of one identity do not hold up a small one of another.
 func TestLargeSnapshotsOfOneHoldUpNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -205,7 +205,7 @@ func (h *Hub) part() {
 		h.leave(s, change.Later(h.at, s.from))
 	}
 	for _, c := range h.scans {
-		c.touched.Spoil()
+		c.spoil()
 	}
 	h.drained = false
 	h.placeAll()
@@ -390,7 +390,7 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 		h.events[p]++
 	}
 	for _, c := range h.scans {
-		c.touched.Note(e)
+		c.note(e)
 	}
 	h.found = h.index.Match(e, h.found[:0], h)
 	if len(h.leaving) > 0 {
@@ -505,7 +505,7 @@ func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
 		for _, c := range h.scans {
-			c.touched.Spoil()
+			c.spoil()
 		}
 	}
 	for s := range h.live {
@@ -665,7 +665,7 @@ func (h *Hub) ahead(err error) {
 	}
 	h.reached(change.Position{})
 	for _, c := range h.scans {
-		c.touched.Spoil()
+		c.spoil()
 	}
 	h.placeAll()
 }

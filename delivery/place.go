@@ -20,6 +20,7 @@ type page struct {
 	next      change.Value
 	documents []document
 	of        map[*reader][]hit
+	raw       [][]byte // the documents, if they are read once more
 	payloads  []byte
 	lease     *lease
 	begun     time.Time // when it was read, zero without a tracer
@@ -30,20 +31,13 @@ type page struct {
 type document struct {
 	id        change.Value
 	partition change.Partition
-	last      snapshot.Touch // what happened to it while it was read
-	out       bool           // it is not in the page, because that hides what it was
-	touched   bool
+	out       bool // it is not in the page, because changes while it was read hide what it was
 }
 
 // A hit is a document that a reader receives.
 type hit struct {
 	document int32
 	from, to int32 // in the page's payloads
-}
-
-// skips reports whether a subscription gets a newer state of a document from its own changes.
-func (p *page) skips(d *document, sub *Subscription) bool {
-	return d.out || d.touched && d.last.Whole && sub.Program.Admits(d.last.Op)
 }
 
 // A pageWriter writes the pages that are read at one time as their readers want them, in each form
@@ -81,6 +75,9 @@ func (w *pageWriter) write(f *fetch) *page {
 	}
 	meter := &pageMeter{hub: w.hub, readers: w.readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
+	if len(q.IDs) > 0 {
+		p.raw = f.read.Documents
+	}
 	for _, doc := range f.read.Documents {
 		e, err := w.events.Event(doc)
 		if err != nil {
@@ -171,6 +168,7 @@ func (h *Hub) placeAll() {
 	h.placeListings()
 	for _, c := range h.scans {
 		h.place(c)
+		notify(c.moved)
 	}
 }
 
@@ -198,7 +196,7 @@ func (h *Hub) place(c *scan) {
 	}
 	passes := len(c.again) == 0
 	if passes {
-		c.tries = 0
+		c.replay = nil
 		c.Passed(c.until, c.next)
 	}
 	given := make(map[*Session][]taking, len(c.holds))
@@ -222,17 +220,18 @@ func (h *Hub) place(c *scan) {
 	maps.DeleteFunc(c.holds, func(s *Session, _ *standstill) bool { return p.costly[s] != nil })
 }
 
-// sift takes the documents that changes have touched while the page was read out of it, to be read
-// again; those that never rest stay in it, because reading them once more would not end: what their
-// changes say next brings them to their present state.
+// sift takes the documents that changes have touched while the page was read out of it: they come
+// at the time of another one. Those that were touched when they were read once more, too, are
+// replayed.
 func (h *Hub) sift(c *scan, p *page) {
-	c.tries++
 	for i := range p.documents {
 		d := &p.documents[i]
-		if d.last, d.touched = c.touched.Has(d.id); d.touched && c.tries < attempts {
-			d.out = true
+		if d.out = c.touched.Has(d.id); d.out {
 			c.again = append(c.again, change.Value{Type: d.id.Type, Data: bytes.Clone(d.id.Data)})
 		}
+	}
+	if c.replay != nil {
+		c.replay.Read(p.raw)
 	}
 }
 

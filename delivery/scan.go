@@ -1,7 +1,9 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -23,9 +25,6 @@ const (
 	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag
 	// for how long they do after the Hub has gone on.
 	longestStand, longestLag = time.Second, 25 * time.Millisecond
-	// attempts is how often a document is read whose changes hide what it was at the page's time.
-	// The last state read counts then.
-	attempts = 3
 )
 
 // A reader is a subscription that reads a collection.
@@ -50,10 +49,13 @@ type scan struct {
 	stood   time.Time // when they began to stand
 	more    bool      // another page comes at the same time
 	page    *page     // waits for the Hub to reach the time by which it was read
-	// again are documents of the page to read once more before the scan continues, so many times
-	// before; until, next and read are the page's then.
+	// again are documents of the page that are still owed before the scan continues, because changes
+	// hide what they were at its time; until, next and read are the page's then. They are read once
+	// more; for those that never rest, replay then brings what was read to the time of the next
+	// page.
 	again       []change.Value
-	tries       int
+	replay      *snapshot.Replay // of again, from before they are read once more
+	moved       chan struct{}    // holds one signal: the Hub has come further, which the replay waits for
 	until, next change.Value
 	read        int
 }
@@ -62,6 +64,7 @@ type scan struct {
 type fetch struct {
 	reading *health.Loop
 	query   snapshot.Query
+	replays bool // the documents of the query are not read, but brought to its time
 	read    snapshot.Page
 	err     error
 	done    chan struct{} // closed when it is read
@@ -87,7 +90,7 @@ func (h *Hub) offer(r *reader) {
 	}
 	c := &scan{
 		namespace: r.Left.Namespace, identity: r.Who.session.cfg.Identity, touched: snapshot.NewTouched(r.Left.Namespace),
-		woken: make(chan struct{}, 1), placed: make(chan struct{}, 1),
+		woken: make(chan struct{}, 1), placed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
 	c.Join(r)
 	h.scans = append(h.scans, c)
@@ -157,7 +160,7 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 // until they have to go on. While one is encoded, the next one is read. It returns the last one,
 // which may have failed.
 func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
-	h.begin(ctx, f)
+	h.begin(ctx, c, f)
 	w := h.newPageWriter(c, f.query) // of takers, which the loop does not change while pages are read
 	for {
 		<-f.done
@@ -189,7 +192,7 @@ func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 	}
 	next := &fetch{query: f.query, reading: health.NewLoop(), done: make(chan struct{})}
 	next.query.From, next.query.Documents = f.read.Next, h.pageDocuments(c)
-	h.begin(ctx, next)
+	h.begin(ctx, c, next)
 	return next
 }
 
@@ -217,6 +220,21 @@ func (h *Hub) stays(c *scan, f *fetch) bool {
 		}
 	}
 	return true
+}
+
+// note records an event, spoil that some may be missing.
+func (c *scan) note(e *change.Event) {
+	c.touched.Note(e)
+	if c.replay != nil {
+		c.replay.Note(e)
+	}
+}
+
+func (c *scan) spoil() {
+	c.touched.Spoil()
+	if c.replay != nil {
+		c.replay.Spoil()
+	}
 }
 
 // noteFetch notes how to end the reading of a page; nil: it is over.
@@ -251,20 +269,50 @@ func (h *Hub) SnapshotAge() (age time.Duration) {
 }
 
 // begin begins to read a page.
-func (h *Hub) begin(ctx context.Context, f *fetch) {
-	h.loops.Go(func() { h.fetch(ctx, f) })
+func (h *Hub) begin(ctx context.Context, c *scan, f *fetch) {
+	h.loops.Go(func() { h.fetch(ctx, c, f) })
 }
 
 // fetch reads a page.
-func (h *Hub) fetch(ctx context.Context, f *fetch) {
+func (h *Hub) fetch(ctx context.Context, c *scan, f *fetch) {
 	defer close(f.done)
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
 	h.noteFetch(f, cancel)
 	defer h.noteFetch(f, nil)
 	f.begun = h.traceTime()
-	f.read, f.err = h.cfg.Snapshots.Read(reading, f.query)
+	if f.replays {
+		f.read, f.err = h.replay(reading, c, f.query)
+	} else {
+		f.read, f.err = h.cfg.Snapshots.Read(reading, f.query)
+	}
 	f.over = h.traceTime()
+}
+
+// errUntold says that documents that never rest must be read again.
+var errUntold = errors.New("changes of documents that were read before are missing, or do not say what they did")
+
+// replay returns the documents of a query as they are at its time, by what was read before and the
+// changes since: all of them are known once the Hub has passed that time.
+func (h *Hub) replay(ctx context.Context, c *scan, q snapshot.Query) (p snapshot.Page, err error) {
+	var of *snapshot.Replay
+	take := func() {
+		if h.isPast(q.After) || c.replay.Spoiled() {
+			of = c.replay
+			c.replay = nil
+		}
+	}
+	for h.do(ctx, take) && of == nil {
+		await(ctx, c.moved, 0)
+	}
+	if of == nil {
+		return p, cmp.Or(context.Cause(ctx), errUntold)
+	}
+	documents, told := of.At(q.IDs, q.After)
+	if !told || of.Spoiled() {
+		return p, errUntold
+	}
+	return snapshot.Page{Documents: documents, To: q.After}, nil
 }
 
 // await waits for a signal, so long at most if that is not 0, or for the context.
@@ -307,7 +355,7 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	c.patient = time.Time{}
 	switch left := len(c.Readers()); {
 	case left == 0 && len(c.joining) > 0:
-		c.again, c.tries = nil, 0
+		c.again, c.replay = nil, nil
 		return h.next(c)
 	case left == 0:
 		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
@@ -319,10 +367,13 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	c.touched = snapshot.NewTouched(c.namespace)
 	c.holds, c.stood = make(map[*Session]*standstill), time.Now()
 	f = &fetch{query: h.query(c), reading: health.NewLoop(), done: make(chan struct{})}
-	if len(c.again) > 0 {
-		f.query.IDs = c.again
-	} else {
+	switch f.query.IDs = c.again; {
+	case len(c.again) == 0:
 		f.query.From, f.query.Until = c.Next()
+	case c.replay != nil && c.replay.IsReady():
+		f.replays = true
+	default:
+		c.replay = snapshot.NewReplay(c.namespace, c.again)
 	}
 	for _, r := range c.takers {
 		if s := r.Who.session; h.isReady(r) { // otherwise it stands already, for another subscription of it

@@ -44,6 +44,7 @@ type store struct {
 	log   *oplogtest.Log
 	exact bool // pages are read at a time, as from MongoDB 5.0 on
 	page  int
+	brief bool // updates in transactions carry no documents
 	dice  *rand.Rand
 
 	mu       sync.Mutex
@@ -121,7 +122,7 @@ func (s *store) transaction(coll string, id int64) {
 		d.v = s.versions
 		s.times[d.v] = at
 		events = append(events, changetest.Event{
-			Op: "update", Coll: coll, ID: id, Value: d.v, Base: d.b, Time: at, Index: i, Txn: s.now[coll][id].v, Whole: i%2 == 1,
+			Op: "update", Coll: coll, ID: id, Value: d.v, Base: d.b, Time: at, Index: i, Txn: s.now[coll][id].v, Whole: i%2 == 1 && !s.brief,
 		})
 	}
 	s.now[coll][id] = d
@@ -412,6 +413,9 @@ func (r *replica) apply(s *store, b *delivery.Batch, i int) {
 		docs[id] = doc{v, base}
 		s.mu.Lock()
 		at = s.times[v]
+		if then := b.Events[i].Ref.Time().Prev(); b.Events[i].Snapshot && s.at(then)[coll][id] != docs[id] {
+			r.failed = fmt.Sprintf("%s/%d comes at %s as %v, it was %v then", coll, id, then, docs[id], s.at(then)[coll][id])
+		}
 		s.mu.Unlock()
 	default:
 		v, _ = e.Lookup("updateDescription").Lookup("updatedFields").Lookup("v").Int64()

@@ -119,6 +119,7 @@ func TestNextPageIsReadMeanwhile(t *testing.T) {
 				t.Errorf("pages at %s and at %s, between which nothing has happened", docs.asked()[0].After, q.After)
 			}
 		}
+		synctest.Wait() // it joins while the last mark is received
 		families, err := figures.Gather()
 		if err != nil {
 			t.Fatal(err)

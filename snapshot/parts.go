@@ -159,7 +159,7 @@ func (l Left) and(m Left) Left {
 		return both
 	}
 	switch order, known := ordered(l.From, m.From); {
-	case known && order < 0:
+	case known && order <= 0:
 		both.From = l.From
 	case known:
 		both.From = m.From

@@ -12,70 +12,72 @@ const maxTouched = 1 << 16
 // Touched tracks the documents of a collection that changes have touched since a time. It must not
 // be used concurrently.
 type Touched struct {
-	db, coll string
-	last     map[xxh3.Uint128]Touch
-	id       []byte
-	spoiled  bool
-}
+	stretch
 
-// A Touch is what is known of the last change of a document.
-type Touch struct {
-	Op    change.Op
-	Whole bool // it carries all of the document, or the document is gone
+	documents map[xxh3.Uint128]struct{}
 }
 
 // NewTouched returns a Touched for a collection.
 func NewTouched(ns change.Namespace) *Touched {
-	return &Touched{db: ns.DB, coll: ns.Coll, last: make(map[xxh3.Uint128]Touch)}
+	return &Touched{stretch: stretch{db: ns.DB, coll: ns.Coll}, documents: make(map[xxh3.Uint128]struct{})}
 }
 
 // Note records an event of any collection.
 func (t *Touched) Note(e *change.Event) {
 	switch {
-	case e.Key() == nil:
-		t.concern(e)
-	case string(e.DB()) != t.db || string(e.Coll()) != t.coll:
-	case len(t.last) >= maxTouched:
-		t.spoiled = true
+	case !t.concerns(e):
+	case len(t.documents) >= maxTouched:
+		t.Spoil()
 	default:
-		t.last[t.hash(e.ID())] = Touch{e.Op(), e.Op() == change.OpDelete || e.Lookup("fullDocument").Document() != nil}
+		t.documents[t.hash(e.ID())] = struct{}{}
 	}
 }
 
-// concern records an event without a document: of the whole collection, or one of which nothing is
-// known.
-func (t *Touched) concern(e *change.Event) {
+// Has reports whether a document was touched.
+func (t *Touched) Has(id change.Value) (touched bool) {
+	if len(t.documents) > 0 {
+		_, touched = t.documents[t.hash(id)]
+	}
+	return touched
+}
+
+// A stretch is the changes of a collection since a time, as far as it is known that none is
+// missing.
+type stretch struct {
+	db, coll string
+	id       []byte
+	spoiled  bool
+}
+
+// concerns reports whether an event is a change of a document of the collection. One of the whole
+// collection, or one of which nothing is known, spoils the stretch.
+func (s *stretch) concerns(e *change.Event) bool {
+	if e.Key() != nil {
+		return string(e.DB()) == s.db && string(e.Coll()) == s.coll
+	}
 	is := func(db, coll []byte) bool {
-		return (len(db) == 0 || string(db) == t.db) && (len(coll) == 0 || string(coll) == t.coll)
+		return (len(db) == 0 || string(db) == s.db) && (len(coll) == 0 || string(coll) == s.coll)
 	}
 	switch e.Op() {
 	case change.OpDrop, change.OpDropDatabase, change.OpInvalidate:
-		t.spoiled = t.spoiled || is(e.DB(), e.Coll())
+		s.spoiled = s.spoiled || is(e.DB(), e.Coll())
 	case change.OpRename:
-		t.spoiled = t.spoiled || is(e.DB(), e.Coll()) || is(e.ToDB(), e.ToColl())
+		s.spoiled = s.spoiled || is(e.DB(), e.Coll()) || is(e.ToDB(), e.ToColl())
 	case change.OpOther, change.OpInsert, change.OpUpdate, change.OpReplace, change.OpDelete, change.OpSnapshot:
 	case change.OpSkipped:
-		t.spoiled = true
+		s.spoiled = true
 	}
+	return false
 }
 
 // Spoil records that changes may be missing.
-func (t *Touched) Spoil() { t.spoiled = true }
+func (s *stretch) Spoil() { s.spoiled = true }
 
-// Spoiled reports whether a page that was read meanwhile is unusable.
-func (t *Touched) Spoiled() bool { return t.spoiled }
-
-// Has returns the last change of a document, and whether there was one.
-func (t *Touched) Has(id change.Value) (last Touch, touched bool) {
-	if len(t.last) == 0 {
-		return last, false
-	}
-	last, touched = t.last[t.hash(id)]
-	return last, touched
-}
+// Spoiled reports whether what was read meanwhile is unusable.
+func (s *stretch) Spoiled() bool { return s.spoiled }
 
 // hash identifies a document.
-func (t *Touched) hash(id change.Value) xxh3.Uint128 {
-	t.id = change.AppendCanonical(t.id[:0], id)
-	return xxh3.Hash128(t.id)
+func (s *stretch) hash(id change.Value) xxh3.Uint128 {
+	s.id = change.AppendCanonical(s.id[:0], id)
+	return xxh3.Hash128(s.id)
 }

@@ -1,0 +1,117 @@
+package snapshot
+
+import (
+	"bytes"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// maxReplay bounds the changes that are kept for a replay, in bytes.
+const maxReplay = 16 << 20
+
+// A Replay brings documents that change all the time, so that none can be read as it was at a known
+// time, to one. It keeps their changes from before they are read, and applies them again to what
+// was read, as MongoDB's initial sync does: whatever the time of the reading was, that ends at the
+// document after the last of these changes. It must not be used concurrently.
+type Replay struct {
+	stretch
+
+	documents map[xxh3.Uint128]*replayed
+	bytes     int
+	read      bool
+}
+
+// A replayed is a document with its changes.
+type replayed struct {
+	read    []byte // nil: it was not there
+	changes []change.Event
+}
+
+// NewReplay returns a Replay of documents of a collection that are read from now on.
+func NewReplay(ns change.Namespace, ids []change.Value) *Replay {
+	r := &Replay{stretch: stretch{db: ns.DB, coll: ns.Coll}, documents: make(map[xxh3.Uint128]*replayed, len(ids))}
+	for _, id := range ids {
+		r.documents[r.hash(id)] = &replayed{}
+	}
+	return r
+}
+
+// Note keeps an event of any collection, if it changes one of the documents.
+func (r *Replay) Note(e *change.Event) {
+	if !r.concerns(e) {
+		return
+	}
+	d := r.documents[r.hash(e.ID())]
+	if d == nil {
+		return
+	}
+	if r.bytes += len(e.Raw()); r.bytes > maxReplay {
+		r.Spoil()
+		return
+	}
+	d.changes = append(d.changes, e.Over(bytes.Clone(e.Raw())))
+}
+
+// Read sets the documents that were read; it keeps them.
+func (r *Replay) Read(documents [][]byte) {
+	r.read = true
+	for _, doc := range documents {
+		if d := r.documents[r.hash(change.IDOf(doc))]; d != nil {
+			d.read = doc
+		}
+	}
+}
+
+// IsReady reports whether the documents were read, and none of their changes is missing since.
+func (r *Replay) IsReady() bool { return r.read && !r.spoiled }
+
+// At returns those of the documents that there are at a time, up to which all their changes were
+// noted. It returns false where a change does not say what it did.
+func (r *Replay) At(ids []change.Value, t change.Timestamp) (documents [][]byte, told bool) {
+	for _, id := range ids {
+		d := r.documents[r.hash(id)]
+		if d == nil {
+			return nil, false
+		}
+		doc, told := d.at(t)
+		switch {
+		case !told:
+			return nil, false
+		case doc != nil:
+			documents = append(documents, doc)
+		}
+	}
+	return documents, true
+}
+
+// at returns the document at a time, nil if there is none.
+func (d *replayed) at(t change.Timestamp) (doc []byte, told bool) {
+	doc = d.read
+	for i := range d.changes {
+		e := &d.changes[i]
+		if e.Time().Compare(t) > 0 {
+			break
+		}
+		switch e.Op() {
+		case change.OpInsert, change.OpReplace:
+			if doc = e.Lookup("fullDocument").Document(); doc == nil {
+				return nil, false
+			}
+		case change.OpDelete:
+			doc = nil
+		case change.OpUpdate: // what MongoDB has looked up may be newer
+			if doc != nil { // otherwise it was deleted before it was read, and a later change says so
+				if doc, told = e.Updated(doc); !told {
+					return nil, false
+				}
+			}
+		case change.OpOther, change.OpSkipped, change.OpDrop, change.OpRename, change.OpDropDatabase, change.OpInvalidate, change.OpSnapshot:
+		}
+		if doc != nil && change.IsAlike(doc, d.read) { // it had these changes, which may have put its fields in another order now
+			doc = d.read
+		}
+	}
+	return doc, true
+}
