@@ -1,5 +1,5 @@
 import { parse, stringify } from "./extjson.js";
-import { attempts, refusal, StreamerError, subscribe, type Change, type Options, type Progress } from "./subscribe.js";
+import { attempts, checkAddresses, open, refusal, StreamerError, subscribe, warn, type Change, type Options, type Progress } from "./subscribe.js";
 
 /** LiveOptions say which documents are wanted, and where. */
 export interface LiveOptions extends Omit<Options, "op" | "subscriber" | "start" | "onLoss" | "leaves" | "after"> {
@@ -44,7 +44,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
   #whole = false;
 
   constructor(options: LiveOptions, on: LiveCallbacks<T> = {}) {
-    if (options.addresses.length === 0) throw new TypeError("no address");
+    checkAddresses(options.addresses);
     this.#options = options;
     this.#on = on;
   }
@@ -67,7 +67,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
       } catch (reason) {
         if (this.#options.signal?.aborted) return;
         if (reason instanceof StreamerError && !again.has(reason.code)) throw reason;
-        this.#options.onReconnect?.(reason);
+        (this.#options.onReconnect ?? warn)(reason);
       }
       this.#whole = false;
     }
@@ -103,7 +103,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     }
     const headers: Record<string, string> = {};
     if (token) headers["Authorization"] = `Bearer ${await token()}`;
-    const response = await (this.#options.fetch ?? fetch)(target.href, { headers, cache: "no-store", ...(signal && { signal }) });
+    const response = await open(target.href, { headers, cache: "no-store", ...(signal && { signal }) }, this.#options);
     if (!response.ok) return refusal(response, this.#options, this.#progress);
     this.#progress.refused = false;
     return parse(await response.text()) as Page<T>;

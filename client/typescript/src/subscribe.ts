@@ -28,7 +28,7 @@ export interface Options {
   signal?: AbortSignal;
   /** Reconnects after so many milliseconds without a byte; nodes send one every 15 s. Defaults to 45,000. */
   silence?: number;
-  /** Called before each wait for another attempt, with the reason. */
+  /** Called before each wait for another attempt, with the reason. Defaults to console.warn. */
   onReconnect?: (reason: unknown) => void;
   /** Defaults to the global fetch. */
   fetch?: typeof fetch;
@@ -119,7 +119,7 @@ const fatal = new Set([
  * It ends when the signal is aborted, and throws a StreamerError where another attempt does not help.
  */
 export async function* subscribe<T = Record<string, unknown>>(options: Options): AsyncGenerator<Message<T>, void, void> {
-  if (options.addresses.length === 0) throw new TypeError("no address");
+  checkAddresses(options.addresses);
   const progress: Progress = { last: options.after ?? "", failures: 0, retry: undefined, refused: false };
   for await (const address of attempts(options, progress)) {
     try {
@@ -127,8 +127,36 @@ export async function* subscribe<T = Record<string, unknown>>(options: Options):
     } catch (reason) {
       if (options.signal?.aborted) return;
       if (reason instanceof StreamerError) throw reason;
-      options.onReconnect?.(reason);
+      (options.onReconnect ?? warn)(reason);
     }
+  }
+}
+
+/** checkAddresses throws where an address is none: another attempt would not help. */
+export function checkAddresses(addresses: readonly string[]): void {
+  if (addresses.length === 0) throw new TypeError("no address");
+  for (const address of addresses) {
+    if (!URL.canParse(address) || !/^https?:$/.test(new URL(address).protocol)) {
+      throw new TypeError(`invalid address ${JSON.stringify(address)}: write it as http://127.0.0.1:8080, or https://…`);
+    }
+  }
+}
+
+/** warn says why a connection is opened again where nobody else listens. */
+export function warn(reason: unknown): void {
+  console.warn("streamer: reconnecting:", reason instanceof Error ? reason.message : reason);
+}
+
+/** open is fetch whose error says why: Node's says only "fetch failed". */
+export async function open(target: string, init: RequestInit, options: Pick<Options, "fetch">): Promise<Response> {
+  try {
+    return await (options.fetch ?? fetch)(target, init);
+  } catch (error) {
+    const cause = (error as { cause?: { message?: string; code?: string } }).cause;
+    const why = cause?.message || cause?.code;
+    if (!why || init.signal?.aborted) throw error;
+    const hint = cause.code?.startsWith("HPE_") ? " (is this the address of a node's HTTP server, port 8080?)" : "";
+    throw new Error(`${new URL(target).origin}: ${why}${hint}`, { cause: error });
   }
 }
 
@@ -169,7 +197,7 @@ async function* connection<T>(address: string, options: Options, progress: Progr
     const headers: Record<string, string> = { Accept: "*/*" }; // who asks for an event stream is told of refusals in one
     if (progress.last) headers["Last-Event-ID"] = progress.last;
     if (options.token) headers["Authorization"] = `Bearer ${await options.token()}`;
-    const response = await (options.fetch ?? fetch)(url(address, options), { headers, signal: abort.signal, cache: "no-store" });
+    const response = await open(url(address, options), { headers, signal: abort.signal, cache: "no-store" }, options);
     if (!response.ok || !response.body || !response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
       await refusal(response, options, progress);
       return;

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { Decimal128 as Decimal, Long, MongoClient } from "mongodb";
-import { Decimal128, StreamerError, stringify, subscribe } from "../dist/index.js";
+import { Decimal128, LiveQuery, StreamerError, stringify, subscribe } from "../dist/index.js";
 import { node, parts } from "./node.mjs";
 
 /** writer connects the real driver. */
@@ -139,4 +139,21 @@ test("waits as it is told, drops what is cut off, and notices silence", async (t
   }
   assert.deepEqual(kinds, ["change1", "change2", "loss4"]);
   assert.deepEqual([...new Set(seen)], [undefined, "1", "3"]); // a slow machine may repeat one
+});
+
+test("an invalid address throws, and the reason of a failed connection says why", async (t) => {
+  for (const addresses of [[], ["nonsense"], ["127.0.0.1:8080"], ["http://127.0.0.1:1", "ftp://127.0.0.1"]]) {
+    await assert.rejects(take(subscribe({ addresses }), 1), TypeError, String(addresses));
+    assert.throws(() => new LiveQuery({ addresses, db: "shop", coll: "orders" }), TypeError, String(addresses));
+  }
+  const closed = createServer();
+  await new Promise((listening) => closed.listen(0, "127.0.0.1", listening));
+  const address = `http://127.0.0.1:${closed.address().port}`;
+  await new Promise((done) => closed.close(done));
+  for (const begin of [(o) => take(subscribe(o), 1), (o) => new LiveQuery({ ...o, db: "shop", coll: "orders" }).run()]) {
+    const stop = new AbortController();
+    let reason;
+    await begin({ addresses: [address], signal: stop.signal, onReconnect: (r) => { reason = r; stop.abort(); } });
+    assert.match(reason.message, new RegExp(`^${address}: connect ECONNREFUSED`));
+  }
 });
