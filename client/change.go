@@ -1,8 +1,14 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 )
 
 // A Change is one change event, delivered for one matching subscription.
@@ -39,6 +45,74 @@ func (c *Change) Op() string {
 		return opOfJSON(c.Data)
 	}
 	return opOfBSON(c.Data)
+}
+
+// Namespace returns the database and the collection of the change; coll is "" for a change of a
+// database, and both are for a change of neither, or if Data cannot be parsed.
+func (c *Change) Namespace() (db, coll string) {
+	if c.Format == JSON {
+		var ns struct{ DB, Coll string }
+		if json.Unmarshal(fieldOfJSON(c.Data, "ns"), &ns) != nil {
+			return "", ""
+		}
+		return ns.DB, ns.Coll
+	}
+	_, ns := fieldOfBSON(c.Data, "ns")
+	db, _ = stringOf(fieldOfBSON(ns, "db"))
+	coll, _ = stringOf(fieldOfBSON(ns, "coll"))
+	return db, coll
+}
+
+// Key returns the key of the document: its _id as text, the same for all _ids that MongoDB considers
+// equal (docs/concepts.md#keys). Nodes send it with changes in JSON. It is "" in BSON, whose
+// documentKey has the _id, and for a change without a document.
+func (c *Change) Key() (key string) {
+	if c.Format != JSON || json.Unmarshal(fieldOfJSON(c.Data, "key"), &key) != nil {
+		return ""
+	}
+	return key
+}
+
+// ClusterTime returns when the change was made, by MongoDB's clock and to the second; the zero Time
+// if Data cannot be parsed. Changes of one second are ordered by their delivery.
+func (c *Change) ClusterTime() time.Time {
+	if c.Format == JSON {
+		var at struct {
+			Timestamp struct{ T uint32 } `json:"$timestamp"`
+		}
+		if json.Unmarshal(fieldOfJSON(c.Data, "clusterTime"), &at) != nil || at.Timestamp.T == 0 {
+			return time.Time{}
+		}
+		return time.Unix(int64(at.Timestamp.T), 0)
+	}
+	if kind, at := fieldOfBSON(c.Data, "clusterTime"); kind == 0x11 && len(at) == 8 {
+		return time.Unix(int64(binary.LittleEndian.Uint32(at[4:])), 0)
+	}
+	return time.Time{}
+}
+
+// ErrNoDocument is returned by Decode for a change that does not carry its document: a delete, a
+// change of a whole collection, or an update while the nodes' mongodb.full_document is default.
+var ErrNoDocument = errors.New("the change does not carry its document")
+
+// Decode decodes the document after the change as encoding/json does; numbers in an any are
+// json.Number, so that no digit is lost. Dates, ObjectIds and decimals are relaxed Extended JSON, for
+// example {"$date": "2026-01-31T12:00:00Z"}. It takes changes in JSON only: a program that asks for
+// BSON has a driver, which decodes Data.
+func (c *Change) Decode(document any) error {
+	if c.Format != JSON {
+		return errors.New("decode change: it is BSON: decode Data with the driver, or subscribe with Format JSON")
+	}
+	text := fieldOfJSON(c.Data, "fullDocument")
+	if text == nil || string(text) == "null" {
+		return ErrNoDocument
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(document); err != nil {
+		return fmt.Errorf("decode change %s: %w", c.ID(), err)
+	}
+	return nil
 }
 
 // A Handler processes a change. The client acknowledges the change when it returns nil and retries

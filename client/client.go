@@ -222,7 +222,7 @@ func (c *Client) runSessions(ctx context.Context, at addresses) {
 			c.end(err)
 			return
 		}
-		c.cfg.Logger.Info("session ended", "address", address, "error", err, "failures", failures)
+		c.cfg.Logger.Warn("session ended; reconnecting", "address", address, "error", err, "failures", failures)
 		c.offer(Disconnected{Address: address, Err: err, Failures: failures})
 		if failures == 1 && at.others() {
 			continue

@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -604,6 +607,59 @@ func TestServiceNoticesHaveTheirKind(t *testing.T) {
 	p.end()
 }
 
+// Without OnNotice nothing is lost unnoticed: Run ends, and the loss is not acknowledged.
+func TestLossWithoutOnNoticeEndsRun(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	cfg := config(j, n.address)
+	cfg.OnNotice = nil
+	p := start(t, cfg, j.handle)
+	v := n.welcomed(t, 1, "a")
+	before := v.batch("b", "0:b")
+	v.loss(streampb.Loss_KIND_RESYNC, "d", 0)
+	err := p.wait()
+	handling, is := errors.AsType[*client.HandlerError](err)
+	if !is || handling.Notice == nil || !strings.Contains(err.Error(), "set Config.OnNotice") {
+		t.Errorf("Run returned %v", err)
+	}
+	if acknowledged := v.left(); acknowledged > before {
+		t.Errorf("the loss is acknowledged: %d", acknowledged)
+	}
+}
+
+// Whoever names a node's HTTP port is told.
+func TestWrongPortIsTold(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	j := newJournal()
+	cfg := config(j, server.Listener.Addr().String())
+	logged := &lines{}
+	cfg.Logger = slog.New(slog.NewTextHandler(logged, nil))
+	p := start(t, cfg, j.handle)
+	told(t, j, func(n client.Disconnected) bool { return strings.Contains(n.Err.Error(), "port 9090") })
+	p.end()
+	if text := logged.String(); !strings.Contains(text, "level=WARN msg=\"session ended; reconnecting\"") || !strings.Contains(text, "port 9090") {
+		t.Errorf("%s", text)
+	}
+}
+
+// lines are what a logger has written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // A change of all partitions comes once, after everything before it and before everything after it,
 // in whichever partition.
 func TestChangeOfAllPartitionsComesBetweenBeforeAndAfter(t *testing.T) {
@@ -1096,7 +1152,7 @@ func TestConfigurationThatMakesNoSenseIsRefused(t *testing.T) {
 			c.Addresses, c.Token, c.Plaintext = []string{"localhost:1", "node:1"}, token, true
 		}},
 		{"token in plaintext", func(c *client.Config) { c.Addresses, c.Token, c.Plaintext = []string{"10.0.0.1:1"}, token, true }},
-		{"OnNotice", func(c *client.Config) { c.OnNotice = nil }},
+		{"", func(c *client.Config) { c.OnNotice = nil }},
 		{"Start", func(c *client.Config) { c.Start = 0 }},
 		{"needs a Subscriber or a Position", func(c *client.Config) { c.Start, c.Subscriber = client.StartResume, "" }},
 		{"Time", func(c *client.Config) { c.Start = client.StartTime }},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -67,8 +68,9 @@ type Config struct {
 	// OnNotice receives notices. Resync, Rewound, SnapshotBegun and SnapshotDone arrive in order
 	// with the changes: everything before them has been handled and nothing after them. If OnNotice
 	// returns an error for one of these, it is retried like a handler. All other notices arrive in
-	// order from a separate goroutine, and an error is only logged. Required: a program that
-	// ignores losses must say so with a function that does nothing.
+	// order from a separate goroutine, and an error is only logged. Without OnNotice a Resync ends
+	// Run, because a program that ignores losses must say so with a function that does nothing; the
+	// others are ignored.
 	OnNotice func(context.Context, Notice) error
 	// Checks returns the program's own health checks, which are sent to the node with every
 	// heartbeat: at most 32, whose names have 1 to 256 bytes. While one fails, operators see the
@@ -90,7 +92,8 @@ type Config struct {
 	// StopTimeout bounds how long Run waits at the end for the node to receive the last
 	// acknowledgements. Defaults to 1 s.
 	StopTimeout time.Duration
-	// Logger defaults to one that discards.
+	// Logger gets what the client does: sessions that begin at level info, those that end and are
+	// opened again at warn. Defaults to one that writes warnings to standard error.
 	Logger *slog.Logger
 }
 
@@ -250,14 +253,26 @@ func (c Config) withDefaults() Config {
 	c.QueueBytes, c.MaxMessage = cmp.Or(c.QueueBytes, 64<<20), cmp.Or(c.MaxMessage, 128<<20)
 	c.Timeout, c.StopTimeout = cmp.Or(c.Timeout, 30*time.Second), cmp.Or(c.StopTimeout, time.Second)
 	c.ReconnectWait, c.MaxReconnectWait = cmp.Or(c.ReconnectWait, 100*time.Millisecond), cmp.Or(c.MaxReconnectWait, 10*time.Second)
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if c.OnPoison == nil {
 		c.OnPoison = func(context.Context, Poison) Decision { return Stop }
+	}
+	if c.OnNotice == nil {
+		c.OnNotice = refuseLosses
 	}
 	if c.OnRejected == nil {
 		c.OnRejected = func(context.Context, Rejected) Decision { return Stop }
 	}
 	return c
+}
+
+// refuseLosses is OnNotice of a program that has none.
+func refuseLosses(_ context.Context, n Notice) error {
+	if lost, is := n.(Resync); is {
+		return fmt.Errorf("changes of %s until %s may have been missed (%s): set Config.OnNotice and read the documents again there",
+			cmp.Or(strings.Join(lost.Namespaces, ", "), "all collections"), lost.To.UTC().Format(time.RFC3339), lost.Reason)
+	}
+	return nil
 }
 
 // Validate returns all errors in the configuration, joined.
@@ -275,7 +290,6 @@ func (c *Config) Validate() error {
 		check(err != nil || c.secure(host), "Addresses: %q would be used without TLS: set TLS, or allow it with Plaintext", address)
 		check(err != nil || !c.secure(host) || c.secret(host), "Addresses: %q would receive the token in plaintext: set TLS, or allow it with TokenInPlaintext", address)
 	}
-	check(c.OnNotice != nil, "OnNotice: required, because it reports losses")
 	check(c.Start >= StartResume && c.Start <= StartSnapshot, "Start: must be StartResume, StartNow, StartEarliest, StartTime or StartSnapshot")
 	check(c.Start != StartSnapshot || c.Subscriber != "" && c.Partitions == All && c.Acks == AckHandled,
 		"Start: StartSnapshot needs a Subscriber, All and AckHandled")

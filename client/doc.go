@@ -1,9 +1,12 @@
 // Package client subscribes to MongoDB changes through a Streamer node. Changes are filtered by the
 // node, acknowledged by the program, and resumed after a restart.
 //
-//	c, err := client.New(client.Config{Addresses: …, Subscriber: "orders", Start: client.StartNow, OnNotice: …})
-//	err = c.Subscribe(client.Subscription{ID: "paid", DB: "shop", Coll: "orders", Filter: `doc.status == "paid"`}, handler)
+//	c, err := client.New(client.Config{Addresses: []string{"127.0.0.1:9090"}, Subscriber: "shipping", Start: client.StartNow})
+//	err = c.Subscribe(client.Subscription{ID: "paid", DB: "shop", Coll: "orders", Filter: `doc.status == "paid"`, Format: client.JSON}, handler)
 //	err = c.Run(ctx)
+//
+// docs/guides.md has a whole program for the demo (go run ./dev/demo). A filter on doc needs nodes
+// with mongodb.full_document: updateLookup, because an update does not carry the document.
 //
 // New starts nothing. Run connects, blocks, and owns every goroutine. It reconnects automatically:
 // it tries the addresses in turn, with exponential backoff and jitter, and resumes at the last

@@ -2,8 +2,9 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/client"
@@ -41,17 +42,15 @@ func Example() {
 	shipped := make(chan int64, 2)
 	sub := client.Subscription{ID: "even", DB: "shop", Coll: "orders", Filter: `key._id in [42, 44]`, Format: client.JSON}
 	err = c.Subscribe(sub, func(_ context.Context, change client.Change) error {
-		var event struct {
-			DocumentKey struct {
-				ID int64 `json:"_id"`
-			}
+		var order struct {
+			ID int64 `json:"_id"`
 		}
-		if err := json.Unmarshal(change.Data, &event); err != nil {
+		if err := change.Decode(&order); err != nil {
 			return err
 		}
 		// Here the program would keep c.Position().After(change) in the transaction that ships the
 		// order.
-		shipped <- event.DocumentKey.ID
+		shipped <- order.ID
 		return nil
 	})
 	if err != nil {
@@ -66,6 +65,60 @@ func Example() {
 	// Output:
 	// shipped 86
 	// <nil>
+}
+
+// Decode decodes the document; the key is there even where the document is not.
+func ExampleChange_Decode() {
+	handler := func(_ context.Context, change client.Change) error {
+		var order struct {
+			Customer struct{ Name string }
+			Total    float64
+		}
+		switch err := change.Decode(&order); {
+		case errors.Is(err, client.ErrNoDocument): // a delete
+		case err != nil:
+			return err
+		}
+		db, coll := change.Namespace()
+		fmt.Println(change.Op(), db, coll, change.Key(), order.Customer.Name, order.Total)
+		return nil
+	}
+	for _, event := range []string{
+		`{"key":"1121","operationType":"insert","ns":{"db":"shop","coll":"orders"},"fullDocument":{"_id":1121,"customer":{"name":"Ada Okafor"},"total":149.9}}`,
+		`{"key":"1121","operationType":"delete","ns":{"db":"shop","coll":"orders"}}`,
+	} {
+		if err := handler(context.Background(), client.Change{Format: client.JSON, Data: []byte(event)}); err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// insert shop orders 1121 Ada Okafor 149.9
+	// delete shop orders 1121  0
+}
+
+// A program without OnNotice ends at a loss. One that can read documents again handles it.
+func ExampleConfig_OnNotice() {
+	cfg := client.Config{
+		Addresses: []string{"127.0.0.1:9090"}, Subscriber: "shipping", Start: client.StartNow,
+		OnNotice: func(_ context.Context, n client.Notice) error {
+			switch n := n.(type) {
+			case client.Resync:
+				return readAgain(n.Namespaces) // an error has it handled again
+			case client.Disconnected:
+				fmt.Println("reconnecting:", n.Err)
+			}
+			return nil
+		},
+	}
+	fmt.Println(cfg.OnNotice(context.Background(), client.Resync{Namespaces: []string{"shop.orders"}}))
+	// Output:
+	// reading shop.orders again
+	// <nil>
+}
+
+func readAgain(namespaces []string) error {
+	fmt.Println("reading", strings.Join(namespaces, ", "), "again")
+	return nil
 }
 
 // Changes can come through a channel, here from two nodes of which each owns half of the

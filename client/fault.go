@@ -21,8 +21,17 @@ type Error struct {
 	status error // the status that ended the stream, nil if it did not end
 }
 
-// Error returns code and message in one line.
-func (e *Error) Error() string { return e.Code + ": " + e.Message }
+// codesURL is where people read about a code.
+const codesURL = "https://github.com/mongostream/streamer/blob/main/docs/codes.md#"
+
+// Error returns the code, what happened, what to do and where to read more, in one line.
+func (e *Error) Error() string {
+	text := e.Code + ": " + e.Message
+	if e.Remedy != "" {
+		text += ". " + strings.ToUpper(e.Remedy[:1]) + e.Remedy[1:]
+	}
+	return strings.TrimSuffix(text, ".") + ". See " + codesURL + strings.ToLower(e.Code)
+}
 
 // Unwrap returns the gRPC status error of the call, if any; google.golang.org/grpc/status reads it.
 func (e *Error) Unwrap() error { return e.status }
@@ -40,6 +49,18 @@ func faultOf(err error) error {
 		return err
 	}
 	return &Error{Code: code, Message: message, Remedy: strings.TrimSpace(remedy), status: err}
+}
+
+// errNotGRPC says that something else than gRPC answers at an address.
+var errNotGRPC = errors.New("is this the address of a node's gRPC server (port 9090), and not of its HTTP server (8080)?")
+
+// hinted adds what probably caused a failed connection. gRPC says in its text alone that the answer
+// was HTTP/1.1.
+func hinted(err error) error {
+	if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "HTTP/1.1 header") {
+		return fmt.Errorf("%w: %w", errNotGRPC, err)
+	}
+	return err
 }
 
 // badAck is the code for an unexpected acknowledgement. A new session resolves it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -386,7 +387,7 @@ func anyOf[N client.Notice](N) bool { return true }
 // config is one that tries again at once.
 func config(j *journal, addresses ...string) client.Config {
 	return client.Config{
-		Addresses: addresses, Subscriber: "g", Start: client.StartNow, OnNotice: j.notice,
+		Addresses: addresses, Subscriber: "g", Start: client.StartNow, OnNotice: j.notice, Logger: slog.New(slog.DiscardHandler),
 		ReconnectWait: time.Microsecond, MaxReconnectWait: time.Microsecond, RetryWait: time.Microsecond, MaxRetryWait: time.Microsecond,
 	}
 }

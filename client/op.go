@@ -9,32 +9,43 @@ import (
 
 var errNoBSON = errors.New("not a document")
 
-// opOfBSON walks the top level of a change event to its operationType; "" if it cannot be read.
+// opOfBSON returns the operationType of a change event; "" if it cannot be read.
 func opOfBSON(doc []byte) string {
+	text, _ := stringOf(fieldOfBSON(doc, "operationType"))
+	return text
+}
+
+// fieldOfBSON walks the top level of a document to a field; value is nil if it cannot be read.
+func fieldOfBSON(doc []byte, field string) (kind byte, value []byte) {
 	if len(doc) < 5 {
-		return ""
+		return 0, nil
 	}
 	for b := doc[4:]; len(b) > 1; {
 		kind := b[0]
 		end := bytes.IndexByte(b[1:], 0)
 		if end < 0 {
-			return ""
+			return 0, nil
 		}
 		name := b[1 : 1+end]
 		b = b[1+end+1:]
 		n, err := lengthOf(kind, b)
 		if err != nil || n > len(b) {
-			return ""
+			return 0, nil
 		}
-		if string(name) == "operationType" {
-			if kind != 0x02 || n < 5 {
-				return ""
-			}
-			return string(b[4 : n-1])
+		if string(name) == field {
+			return kind, b[:n:n]
 		}
 		b = b[n:]
 	}
-	return ""
+	return 0, nil
+}
+
+// stringOf returns the text of a BSON string, ok false for another value.
+func stringOf(kind byte, value []byte) (text string, ok bool) {
+	if kind != 0x02 || len(value) < 5 {
+		return "", false
+	}
+	return string(value[4 : len(value)-1]), true
 }
 
 // lengthOf returns the length of an element's value (bsonspec.org).
@@ -84,30 +95,33 @@ func lengthOf(kind byte, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// opOfJSON reads the operationType of a change event in Extended JSON without reading what comes
-// after it; "" if it cannot be read.
-func opOfJSON(text []byte) string {
+// opOfJSON returns the operationType of a change event in Extended JSON; "" if it cannot be read.
+func opOfJSON(text []byte) (op string) {
+	if json.Unmarshal(fieldOfJSON(text, "operationType"), &op) != nil {
+		return ""
+	}
+	return op
+}
+
+// fieldOfJSON returns a field at the top level of an object without reading what comes after it; nil
+// if it cannot be read.
+func fieldOfJSON(text []byte, field string) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return ""
+		return nil
 	}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
-			return ""
+			return nil
 		}
-		if name == "operationType" {
-			op, err := d.Token()
-			text, ok := op.(string)
-			if err != nil || !ok {
-				return ""
-			}
-			return text
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil
 		}
-		var skipped json.RawMessage
-		if err := d.Decode(&skipped); err != nil {
-			return ""
+		if name == field {
+			return value
 		}
 	}
-	return ""
+	return nil
 }

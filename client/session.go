@@ -116,7 +116,7 @@ func (s *session) reason(streaming context.Context, err error) error {
 	if errors.Is(err, io.EOF) {
 		return errEnded
 	}
-	return faultOf(err)
+	return hinted(faultOf(err))
 }
 
 // answered handles the answer to the Hello.

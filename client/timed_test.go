@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -81,6 +82,7 @@ func newTimed(t *testing.T, cfg Config, handler Handler) *timed {
 	t.Helper()
 	p := &timed{t: t, pipes: make(chan *pipe, 100), ended: make(chan error, 1)}
 	cfg.Addresses, cfg.Subscriber, cfg.Start = []string{"localhost:1"}, "g", StartNow
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	if cfg.OnNotice == nil {
 		cfg.OnNotice = func(context.Context, Notice) error { return nil }
 	}
