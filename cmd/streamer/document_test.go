@@ -146,6 +146,41 @@ func TestSamplesInDocumentsAreJSON(t *testing.T) {
 	}
 }
 
+// Configurations are taken as they stand, filters of sinks too. Certificates that are not on this
+// machine are skipped.
+func TestConfigurationsInDocumentsAreTaken(t *testing.T) {
+	found := 0
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+			found++
+			dir := t.TempDir()
+			file := filepath.Join(dir, "config.yaml")
+			for name, content := range map[string]string{
+				"config.yaml": strings.ReplaceAll(block[1], "/run/secrets", dir), "webhook-url": "https://hooks.example.com/", "webhook-secret": strings.Repeat("5", 64), "kafka": "secret",
+			} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out bytes.Buffer
+			check := command()
+			check.SetArgs([]string{"config", "check", "-f", file})
+			check.SetOut(&out)
+			check.SetErr(&out)
+			if err := check.ExecuteContext(t.Context()); err != nil {
+				t.Errorf("%s: %v: %s%s", path, err, &out, block[1])
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d configurations were found", found)
+	}
+}
+
 // documents returns the paths of the documents for people who use or change the program. Changelog, bugs and designs speak of other times.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()

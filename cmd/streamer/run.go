@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
-	var file, output string
+	var file, output, uri string
 	var takeOver bool
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -29,12 +30,20 @@ func runCommand() *cobra.Command {
 
 With -o json the node has a sink of type stdout, too: it writes every event to standard output as one line of JSON, and acknowledges it
 once it is written. After a crash it continues after the last saved checkpoint, so that nothing is lost and little is redelivered. The
-node stops when the reader closes the pipe.`,
+node stops when the reader closes the pipe.
+
+With --mongodb-uri, and without a file and variables for etcd, one node runs with nothing else: it keeps its checkpoints in MongoDB. Other
+users of the machine can see the connection string: set STREAMER_MONGODB_URI instead if it has a password.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(file, os.Environ())
+			environment, inMongoDB := alone(os.Environ(), file, uri)
+			cfg, err := config.Load(file, environment)
 			if err != nil {
 				return err
+			}
+			if inMongoDB {
+				cfg.Log.Logger(cmd.ErrOrStderr(), slog.LevelInfo).Info("checkpoints are kept in MongoDB, because nothing names etcd: this node runs alone",
+					"database", cfg.Reliability.Checkpoint.Database)
 			}
 			ctx, stop := context.WithCancelCause(cmd.Context())
 			defer stop(nil)
@@ -49,7 +58,7 @@ node stops when the reader closes the pipe.`,
 			default:
 				return fmt.Errorf("unknown output %q: use -o json", output)
 			}
-			uriFile, err := config.URIFile(file, os.Environ())
+			uriFile, err := config.URIFile(file, environment)
 			if err != nil {
 				return err
 			}
@@ -58,8 +67,28 @@ node stops when the reader closes the pipe.`,
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json: write events to standard output")
+	cmd.Flags().StringVar(&uri, "mongodb-uri", "", "MongoDB's connection string, instead of mongodb.uri")
 	cmd.Flags().BoolVar(&takeOver, "take-over", false, "take over from another process that owns the same checkpoints")
 	return cmd
+}
+
+// alone returns the environment with a connection string, if one is given. Where neither a file nor a
+// variable says what etcd is, checkpoints are in MongoDB then.
+func alone(environment []string, file, uri string) (with []string, inMongoDB bool) {
+	if uri == "" {
+		return environment, false
+	}
+	environment = slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		return strings.HasPrefix(variable, "STREAMER_MONGODB_URI=") || strings.HasPrefix(variable, "STREAMER_MONGODB_URI_FILE=")
+	})
+	environment = append(environment, "STREAMER_MONGODB_URI="+uri)
+	decided := file != "" || slices.ContainsFunc(environment, func(variable string) bool {
+		return strings.HasPrefix(variable, "STREAMER_ETCD_") || strings.HasPrefix(variable, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=")
+	})
+	if decided {
+		return environment, false
+	}
+	return append(environment, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo"), true
 }
 
 // run runs a node.
