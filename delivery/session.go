@@ -113,6 +113,7 @@ type Session struct {
 	stake    *stake        // of its identity in the budget
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
+	listing  chan struct{} // holds one value while the owner is asked for its subscriptions
 	done     chan struct{}
 
 	// The following fields belong to the owner: the Hub's loop while the session is on the live

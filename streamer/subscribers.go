@@ -156,3 +156,20 @@ func notify(c chan<- struct{}) {
 	default:
 	}
 }
+
+// Filters returns the subscriptions of a subscriber's session at this node as Session.Filters does;
+// ok is false where it has none.
+func (n *Node) Filters(ctx context.Context, subscriber string, most int) (filters []delivery.Subscription, total int, ok bool) {
+	for _, s := range n.sharedSubscribers() {
+		if s.name == subscriber && s.session != nil {
+			return s.session.Filters(ctx, most)
+		}
+	}
+	n.mu.Lock()
+	e := n.mu.exclusive[subscriber]
+	n.mu.Unlock()
+	if e == nil || e.session == nil {
+		return nil, 0, false
+	}
+	return e.session.Filters(ctx, most)
+}

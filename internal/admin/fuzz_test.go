@@ -23,6 +23,7 @@ import (
 	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/input"
 	"github.com/mongostream/streamer/notice"
 	published "github.com/mongostream/streamer/sink"
@@ -111,6 +112,8 @@ func operators(t *testing.T, o admin.Operations, to *reached, restarts superviso
 		"ServeSubscribers": admin.ServeSubscribers("a", node(nil), store, &source{}, o.Logger), "ServeReports": admin.ServeReports(restarts, o.Logger),
 		"ServeSnapshots": admin.ServeSnapshots(to, o.Board), "ServeStatus": admin.ServeStatus(func() *admin.Status { return admin.NewStatus(health.Report{}, cluster.View{}) }, o.May),
 		"ServeDrain": o.ServeDrain(), "ServeHandoff": o.ServeHandoff(), "ServeRestarts": o.ServeRestarts(),
+		"ServeConfiguration": admin.ServeConfiguration(config.Config{}, "v1.0.0"), "ServeHistory": admin.ServeHistory("a", admin.NewHistory()),
+		"ServeDetail": admin.ServeDetail(node(nil), store, o.Logger), "ServeRewindPlan": o.ServeRewindPlan(), "ServeRewind": o.ServeRewind(), "ServeDelete": o.ServeDelete(),
 	}
 	text, err := os.ReadFile("../wiring/http.go")
 	if err != nil {
@@ -129,7 +132,7 @@ func operators(t *testing.T, o admin.Operations, to *reached, restarts superviso
 		patterns = append(patterns, row[1])
 		mux.Handle(row[1], access.Parameters(handler, parameters...))
 	}
-	if len(patterns) < 11 {
+	if len(patterns) < 17 {
 		t.Fatalf("only %v", patterns)
 	}
 	return patterns, mux
@@ -152,6 +155,11 @@ func FuzzOperators(f *testing.F) {
 	f.Add(uint8(6), "", "", "subscriber=s%1b")
 	f.Add(uint8(10), "", "resume", "slug=b%0A")
 	f.Add(uint8(10), "", "resume", "slug=b/hub%0A&for=%FF")
+	f.Add(uint8(12), "", "", "subscriber=by/s")
+	f.Add(uint8(13), "", "", "subscriber=s%0A")
+	f.Add(uint8(14), "", "", "subscriber=s&to=1970-01-01T00:16:40Z")
+	f.Add(uint8(15), "", "", "subscriber=s&to=%1b")
+	f.Add(uint8(16), "", "", "subscriber=%ff")
 	open, err := access.New(access.Config{})
 	if err != nil {
 		f.Fatal(err)
@@ -169,8 +177,9 @@ func FuzzOperators(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		store, _ := world(t)
+		store, mongo := world(t)
 		o := admin.Operations{
+			Movable: admin.Movable{Store: store, Source: mongo, Recorded: func(context.Context) error { return nil }, Rewound: func(name string) { to.names = append(to.names, name) }},
 			Cluster: handoff.Cluster{View: &beating{of: memory.For("operator")}, Directives: to}, Restarts: restarts,
 			Board: notice.NewBoard(notice.Config{}), Trusted: true, Logger: slog.New(slog.NewTextHandler(lines, nil)),
 		}

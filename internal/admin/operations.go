@@ -23,6 +23,7 @@ type Operations struct {
 	Cluster  handoff.Cluster
 	Restarts supervisor.Control
 	Board    *notice.Board
+	Movable  Movable
 	// Trusted says that only this machine reaches the node, so that an anonymous identity may
 	// operate.
 	Trusted bool
@@ -129,8 +130,7 @@ func (o Operations) serve(do func(r *http.Request, by string, record func(comman
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
 		if !o.May(i) {
-			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden,
-				"operating needs the right to every namespace, and a name unless the node listens on its own machine only"))
+			o.forbid(w)
 			return
 		}
 		var accepted Accepted
@@ -138,18 +138,32 @@ func (o Operations) serve(do func(r *http.Request, by string, record func(comman
 			accepted = Accepted{Command: command, Arguments: arguments}
 			o.Board.Post(OperatedNotice(i.Name, command, arguments))
 		})
+		if err != nil {
+			o.refuse(w, r, err)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		switch code := fault.Of(err); {
-		case err == nil:
-			w.WriteHeader(http.StatusAccepted)
-			_ = json.NewEncoder(w).Encode(accepted) // the client may have gone
-		case code == fault.CommandBadArgument:
-			refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
-		case code != "" && !errors.Is(err, context.DeadlineExceeded):
-			refuseWith(w, r, http.StatusConflict, err, o.Logger)
-		default:
-			refuse(w, r, err, o.Logger)
-		}
+		w.WriteHeader(http.StatusAccepted)
+		_ = json.NewEncoder(w).Encode(accepted) // the client may have gone
 	})
+}
+
+func (o Operations) forbid(w http.ResponseWriter) {
+	access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden,
+		"operating needs the right to every namespace, and a name unless the node listens on its own machine only"))
+}
+
+// refuse answers with why nothing is done.
+func (o Operations) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	switch code := fault.Of(err); {
+	case code == fault.CommandBadArgument:
+		refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
+	case code != "" && code != fault.EtcdUnreachable && !errors.Is(err, context.DeadlineExceeded):
+		refuseWith(w, r, http.StatusConflict, err, o.Logger)
+	default:
+		refuse(w, r, err, o.Logger)
+	}
 }

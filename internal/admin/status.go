@@ -34,7 +34,9 @@ type Status struct {
 	// Problems are those of the cluster as the node that answers sees it, the most urgent first.
 	Problems []health.Problem `json:"problems"`
 	Expected int              `json:"expected_nodes"` // as the node that answers is configured
-	Nodes    []StatusNode     `json:"nodes"`
+	// ViewAge is how long ago the node that answers read what is told of the others, in seconds.
+	ViewAge float64      `json:"view_age_seconds"`
+	Nodes   []StatusNode `json:"nodes"`
 	// Absent are nodes that the plan names and that are not there.
 	Absent     []string         `json:"absent"`
 	Partitions StatusPartitions `json:"partitions"`

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -20,6 +23,15 @@ import (
 type node []streamer.SubscriberStatus
 
 func (n node) Subscribers() []streamer.SubscriberStatus { return n }
+
+// Filters returns one subscription of each of its subscribers.
+func (n node) Filters(_ context.Context, name string, _ int) ([]delivery.Subscription, int, bool) {
+	program, err := match.Compile(match.Filter{DB: "shop", Coll: "orders", Source: `op == "insert"`, Ops: []change.Op{change.OpInsert}})
+	if err != nil || !slices.ContainsFunc(n, func(s streamer.SubscriberStatus) bool { return s.Name == name }) {
+		return nil, 0, false
+	}
+	return []delivery.Subscription{{ID: "inserts", Program: program}}, 1, true
+}
 
 // ask returns the answer of a node about its subscribers.
 func ask(t *testing.T, h http.Handler) *admin.SubscriberList {

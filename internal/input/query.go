@@ -13,6 +13,7 @@ import (
 // parameters is the table for requests over HTTP: the query parameters and the parts of paths that
 // a client chooses. A name means the same in all requests.
 func parameters() map[string]Bound {
+	qualified := Bound{Kind: Name, Bytes: 2 * MaxName} // with its identity
 	return map[string]Bound{
 		"channel":               {Kind: Name, Bytes: 32, Count: 64},
 		"coll":                  namespace,
@@ -42,7 +43,12 @@ func parameters() map[string]Bound {
 		"evs_preamble":          word,
 		"padding":               word,
 		"r":                     word,
-		"POST /v1/subscribers/snapshots subscriber": {Kind: Name, Bytes: 2 * MaxName}, // with its identity
+		"POST /v1/subscribers/snapshots subscriber": qualified,
+		"GET /v1/subscribers/detail subscriber":     qualified,
+		"GET /v1/subscribers/rewind subscriber":     qualified,
+		"POST /v1/subscribers/rewind subscriber":    qualified,
+		"POST /v1/subscribers/delete subscriber":    qualified,
+		"GET /v1/history subscriber":                qualified,
 	}
 }
 

@@ -76,6 +76,12 @@ func (s *Service) buildServers() error {
 		{"POST /v1/nodes/{node}/{do}", operations.ServeDrain(), nil},
 		{"POST /v1/partitions/{partition}/handoff", operations.ServeHandoff(), []string{"to"}},
 		{"POST /v1/restarts/{do}", operations.ServeRestarts(), []string{"slug", "for"}},
+		{"GET /v1/configuration", admin.ServeConfiguration(cfg, s.opts.Version), nil},
+		{"GET /v1/history", admin.ServeHistory(cfg.Node.ID, s.history), []string{"subscriber"}},
+		{"GET /v1/subscribers/detail", admin.ServeDetail(s.node, s.store, s.logger), []string{"subscriber"}},
+		{"GET /v1/subscribers/rewind", operations.ServeRewindPlan(), []string{"subscriber", "to"}},
+		{"POST /v1/subscribers/rewind", operations.ServeRewind(), []string{"subscriber", "to"}},
+		{"POST /v1/subscribers/delete", operations.ServeDelete(), []string{"subscriber"}},
 	} {
 		v1.Handle(e.pattern, accounts.Handler(access.Request, access.Parameters(e.handler, e.parameters...)))
 	}
@@ -119,6 +125,7 @@ func (s *Service) self() health.Node {
 // operations returns what operators may do over HTTP.
 func (s *Service) operations() admin.Operations {
 	o := admin.Operations{Restarts: s.supervised, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
+	o.Movable = admin.Movable{Store: s.store, Source: s.mongo, Recorded: s.channels.recorded, Rewound: s.node.Rewound}
 	if directives, ok := s.conn.Roster.(handoff.DirectiveStore); ok && !s.member.Alone() {
 		o.Cluster = handoff.Cluster{View: s.conn.Roster, Directives: directives, HeartbeatInterval: s.opts.Config.Cluster.HeartbeatInterval}
 	}
@@ -130,6 +137,8 @@ func (s *Service) status(report health.Report) *admin.Status {
 	cfg, status := s.opts.Config, admin.NewStatus(report, s.member.Overview())
 	status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
 	status.Expected = cfg.Cluster.ExpectedNodes
+	_, age := s.member.Supervised()
+	status.ViewAge = age.Seconds()
 	return status
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
@@ -91,6 +92,7 @@ type Service struct {
 	conn       *backend.Conn
 	alarms     alarms // of etcd
 	observed   observed
+	history    *admin.History
 	log        *oplog.Log
 	extent     *oplog.Range
 	node       *streamer.Node
@@ -113,7 +115,7 @@ type Service struct {
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do
 // something about them; whatever was opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
-	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), history: admin.NewHistory()}
 	s.registry = newMetricsRegistry(opts.Version, s.logger)
 	s.registerLog()
 	s.board = s.newBoard()
@@ -387,6 +389,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.watchProblems(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.runHistory(web)
 		return nil
 	})
 	g.Go(func() error {

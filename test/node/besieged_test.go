@@ -594,7 +594,7 @@ func intrusions() map[string]func(i *intruder) {
 		},
 		"what operators may": func(i *intruder) {
 			i.again(func(int) {
-				for _, path := range []string{"/v1/audit", "/v1/sinks", "/v1/status", "/v1/reports", "/v1/subscribers", "/v1/gaps"} {
+				for _, path := range []string{"/v1/audit", "/v1/sinks", "/v1/status", "/v1/reports", "/v1/subscribers", "/v1/gaps", "/v1/history", "/v1/configuration"} {
 					i.get(path)
 				}
 			})

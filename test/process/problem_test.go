@@ -165,6 +165,11 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		heals = append(heals, s.link.Cut())
 	}
 	f.show("etcd is away", f.ships, "etcd STRM-ETCD-UNREACHABLE")
+	for _, s := range f.ships { // what it shows of the others is old, and it says so
+		until(t, s.name+" says how old its view of the cluster is", func() bool {
+			return decode[admin.Status](t, ask(t, s.url()+"/v1/status").body).ViewAge > 1
+		})
+	}
 	for _, heal := range heals {
 		heal()
 	}

@@ -187,7 +187,7 @@ func TestNodeTellsNoSecret(t *testing.T) {
 		until(t, "sink "+sink+" fails", func() bool { return n.noted("sink="+sink) || n.noted(`sink `+sink) || n.noted(`"`+sink+`"`) })
 	}
 	texts := map[string]string{}
-	for _, path := range []string{"/health", "/readyz", "/metrics", "/v1/status", "/v1/sinks", "/v1/subscribers", "/v1/gaps", "/v1/audit", "/v1/reports"} {
+	for _, path := range []string{"/health", "/readyz", "/metrics", "/v1/status", "/v1/sinks", "/v1/subscribers", "/v1/gaps", "/v1/audit", "/v1/reports", "/v1/history", "/v1/configuration"} {
 		texts["GET "+path] = ask(t, address+path).body
 	}
 	for _, args := range [][]string{
