@@ -21,7 +21,7 @@ export function status() {
   planned.forEach((o) => { nodes[o].planned++; });
   return {
     cluster: 'orders-eu', node: 'node-1', version: '1.4.0', status: 'degraded', uptime_seconds: 259_200, detached: false, leader: 'node-2',
-    may_operate: false, plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members,
+    may_operate: false, plan: {version: 812, at: ago(40), by: 'node-2', cause: 'rebalance'}, head_room_warning_seconds: 3600, head_room_critical_seconds: 900, expected_nodes: members, view_age_seconds: 0.4,
     problems: [{
       code: 'STRM-SUPERVISOR-COMPONENT-DOWN', subject: 'component/hub', cause: 'The component hub makes no progress.', severity: 'critical', since: ago(95),
       affects: {nodes: ['node-7'], partitions: [], subscribers: []}, remedy: 'The supervisor restarts it.', runbook: '',
@@ -44,7 +44,7 @@ export function subscribers() {
       const lag = i === 42 ? 89_500 : i === 77 ? 88_000 : Math.round(random(i) ** 6 * 4000) / 10;
       const here = i % 12 === 0 && i % 7 > 0;
       return {
-        subscriber: name(i), kind: 'exclusive', lag_seconds: lag, entries_behind: Math.round(lag * 9000), head_room_seconds: 90_000 - lag, generation: 0,
+        subscriber: name(i), kind: 'exclusive', position: {time: ago(lag), t: 1, i: 1}, lag_seconds: lag, entries_behind: Math.round(lag * 9000), head_room_seconds: 90_000 - lag, generation: 0,
         without_checkpoint: 0, snapshots: i < 100 && i % 5 === 0 ? snapshots(i) : undefined, saved_at: ago(lag), saved_by: `node-${1 + (i % 12)}`, connected: here ? true : null,
         session: here ? {node: 'node-1', live: true, partitions: count, unacknowledged_events: Math.round(4000 * random(i)), credit_events: 61_536, unacknowledged_losses: 0, overdue: i === 120} : undefined,
       };
@@ -69,14 +69,26 @@ export function reports() {
   return {
     paused: [{slug: 'node-9', by: 'olga', until: ago(-3000)}],
     reports: Array.from({length: 20}, (_, i) => ({
-      report_id: `ops_health_${i}`, sweep: 9000 - i, by: 'node-2', total_components: 108, healthy_count: i ? 108 : 106, unhealthy_count: i ? 0 : 2, sweep_duration_ms: 41, settings,
+      report_id: `ops_health_${i}`, sweep: 9000 - i, by: 'node-2', total_components: 108, healthy_count: i ? 108 : 102, unhealthy_count: i ? 0 : 6, sweep_duration_ms: 41, settings,
       fired_at_ms: now - i * 600_000, unwatched: [],
       unhealthy_components: i ? [] : [
         {slug: 'node-7/hub', miss_count: 3, action: 'restarted', cause: 'stalled', last_seen_ms: now - 95_000},
         {slug: 'node-4/tail', miss_count: 1, action: 'none', cause: 'timeout', last_seen_ms: now - 31_000},
+        ...['hub', 'tail', 'leases', 'sinks'].map((c) => ({slug: `node-11/${c}`, miss_count: 2, action: 'none', cause: 'unreachable', detail: 'connection refused', last_seen_ms: now - 61_000})),
       ],
       events: i % 4 === 0 ? [{code: 'STRM-SUPERVISOR-AUTO-RESTART', slug: i ? `node-${i}/snapshots` : 'node-7/hub'}] : [],
     })),
+  };
+}
+
+// history is the last hour of the nodes, of which one fell behind half an hour ago.
+export function history() {
+  const series = (of) => Array.from({length: 240}, (_, i) => of(i));
+  return {
+    node: 'node-1', at: ago(5), every_seconds: 15, head_room_seconds: series((i) => 80_000 - i * 20),
+    nodes: Object.fromEntries(Array.from({length: members}, (_, n) => [`node-${n + 1}`, {
+      rate: series((i) => (i < 20 * n % 50 ? null : 900 + Math.round(200 * Math.sin(n + i / 20)))), lag_seconds: series((i) => (n === 6 && i > 120 && i < 200 ? (200 - i) / 4 : 0.2)), sessions: series((i) => 20 + Math.round(4 * Math.sin(n * i / 30))),
+    }])),
   };
 }
 

@@ -1,6 +1,7 @@
 // The status page in a real browser: with a demo of three nodes behind it, one of which is killed; with a large cluster; with access control. Writes
 // the screenshots of the documentation into the folder that is its argument.
 
+import * as events from './events.mjs';
 import {check, demo, launch} from './page.mjs';
 import * as large from './large.mjs';
 
@@ -70,6 +71,7 @@ async function serveLarge(page) {
   await page.route('**/v1/gaps', (r) => json(r, large.gaps()));
   await page.route('**/v1/sinks', (r) => json(r, large.sinks()));
   await page.route('**/v1/reports?*', (r) => json(r, large.reports()));
+  await page.route('**/v1/history', (r) => json(r, large.history()));
   let told = false;
   await page.route('**/v1/notices', (r) => {
     r.fulfill({contentType: 'text/event-stream', body: told ? ': nothing\n\n' : large.notices()});
@@ -80,6 +82,8 @@ async function serveLarge(page) {
 async function largeCluster() {
   const page = await open();
   await serveLarge(page);
+  let viewAge = 0.4;
+  await page.route('**/v1/status', (r) => json(r, {...large.status(), view_age_seconds: viewAge}));
   await page.goto(running.sites[2]);
   await named(page, 'overview', 'all 4,096');
   await named(page, 'attention', 'near the end of the oplog');
@@ -87,10 +91,28 @@ async function largeCluster() {
   await page.getByRole('progressbar', {name: 'Documents read for gateway/orders-005, orders'}).waitFor();
   await page.getByRole('progressbar', {name: 'Components that make progress'}).waitFor();
   await named(page, 'sinks', 'connection refused');
-  await named(page, 'supervisor', '106 of 108 components make progress');
+  await named(page, 'supervisor', '102 of 108 components make progress');
   await named(page, 'supervisor', 'node-9 until');
   await named(page, 'attention', 'The component hub makes no progress.');
   check(await page.locator('.operate:visible').count() === 0, 'who may not operate is shown a button');
+  // One row for a node whose components are missed for one cause, and names as people count.
+  const missed = await page.getByRole('table', {name: 'Components with misses'}).locator('tbody .name').allInnerTexts();
+  check(missed.join() === 'node-4/tail,node-7/hub,node-11', `the rows of the supervisor are ${missed}`);
+  await named(page, 'supervisor', '4 components: hub, tail, leases, sinks');
+  const nodes = await page.locator('#nodes tbody .name').allInnerTexts();
+  check(nodes.join() === Array.from({length: 12}, (_, i) => `node-${i + 1}`).join(), `the nodes are in the order ${nodes}`);
+  // An hour in charts, and everybody on the bar of the oplog.
+  await page.getByRole('img', {name: 'Events per second'}).waitFor();
+  const drawn = await page.locator('.chart', {hasText: 'Events per second'}).evaluate((c) => ({lines: c.querySelectorAll('.line').length, axis: c.querySelectorAll('text').length}));
+  check(drawn.lines === 8 && drawn.axis >= 7, `a chart has ${drawn.lines} lines, and ${drawn.axis} numbers at its axes`);
+  check(await page.getByRole('list', {name: 'Subscribers by their place in the oplog'}).getByRole('link').count() === 300, 'not every subscriber is on the bar of the oplog');
+  await named(page, 'window', 'Nearest to its end: gateway/search-042 (8m 20s), gateway/search-077');
+  // What is older than it should be is grey, and says how old it is.
+  viewAge = 40;
+  await named(page, 'overview', '40 s old');
+  check(await page.locator('#overview .value[data-level=old]').count() === 3, 'the numbers of a node that is cut off look fresh');
+  viewAge = 0.4;
+  await page.locator('#overview .value[data-level=old]').first().waitFor({state: 'detached'});
   await page.getByRole('button', {name: 'Show all 300'}).click();
   await page.locator('#subscribers tbody tr').nth(299).waitFor();
   await page.getByRole('button', {name: 'Show fewer'}).click();
@@ -103,9 +125,33 @@ async function largeCluster() {
   // On a telephone nothing is wider than the screen.
   await page.setViewportSize({width: 390, height: 844});
   await page.emulateMedia({colorScheme: 'dark'});
+  await page.reload();
+  await named(page, 'attention', 'near the end of the oplog');
+  check(!await page.locator('#nodes table').isVisible(), 'a section is not folded on a telephone');
+  check(await page.evaluate(() => document.documentElement.scrollHeight) < 5000, 'the page is as long as without folds');
   await shot(page, 'status-narrow', 2400);
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  check(wide <= 390, `the page is ${wide} wide on a screen of 390`);
+  await page.getByRole('button', {name: 'Nodes', exact: true}).click();
+  await page.locator('#nodes table').waitFor();
+  const menu = page.getByRole('button', {name: 'Menu'});
+  await menu.click();
+  await page.getByRole('navigation', {name: 'Sections'}).getByRole('link', {name: 'Losses'}).click();
+  await page.locator('#losses ol').waitFor();
+  check(await menu.getAttribute('aria-expanded') === 'false', 'the menu stays open');
+  const wide = async () => page.evaluate(() => document.documentElement.scrollWidth);
+  check(await wide() <= 390, `the page is ${await wide()} wide on a screen of 390`);
+  await page.goto(`${running.sites[2]}#/events`);
+  await page.getByRole('heading', {name: 'Live events'}).waitFor();
+  check(await wide() <= 390, `the live view is ${await wide()} wide on a screen of 390`);
+  // Colours are those of the system, or others.
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await background();
+  await page.getByLabel('Colours').selectOption('light');
+  check(await background() !== dark, 'the colours cannot be chosen');
+  await page.reload();
+  await page.getByRole('heading', {name: 'Live events'}).waitFor();
+  check(await background() !== dark, 'the choice of colours is forgotten');
+  await page.getByLabel('Colours').selectOption('');
+  check(await background() === dark && await page.evaluate(() => localStorage.length) === 0, 'the colours of the system do not come back');
   await page.context().close();
 }
 
@@ -121,6 +167,9 @@ async function accessControl() {
     return token === 'Bearer some' ? json(r, {code: 'STRM-ACCESS-FORBIDDEN', message: 'needs every namespace', remedy: ''}, 403) : json(r, refusal, 401);
   });
   await page.goto(running.sites[2]);
+  await page.getByRole('dialog', {name: 'This node asks who you are'}).waitFor();
+  check(await page.locator('#attention').getAttribute('data-level') === 'unknown', 'all is well before anything is known');
+  check(await page.locator('#connection').innerText() === 'connecting', 'the page is live before it is let in');
   const enter = async (token) => {
     await page.getByRole('dialog', {name: 'This node asks who you are'}).waitFor();
     await page.getByLabel('Token', {exact: true}).fill(token);
@@ -208,6 +257,13 @@ async function operations() {
 try {
   running = await demo('-nodes', '3', '-rate', '200', '-partitions', '64', '-sink', 'nats');
   await operations();
+  const page = await open({}, /Failed to load resource/);
+  await page.goto(running.sites[0]);
+  await events.live(page, shot);
+  await events.pages(page, running.sites[0], shot);
+  await events.hostileNames(page, running.sites[0]);
+  await events.operators(page, running.sites[0]);
+  await page.context().close();
   await running.stop();
   await threeNodes();
   await largeCluster();

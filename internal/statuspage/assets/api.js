@@ -41,8 +41,8 @@ export async function post(path) {
   return response.json();
 }
 
-// follow reads a stream of events until the signal ends it or it breaks, and calls heard(type, data) for each. It returns the id of the last.
-// EventSource cannot send a token.
+// follow reads a stream of events until the signal ends it or it breaks, and calls heard(type, data, id, text) for each: text is what data was before
+// its numbers were rounded. An id without an event is of type progress, without data. It returns the id of the last. EventSource cannot send a token.
 export async function follow(path, last, signal, heard) {
   const headers = {Accept: 'text/event-stream'};
   if (last) headers['Last-Event-ID'] = last;
@@ -50,6 +50,7 @@ export async function follow(path, last, signal, heard) {
   heard('open', null);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
+  let known = last;
   try {
     for (;;) {
       const {value, done} = await reader.read();
@@ -64,7 +65,9 @@ export async function follow(path, last, signal, heard) {
           else if (line.startsWith('event: ')) type = line.slice(7);
           else if (line.startsWith('data: ')) data += line.slice(6);
         }
-        if (data) heard(type, JSON.parse(data), last);
+        if (data) heard(type, JSON.parse(data), last, data);
+        else if (last !== known) heard('progress', null, last, '');
+        known = last;
       }
     }
   } catch (error) {

@@ -5,7 +5,9 @@ import {attention} from './attention.js';
 import * as history from './history.js';
 import {operating} from './operate.js';
 import {sections} from './sections.js';
+import * as theme from './theme.js';
 import {h, keyed, plural, prose, text} from './ui.js';
+import {at, find, views} from './views.js';
 
 const state = {
   status: null, // of /v1/status
@@ -14,9 +16,11 @@ const state = {
   gaps: null,
   sinks: null,
   reports: null,
+  history: null, // of /v1/history
   swept: 0, // when another sweep was seen
   unswept: 0, // for how long none was, when the node answered last
   errors: {}, // by path
+  taken: {}, // when the last answer came, by path
   notices: [], // newest last
   missed: 0,
   answered: 0, // when the node answered last
@@ -33,14 +37,17 @@ const maxNotices = 1000;
 const alerts = h('ul.alerts');
 const verdict = h('h2', {id: 'attention-title'}, 'Looking …');
 const updates = [];
+const home = h('div.home');
+const narrow = matchMedia('(max-width: 760px)');
 
 function build() {
   const main = byId('main');
   const top = h('section.attention', {id: 'attention', 'aria-labelledby': 'attention-title', 'aria-live': 'polite'}, verdict, alerts);
-  main.append(top);
+  main.append(top, home);
+  for (const v of views) if (v.menu) byId('contents').append(h('a.view', {href: at(v.path)}, v.title));
   for (const s of sections) {
-    const root = h('section.panel', {id: s.id, 'aria-labelledby': `${s.id}-title`}, h('h2', {id: `${s.id}-title`}, s.title));
-    main.append(root);
+    const root = h('section.panel', {id: s.id, 'aria-labelledby': `${s.id}-title`}, h('h2', {id: `${s.id}-title`}, s.title), foldButton(s));
+    home.append(root);
     byId('contents').append(h('a', {href: `#${s.id}`}, s.title));
     const link = byId('contents').lastElementChild;
     const update = s.build(root);
@@ -49,6 +56,49 @@ function build() {
       update(state, now);
     });
   }
+}
+
+// foldButton shows and hides a section on a narrow screen, where all but the first begin hidden.
+function foldButton(s) {
+  const button = h('button.fold', {type: 'button', 'aria-expanded': 'true', 'aria-label': s.title, click: () => fold(s.id, button.getAttribute('aria-expanded') === 'true')});
+  if (narrow.matches && s !== sections[0]) button.setAttribute('aria-expanded', 'false');
+  return button;
+}
+
+function fold(id, hide) {
+  byId(id)?.querySelector('.fold')?.setAttribute('aria-expanded', String(!hide));
+}
+
+let shown = null; // the view beside the overview: {root, update, close}
+
+// go shows what the address says: a view, or the overview and in it a section.
+function go() {
+  shown?.close?.();
+  shown?.root.remove();
+  shown = null;
+  closeMenu();
+  const found = find(location.hash);
+  home.hidden = Boolean(found);
+  for (const link of byId('contents').children) {
+    if (found && link.getAttribute('href') === at(found.view.path)) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  if (found) {
+    const title = h('h2', {id: 'view-title', tabindex: -1}, found.view.title, found.name ? ` ${found.name}` : '');
+    const root = h('section.panel.view', {'aria-labelledby': 'view-title'}, h('p.back', h('a', {href: '#overview'}, 'Overview')), title);
+    byId('main').append(root);
+    shown = {root, ...found.view.open(root, found.name)};
+    shown.update?.(state, Date.now());
+    title.focus();
+    scrollTo(0, 0);
+  } else if (location.hash.length > 1) {
+    fold(location.hash.slice(1), false);
+    byId(location.hash.slice(1))?.scrollIntoView();
+  }
+}
+
+function closeMenu() {
+  byId('menu').setAttribute('aria-expanded', 'false');
 }
 
 let drawing = false;
@@ -62,9 +112,13 @@ function show() {
     const now = Date.now();
     showTop();
     showAlerts(attention(state));
-    for (const update of updates) update(now);
+    if (home.hidden) shown?.update?.(state, now);
+    else for (const update of updates) update(now);
   });
 }
+
+// unknown reports whether nothing is known of the node yet.
+const unknown = () => !state.status && !state.limited;
 
 function showTop() {
   const s = state.status;
@@ -73,8 +127,8 @@ function showTop() {
   text(byId('node'), s ? `seen from ${s.node} · ${s.version}` : '');
   const away = state.unanswered > 1;
   const connection = byId('connection');
-  connection.dataset.state = state.answered === 0 ? 'connecting' : away ? 'away' : 'live';
-  text(connection, state.answered === 0 ? 'connecting' : away ? 'no answer' : 'live');
+  connection.dataset.state = unknown() ? 'connecting' : away ? 'away' : 'live';
+  text(connection, unknown() ? 'connecting' : away ? 'no answer' : 'live');
   document.body.dataset.stale = away;
   byId('token').hidden = !hasToken();
 }
@@ -82,9 +136,9 @@ function showTop() {
 function showAlerts(items) {
   const critical = items.filter((i) => i.level === 'critical').length;
   const section = byId('attention');
-  section.dataset.level = critical ? 'critical' : items.length ? 'warning' : 'fine';
+  section.dataset.level = critical ? 'critical' : items.length ? 'warning' : unknown() ? 'unknown' : 'fine';
   document.title = `${items.length ? `(${items.length}) ` : ''}${state.status ? `${state.status.cluster} · ` : ''}Streamer`;
-  const waiting = !state.answered && !items.length;
+  const waiting = unknown() && !items.length;
   text(verdict, waiting ? 'Looking …' : items.length ? `${plural(items.length, 'thing')} ${items.length === 1 ? 'needs' : 'need'} attention` : 'Nothing needs attention');
   keyed(alerts, items, (i) => i.id, (item) => {
     const [level, what] = [h('span.level'), h('span')];
@@ -128,6 +182,7 @@ async function ask(path, took) {
     delete state.errors[path];
     state.answered = Date.now();
     state.unanswered = 0;
+    state.taken[path] = Date.now();
     took(answer);
   } catch (error) {
     if (error instanceof Refusal) {
@@ -191,6 +246,7 @@ const questions = [
   {path: '/v1/subscribers', every: 5000, took: tookSubscribers},
   {path: '/v1/gaps', every: 10_000, took: (log) => { state.gaps = log; }},
   {path: '/v1/sinks', every: 3000, cluster: true, took: (list) => { state.sinks = list; }},
+  {path: '/v1/history', every: 15_000, cluster: true, took: (past) => { state.history = past; }},
   {path: '/v1/reports?limit=50', every: 10_000, cluster: true, took: tookReports},
 ];
 
@@ -244,11 +300,11 @@ async function followNotices() {
         wait = 1000;
         if (type === 'open') delete state.errors['/v1/notices'];
         else if (type === 'missed') state.missed += data.missed;
-        else if (data.kind) {
+        else if (data?.kind) {
           if (last.split('-')[0] !== id.split('-')[0]) state.notices = []; // another process: it sends its history again
           state.notices.push(data);
           if (state.notices.length > maxNotices) state.notices.shift();
-        } else if (data.message) state.errors['/v1/notices'] = new Refusal(429, data);
+        } else if (data?.message) state.errors['/v1/notices'] = new Refusal(429, data);
         last = id || last;
         show();
       });
@@ -292,6 +348,13 @@ function listenForTokens() {
 }
 
 build();
+theme.choose(byId('theme'), show);
+byId('menu').addEventListener('click', (event) => {
+  const button = event.currentTarget;
+  button.setAttribute('aria-expanded', String(button.getAttribute('aria-expanded') !== 'true'));
+});
+addEventListener('hashchange', go);
+go();
 listenForTokens();
 operating(wake);
 document.addEventListener('visibilitychange', () => { if (!document.hidden) rouse(); });

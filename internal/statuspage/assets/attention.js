@@ -12,6 +12,7 @@ const paths = {
   '/v1/subscribers': 'The subscribers cannot be read',
   '/v1/gaps': 'The losses cannot be read',
   '/v1/sinks': 'The sinks cannot be read',
+  '/v1/history': 'The last hour cannot be read',
   '/v1/reports?limit=50': 'The supervisor\u2019s reports cannot be read',
   '/v1/notices': 'Notices do not come',
   '/v1/status': 'The cluster cannot be read',

@@ -1,9 +1,12 @@
 // Colours of nodes: a node keeps the one that it had when the page first saw it.
 
-const dark = matchMedia('(prefers-color-scheme: dark)');
 const places = new Map();
 let kept = new Map();
-dark.addEventListener('change', () => { kept = new Map(); });
+
+// forget has the colours read again from the style, which has changed.
+export function forget() {
+  kept = new Map();
+}
 
 // css returns a custom property of the style.
 export function css(name) {
@@ -15,5 +18,5 @@ export function css(name) {
 export function colour(node) {
   if (!places.has(node)) places.set(node, places.size);
   const place = places.get(node);
-  return css(`--node-${place}`) || `hsl(${Math.round(place * 137.5) % 360} 45% ${dark.matches ? 55 : 50}%)`;
+  return css(`--node-${place}`) || `hsl(${Math.round(place * 137.5) % 360} 45% ${css('--node-lightness') || '50%'})`;
 }

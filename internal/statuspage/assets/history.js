@@ -1,4 +1,4 @@
-// What the page has seen since it was opened: the node keeps no past numbers.
+// What the page has seen since it was opened, for the small charts in tables. The last hour is the node's to remember (/v1/history).
 
 export const samples = 90;
 

@@ -3,6 +3,8 @@
 // To add one, write it in sections/ and list it here.
 
 import {overview} from './sections/overview.js';
+import {hour} from './sections/hour.js';
+import {window_} from './sections/window.js';
 import {nodes} from './sections/nodes.js';
 import {partitions} from './sections/partitions.js';
 import {subscribers} from './sections/subscribers.js';
@@ -13,4 +15,4 @@ import {handoffs} from './sections/handoffs.js';
 import {losses} from './sections/losses.js';
 import {notices} from './sections/notices.js';
 
-export const sections = [overview, nodes, partitions, subscribers, snapshots, sinks, supervisor, handoffs, losses, notices];
+export const sections = [overview, hour, nodes, partitions, window_, subscribers, snapshots, sinks, supervisor, handoffs, losses, notices];

@@ -184,3 +184,8 @@ export function names(all, most = 4) {
   const rest = all.length - most;
   return rest > 0 ? `${all.slice(0, most).join(', ')} and ${count(rest)} more` : all.join(', ');
 }
+
+const inOrder = new Intl.Collator('en', {numeric: true});
+
+// natural compares names as people count: node-2 comes before node-10.
+export const natural = (a, b) => inOrder.compare(a, b);

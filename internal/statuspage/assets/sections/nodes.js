@@ -1,7 +1,7 @@
 import {colour} from '../colours.js';
 import {past} from '../history.js';
 import {address, button} from '../operate.js';
-import {badge, bytes, count, duration, h, keyed, rate, spark, table, text} from '../ui.js';
+import {badge, bytes, count, duration, h, keyed, natural, rate, spark, table, text} from '../ui.js';
 
 const levels = {healthy: 'fine', starting: 'info', stopping: 'info', degraded: 'warning', unhealthy: 'critical'};
 
@@ -58,7 +58,7 @@ function build(root) {
     const gone = s.absent.map((node) => ({
       node, absent: true, status: 'gone', problems: [], owned: 0, planned: 0, rate: null, lag_seconds: null, queued_bytes: null, gateways: [], gateways_unlisted: 0, version: '',
     }));
-    const rows = [...s.nodes, ...gone].map((node) => ({node, status: s, now, most, latest}));
+    const rows = [...s.nodes, ...gone].sort((a, b) => natural(a.node, b.node)).map((node) => ({node, status: s, now, most, latest}));
     keyed(nodes.body, rows, (r) => r.node.node, make);
   };
 }

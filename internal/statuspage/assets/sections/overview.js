@@ -9,10 +9,13 @@ function tile(title, withSpark) {
   const chart = withSpark ? spark(220, 34) : null;
   return {
     element: h('div.tile', h('dt', title), value, note, chart ? h('dd.chart', chart.element) : null),
-    set(v, n, level = '') {
+    // set shows a number that is so many seconds old, grey with its age where that is more than it should be.
+    set(v, n, level = '', age = 0, most = 15) {
+      const old = age > most;
       text(value, v);
-      text(note, n);
-      value.dataset.level = level;
+      text(note, old ? `${duration(Math.floor(age))} old` : n);
+      value.dataset.level = old ? 'old' : level;
+      note.title = n;
     },
     chart,
   };
@@ -27,30 +30,34 @@ function build(root) {
   const room = tile('Least head-room');
   root.classList.add('plain');
   root.append(h('dl.tiles', [events, nodes, served, connected, lag, room].map((t) => t.element)));
-  return (state) => {
+  return (state, now) => {
     const {status: s, subscribers: list} = state;
+    const since = (path) => (now - (state.taken[path] ?? now)) / 1000;
     if (s) {
+      const answer = since('/v1/status');
+      const view = answer + (s.view_age_seconds ?? 0);
       const total = s.nodes.reduce((sum, n) => sum + n.rate, 0);
-      events.set(rate(total), `${bytes(s.nodes.reduce((sum, n) => sum + n.queued_bytes, 0))} queued`);
+      events.set(rate(total), `${bytes(s.nodes.reduce((sum, n) => sum + n.queued_bytes, 0))} queued`, '', view);
       events.chart.draw(past('rate'));
       const well = s.nodes.filter((n) => n.status === 'healthy').length;
       const all = Math.max(s.nodes.length + s.absent.length, s.expected_nodes);
-      nodes.set(`${well} of ${all}`, s.leader ? `healthy · ${s.leader} leads` : 'healthy · no leader', well < all ? 'warning' : '');
+      nodes.set(`${well} of ${all}`, s.leader ? `healthy · ${s.leader} leads` : 'healthy · no leader', well < all ? 'warning' : '', view);
       const n = s.partitions.owners.length;
       const owned = s.partitions.states.filter((x) => x >= 0).length;
       const moving = s.partitions.owners.filter((o, p) => o !== s.partitions.planned[p]).length;
-      served.set(owned < n ? `${count(owned)} of ${count(n)}` : `all ${count(n)}`, moving ? `${count(moving)} on the move` : s.plan.version ? `plan ${s.plan.version}: ${s.plan.cause}` : 'one node owns all', owned < n ? 'warning' : '');
+      served.set(owned < n ? `${count(owned)} of ${count(n)}` : `all ${count(n)}`, moving ? `${count(moving)} on the move` : s.plan.version ? `plan ${s.plan.version}: ${s.plan.cause}` : 'one node owns all', owned < n ? 'warning' : '', view);
     }
     if (list) {
+      const age = since('/v1/subscribers');
       const there = new Set(s?.nodes.flatMap((n) => n.gateways));
       const here = list.subscribers.filter((x) => x.connected || there.has(x.subscriber)).length;
-      connected.set(count(list.subscribers.length), `${count(here)} connected`);
+      connected.set(count(list.subscribers.length), `${count(here)} connected`, '', age, 30);
       const worst = (of, pick) => list.subscribers.reduce((w, x) => (of(x) !== null && of(x) !== undefined && (w === null || pick(of(x), of(w))) ? x : w), null);
       const late = worst((x) => x.lag_seconds, (a, b) => a > b);
-      lag.set(late ? lagOf(state, late) : '–', late ? late.subscriber : 'unknown');
+      lag.set(late ? lagOf(state, late) : '–', late ? late.subscriber : 'unknown', '', age, 30);
       const near = worst((x) => x.head_room_seconds, (a, b) => a < b);
       const length = (new Date(list.newest_entry) - new Date(list.oplog_begins)) / 1000;
-      room.set(duration(near?.head_room_seconds), near ? `${near.subscriber}, of an oplog of ${duration(length)}` : 'unknown');
+      room.set(duration(near?.head_room_seconds), near ? `${near.subscriber}, of an oplog of ${duration(length)}` : 'unknown', '', age, 30);
     }
   };
 }

@@ -1,5 +1,6 @@
 import {address, button} from '../operate.js';
-import {badge, count, duration, h, keyed, table, text} from '../ui.js';
+import {badge, count, duration, h, keyed, natural, table, text} from '../ui.js';
+import {at} from '../views.js';
 
 const levels = {publishing: 'fine', retrying: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};
 
@@ -22,7 +23,7 @@ function build(root) {
 
   const make = () => {
     let seen = null;
-    const [name, error, state_] = [h('span.name'), h('span.help'), h('span')];
+    const [name, error, state_] = [h('a.name'), h('span.help.line'), h('span')];
     const bar = h('progress', {max: 1});
     const [place, lag, behind, under, published, repeated, dead] = Array.from({length: 7}, () => h('span'));
     const act = (caption, what) => button(caption, () => ({
@@ -36,13 +37,14 @@ function build(root) {
       update({sink: s, subscriber, list: all}) {
         seen = s.sink;
         text(name, s.sink);
+        name.href = at('sinks', s.sink);
         text(error, s.error ?? '');
         state_.replaceChildren(badge(levels[s.state] ?? 'away', s.state));
-        const at = reached(all, subscriber);
-        bar.hidden = at === null;
-        bar.value = at ?? 0;
+        const part = reached(all, subscriber);
+        bar.hidden = part === null;
+        bar.value = part ?? 0;
         bar.setAttribute('aria-label', `How far in the oplog sink ${s.sink} is`);
-        text(place, at === null ? '–' : `${(Math.floor(at * 1000) / 10).toFixed(1)} %`);
+        text(place, part === null ? '–' : `${(Math.floor(part * 1000) / 10).toFixed(1)} %`);
         text(lag, duration(subscriber?.lag_seconds));
         text(behind, count(subscriber?.entries_behind));
         [[under, s.under_way], [published, s.published], [repeated, s.retried], [dead, s.dead_letters]].forEach(([e, n]) => text(e, count(n)));
@@ -54,7 +56,7 @@ function build(root) {
 
   return ({sinks: known, subscribers: all}) => {
     if (!known) return;
-    const rows = known.sinks.map((sink) => ({sink, list: all, subscriber: all?.subscribers.find((s) => s.kind === 'shared' && s.subscriber === sink.subscriber)}));
+    const rows = [...known.sinks].sort((a, b) => natural(a.sink, b.sink)).map((sink) => ({sink, list: all, subscriber: all?.subscribers.find((s) => s.kind === 'shared' && s.subscriber === sink.subscriber)}));
     keyed(list.body, rows, (r) => r.sink.sink, make);
     empty.hidden = rows.length > 0;
     list.element.hidden = note.hidden = rows.length === 0;

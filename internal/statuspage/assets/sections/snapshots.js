@@ -1,5 +1,5 @@
 import {button} from '../operate.js';
-import {badge, count, duration, h, keyed, plural, table, text} from '../ui.js';
+import {badge, count, duration, h, keyed, natural, plural, table, text} from '../ui.js';
 
 const few = 25;
 
@@ -10,7 +10,7 @@ function all(list) {
   const found = list.subscribers.flatMap((s) => (s.session?.snapshots ?? s.snapshots ?? []).map((snapshot) => ({
     key: `${s.subscriber} ${snapshot.subscription}`, subscriber: s.subscriber, here: Boolean(s.session), connected: s.connected, ...snapshot,
   })));
-  return found.sort((a, b) => Number(a.done) - Number(b.done) || a.key.localeCompare(b.key));
+  return found.sort((a, b) => Number(a.done) - Number(b.done) || natural(a.key, b.key));
 }
 
 function condition(s) {

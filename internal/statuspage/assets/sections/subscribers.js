@@ -1,6 +1,7 @@
 import {headRoomLevel} from '../attention.js';
 import {past} from '../history.js';
-import {badge, count, duration, h, keyed, plural, spark, table, text} from '../ui.js';
+import {badge, count, duration, h, keyed, natural, plural, spark, table, text} from '../ui.js';
+import {at} from '../views.js';
 
 const few = 25;
 
@@ -10,7 +11,7 @@ const orders = {
   'Least head-room': (a, b) => unknown(a.head_room_seconds, Infinity) - unknown(b.head_room_seconds, Infinity),
   'Greatest lag': (a, b) => unknown(b.lag_seconds, -1) - unknown(a.lag_seconds, -1),
   'Most unacknowledged': (a, b) => (b.session?.unacknowledged_events ?? -1) - (a.session?.unacknowledged_events ?? -1),
-  Name: (a, b) => a.subscriber.localeCompare(b.subscriber),
+  Name: (a, b) => natural(a.subscriber, b.subscriber),
 };
 
 // lagOf shows a lag: only of a session here with all partitions is more known than the checkpoint says.
@@ -19,7 +20,7 @@ export function lagOf(state, s) {
   return s.lag_seconds > 0 && !exact ? `≤ ${duration(s.lag_seconds)}` : duration(s.lag_seconds);
 }
 
-function condition(state, s) {
+export function condition(state, s) {
   const level = headRoomLevel(state, s);
   if (s.head_room_seconds < 0) return ['critical', 'left the oplog'];
   if (s.session?.unacknowledged_losses) return ['critical', 'owes a loss'];
@@ -27,8 +28,8 @@ function condition(state, s) {
   if (level) return [level, level === 'critical' ? 'leaves the oplog soon' : 'low head-room'];
   if (s.session) return s.session.live ? ['fine', 'live'] : ['info', 'catching up'];
   if (s.connected === false) return ['away', 'not connected'];
-  const at = state.status?.nodes.find((n) => n.gateways.includes(s.subscriber));
-  if (at) return ['fine', `live at ${at.node}`];
+  const there = state.status?.nodes.find((n) => n.gateways.includes(s.subscriber));
+  if (there) return ['fine', `live at ${there.node}`];
   return ['away', state.status?.nodes.some((n) => n.gateways_unlisted) || s.kind === 'shared' ? 'not here' : 'not connected'];
 }
 
@@ -48,7 +49,7 @@ function build(root) {
   let all = false;
 
   const make = () => {
-    const name = h('span.name');
+    const name = h('a.name');
     const kind = h('span.marks');
     const [condition_, lag, behind, room, owes, saved] = [h('span'), h('span'), h('span'), h('span'), h('span'), h('span')];
     const chart = spark();
@@ -58,6 +59,7 @@ function build(root) {
       element,
       update(s) {
         text(name, s.subscriber);
+        name.href = at('subscribers', s.subscriber);
         if (s.kind === 'shared') kind.replaceChildren(h('span.mark', 'shared'));
         const [level, value] = condition(state, s);
         condition_.replaceChildren(badge(level, value));
@@ -80,7 +82,7 @@ function build(root) {
   function draw() {
     if (!state?.subscribers) return;
     const text_ = find.value.trim().toLowerCase();
-    const found = state.subscribers.subscribers.filter((s) => s.subscriber.toLowerCase().includes(text_)).sort(orders[order.value]);
+    const found = state.subscribers.subscribers.filter((s) => s.subscriber.toLowerCase().includes(text_)).sort((a, b) => orders[order.value](a, b) || natural(a.subscriber, b.subscriber));
     const rows = all ? found : found.slice(0, few);
     keyed(list.body, rows, (s) => `${s.kind} ${s.subscriber}`, make);
     const total = state.subscribers.subscribers.length;

@@ -1,5 +1,5 @@
 import {button} from '../operate.js';
-import {badge, clock, count, duration, h, keyed, plural, table, text, when} from '../ui.js';
+import {badge, clock, count, duration, h, keyed, names, natural, plural, table, text, when} from '../ui.js';
 
 const most = 12;
 
@@ -18,6 +18,22 @@ const pausing = (slug, during, spoken) => ({
   label: `Pause restarts of ${slug}`, what: `It is not restarted for ${spoken}, whatever it does. It is still watched, and pages are still sent.`,
   path: `/v1/restarts/pause?${new URLSearchParams({slug, for: during})}`,
 });
+
+// byNode has one row for a node of which several components are missed for the same cause: the node is what is wrong.
+function byNode(findings) {
+  const rows = new Map();
+  for (const f of findings) {
+    const [node, component] = [f.slug.split('/')[0], f.slug.split('/').slice(1).join('/')];
+    const key = `${node} ${f.cause} ${f.action}`;
+    const row = rows.get(key);
+    if (!row) rows.set(key, {finding: f, components: [component || node]});
+    else {
+      row.components.push(component || node);
+      row.finding = {...row.finding, slug: node, miss_count: Math.max(row.finding.miss_count, f.miss_count), last_seen_ms: Math.min(row.finding.last_seen_ms, f.last_seen_ms)};
+    }
+  }
+  return [...rows.values()].sort((a, b) => natural(a.finding.slug, b.finding.slug));
+}
 
 function build(root) {
   const summary = h('p');
@@ -39,13 +55,14 @@ function build(root) {
 
   const make = () => {
     let seen = null;
-    const [name, misses, cause, last, done] = [h('span.name'), h('span'), h('span'), h('span'), h('span')];
+    const [name, parts, misses, cause, last, done] = [h('span.name'), h('span.help.line'), h('span'), h('span'), h('span'), h('span')];
     const act = button('Pause restarts', () => pausing(seen.slug, '1h', '1 hour'));
     return {
-      element: list.row(name, misses, cause, last, done, h('span', act.element)),
-      update({finding: f, threshold}) {
+      element: list.row([name, parts], misses, cause, last, done, h('span', act.element)),
+      update({finding: f, components, threshold}) {
         seen = f;
         text(name, f.slug);
+        text(parts, components.length > 1 ? `${plural(components.length, 'component')}: ${names(components, 12)}` : '');
         text(misses, threshold ? `${count(f.miss_count)} of ${count(threshold)}` : count(f.miss_count));
         cause.replaceChildren(badge(f.miss_count >= threshold ? 'critical' : 'warning', causes[f.cause] ?? f.cause), f.detail ? h('span.help', ` ${f.detail}`) : '');
         text(last, f.last_seen_ms ? clock(f.last_seen_ms) : 'unknown');
@@ -68,8 +85,8 @@ function build(root) {
         + ` Every ${duration(s.heartbeat_interval_s)}; a page after ${plural(s.missed_heartbeats_to_alert ?? 0, 'miss', 'misses')}; restarts are ${s.auto_restart ? 'on' : 'off'}.`);
       text(unwatched, r.unwatched?.length ? `Not watched, because other machines cannot reach their addresses: ${r.unwatched.join(', ')}` : '');
     }
-    const findings = (r?.unhealthy_components ?? []).map((finding) => ({finding, threshold: r.settings?.missed_heartbeats_to_alert}));
-    keyed(list.body, findings, (f) => f.finding.slug, make);
+    const findings = byNode(r?.unhealthy_components ?? []).map((f) => ({...f, threshold: r.settings?.missed_heartbeats_to_alert}));
+    keyed(list.body, findings, (f) => `${f.finding.slug} ${f.finding.cause} ${f.finding.action}`, make);
     list.element.hidden = findings.length === 0;
     const all = reports.reports.flatMap((x) => (x.events ?? []).filter((e) => e.code === restarted).map((e) => ({key: `${x.sweep} ${e.slug}`, at: x.fired_at_ms, slug: e.slug})));
     keyed(restarts, all.slice(0, most), (e) => e.key, (e) => ({element: h('li', when(e.at), h('span', e.slug))}));
@@ -86,7 +103,7 @@ function build(root) {
         update: (now) => text(label, `${now.slug} until ${clock(now.until)}, by ${now.by}`),
       };
     });
-    const nodes = (status?.nodes ?? []).map((n) => n.node);
+    const nodes = (status?.nodes ?? []).map((n) => n.node).sort(natural);
     const chosen = node.value;
     keyed(node, nodes, (n) => n, (n) => ({element: h('option', {value: n}, n)}));
     if (chosen && nodes.includes(chosen)) node.value = chosen;

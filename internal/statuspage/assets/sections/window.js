@@ -1,0 +1,58 @@
+// The oplog from its oldest entry to its newest, with every subscriber where its checkpoint is.
+
+import {headRoomLevel} from '../attention.js';
+import {count, duration, h, keyed, plural, text, when} from '../ui.js';
+import {at} from '../views.js';
+
+const named = 3; // of those nearest to the end
+
+// place returns where a subscriber is, from 0 at the oldest entry to 1 at the newest, null while unknown.
+function place(list, s) {
+  const [begin, end] = [new Date(list.oplog_begins), new Date(list.newest_entry)];
+  if (!list.oplog_begins || !list.newest_entry || !(end > begin) || !s.position) return null;
+  return (new Date(s.position.time) - begin) / (end - begin);
+}
+
+function build(root) {
+  const marks = h('div.marks-of-window', {role: 'list', 'aria-label': 'Subscribers by their place in the oplog'});
+  const [begins, ends] = [h('span'), h('span')];
+  const near = h('p');
+  const empty = h('p.empty', 'Where the oplog begins is not known.');
+  const bar = h('div.window', marks);
+  const scale = h('div.scale', begins, ends);
+  root.append(empty, near, bar, scale);
+  return (state) => {
+    const list = state.subscribers;
+    if (!list) return;
+    const known = Boolean(list.oplog_begins && list.newest_entry && new Date(list.newest_entry) > new Date(list.oplog_begins));
+    empty.hidden = known;
+    bar.hidden = scale.hidden = near.hidden = !known;
+    if (!known) return;
+    const all = list.subscribers.map((s) => ({s, at: place(list, s)})).filter((x) => x.at !== null).sort((a, b) => a.at - b.at);
+    keyed(marks, all, (x) => `${x.s.kind} ${x.s.subscriber}`, () => {
+      const link = h('a.mark-of-window');
+      const element = h('span', {role: 'listitem'}, link);
+      return {
+        element,
+        update({s, at: part}) {
+          const room = s.head_room_seconds < 0 ? `left the oplog ${duration(-s.head_room_seconds)} ago` : `${duration(s.head_room_seconds)} of the oplog before it`;
+          const label = `${s.subscriber}: ${room}`;
+          if (link.title !== label) {
+            link.title = label;
+            link.setAttribute('aria-label', label);
+            link.href = at('subscribers', s.subscriber);
+          }
+          link.style.left = `${(100 * Math.max(0, Math.min(1, part))).toFixed(2)}%`;
+          link.dataset.level = headRoomLevel(state, s) || 'fine';
+        },
+      };
+    });
+    begins.replaceChildren('oldest entry ', when(list.oplog_begins));
+    ends.replaceChildren('newest entry ', when(list.newest_entry));
+    const length = (new Date(list.newest_entry) - new Date(list.oplog_begins)) / 1000;
+    const first = all.slice(0, named).map((x) => `${x.s.subscriber} (${x.s.head_room_seconds < 0 ? 'has left it' : duration(x.s.head_room_seconds)})`);
+    text(near, all.length ? `${plural(all.length, 'subscriber')} in an oplog of ${duration(length)}. Nearest to its end: ${first.join(', ')}${all.length > named ? ` and ${count(all.length - named)} after them` : ''}.` : `An oplog of ${duration(length)}, without a subscriber that has a checkpoint.`);
+  };
+}
+
+export const window_ = {id: 'window', title: 'Oplog window', build};
