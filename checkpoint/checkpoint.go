@@ -44,7 +44,7 @@ const (
 	// in bytes.
 	MaxName = 512
 	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40
-	// bytes for each, 14 more with a token, and at most 256 KiB for snapshots. etcd accepts 1.5 MiB
+	// bytes for each, 14 more with a token, at most 256 KiB for snapshots, and 8 KiB for losses. etcd accepts 1.5 MiB
 	// in a request.
 	MaxBytes = 1408 << 10
 
@@ -140,6 +140,10 @@ type Checkpoint struct {
 	// a Save, it is the lapse of which the subscriber was told.
 	Coverage *change.Coverage
 	Lapse    *Lapse
+	// Losses are those of the subscriber alone, oldest first: it came back too late, and the
+	// position has passed them. They have times without tokens. In a Save, they are those of the
+	// session: the stored checkpoint gets the ones that it passes, in the same write.
+	Losses []Gap
 	// At is the time of the save by the saver's clock, for information. By is the node or the
 	// operator, Note an operator's comment.
 	At     time.Time
@@ -205,7 +209,7 @@ func (c Checkpoint) Clone() Checkpoint {
 	for p, at := range c.Positions {
 		c.Positions[p] = at.Clone()
 	}
-	c.Snapshots = cloneSnapshots(c.Snapshots)
+	c.Snapshots, c.Losses = cloneSnapshots(c.Snapshots), slices.Clone(c.Losses)
 	return c
 }
 
@@ -247,6 +251,9 @@ func (c Checkpoint) trim() (Checkpoint, error) {
 	}
 	var err error
 	if c.Snapshots, err = trimmedSnapshots(c.Snapshots, c.Partitions); err != nil {
+		return Checkpoint{}, fmt.Errorf("%s: %w", c.Key, err)
+	}
+	if c.Losses, err = trimmedLosses(c.Losses); err != nil {
 		return Checkpoint{}, fmt.Errorf("%s: %w", c.Key, err)
 	}
 	for _, p := range slices.Sorted(maps.Keys(elsewhere)) {
@@ -305,10 +312,11 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 		c.Began = stored.Began
 	}
 	newer := c.Generation > stored.Generation
-	advanced := false
+	losses, advanced := c.Losses, false
 	changed = newer || c.Began != stored.Began || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
 	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
+		c.lose(before, losses)
 		return c, true, nil
 	}
 	in := func(p change.Partition) change.Position {
@@ -339,7 +347,7 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	merged.settle()
 	advanced = advanced || merged.Position.After(before.Position)
-	changed = changed || advanced
+	changed = merged.lose(before, losses) || changed || advanced
 	merged.Coverage, merged.Lapse = before.Coverage, before.Lapse
 	if advanced {
 		merged.cover(before, c)
@@ -440,8 +448,8 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 }
 
 // Repaired returns what takes the place of a corrupt checkpoint whose history has c as its newest
-// entry: c itself, moved back to the position if it is later. What was left of snapshots is not
-// known.
+// entry: c itself, moved back to the position if it is later. What was left of snapshots, and its
+// losses, are not known.
 func (c Checkpoint) Repaired(to change.Position, incarnation uint64, by, why string) (Checkpoint, error) {
 	return c.Rewound(earlier(to, c.latest()), incarnation, by, why)
 }
@@ -458,6 +466,7 @@ func (c Checkpoint) Imported(stored *Checkpoint, o Origin) (Checkpoint, error) {
 	}
 	if stored != nil {
 		c.Generation, c.Claim = max(c.Generation, stored.Generation+1), stored.Claim
+		c.Losses = slices.Concat(stored.Losses, slices.DeleteFunc(slices.Clone(c.Losses), func(g Gap) bool { return slices.ContainsFunc(stored.Losses, g.within) }))
 	}
 	c.Epoch = change.Epoch{Incarnation: o.Incarnation}
 	return c.Trimmed()

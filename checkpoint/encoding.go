@@ -26,6 +26,7 @@ type stored struct {
 	Fingerprint string                        `json:"fingerprint"`
 	Coverage    *change.Coverage              `json:"coverage,omitempty"`
 	Lapse       *lapse                        `json:"lapse,omitempty"`
+	Losses      []loss                        `json:"losses,omitempty"`
 	At          time.Time                     `json:"at"`
 	By          string                        `json:"by"`
 	Reason      Reason                        `json:"reason"`
@@ -52,6 +53,16 @@ type beginning struct {
 type lapse struct {
 	Coverage change.Coverage `json:"coverage"`
 	At       position        `json:"at"`
+}
+
+// A loss is an entry of Checkpoint.Losses as it is stored.
+type loss struct {
+	From       position  `json:"from"`
+	To         position  `json:"to"`
+	Reason     string    `json:"reason"`
+	Namespaces []string  `json:"namespaces,omitempty"`
+	Found      time.Time `json:"found"`
+	By         string    `json:"by,omitempty"`
 }
 
 // A progress is a snapshot.Progress as it is stored.
@@ -141,6 +152,9 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 	for _, p := range c.Snapshots {
 		s.Snapshots = append(s.Snapshots, progressOf(p))
 	}
+	for _, g := range c.Losses {
+		s.Losses = append(s.Losses, loss{From: positionOf(g.From), To: positionOf(g.To), Reason: g.Reason, Namespaces: g.Namespaces, Found: g.Found, By: g.By})
+	}
 	if t.Entries > 0 {
 		s.History = &trail{Entries: t.Entries, Last: t.Last.UTC()}
 	}
@@ -197,12 +211,8 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 		Key: Key{Subscriber: s.Subscriber}, Partitions: s.Partitions, Generation: s.Generation, Fingerprint: s.Fingerprint, At: s.At, By: s.By,
 		Reason: s.Reason, Note: s.Note, Coverage: s.Coverage,
 	}
-	if s.Lapse != nil {
-		at, err := s.Lapse.At.bound()
-		if err != nil {
-			return c, t, fmt.Errorf("lapse: %w", err)
-		}
-		c.Lapse = &Lapse{Coverage: s.Lapse.Coverage, At: at.Time}
+	if c.Lapse, err = s.Lapse.parse(); err != nil {
+		return c, t, fmt.Errorf("lapse: %w", err)
 	}
 	switch {
 	case s.Partition != nil:
@@ -240,11 +250,32 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 		}
 		c.Snapshots = append(c.Snapshots, progress)
 	}
+	for _, l := range s.Losses {
+		g, err := l.parse()
+		if err != nil {
+			return c, t, fmt.Errorf("loss: %w", err)
+		}
+		c.Losses = append(c.Losses, g)
+	}
 	if s.History != nil {
 		t = Trail{Entries: s.History.Entries, Last: s.History.Last.UTC()}
 	}
 	c, err = c.Trimmed()
 	return c, t, err
+}
+
+// parse returns the lapse if it makes sense, nil where there is none.
+func (s *lapse) parse() (*Lapse, error) {
+	if s == nil {
+		return nil, nil //nolint:nilnil // there may be none
+	}
+	at, err := s.At.bound()
+	return &Lapse{Coverage: s.Coverage, At: at.Time}, err
+}
+
+// parse returns the loss if it makes sense.
+func (s *loss) parse() (Gap, error) {
+	return (&gap{From: s.From, To: s.To, Reason: s.Reason, Namespaces: s.Namespaces, Found: s.Found, By: s.By}).parse()
 }
 
 func progressOf(p snapshot.Progress) progress {

@@ -31,8 +31,8 @@ func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 func (t Trail) Slot() int { return int((t.Entries + HistoryLength - 1) % HistoryLength) }
 
 // Entry returns the history entry of the checkpoint: its earliest position, without single
-// partitions and snapshots.
+// partitions, snapshots and losses.
 func (c Checkpoint) Entry() Checkpoint {
-	c.Position, c.Positions, c.Snapshots = c.Earliest(), nil, nil
+	c.Position, c.Positions, c.Snapshots, c.Losses = c.Earliest(), nil, nil, nil
 	return c
 }

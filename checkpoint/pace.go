@@ -28,7 +28,7 @@ type pace struct {
 }
 
 // Large returns how many bytes of the stored checkpoint its client is responsible for, beyond what
-// is usual: snapshots in progress, long tokens, and positions of partitions.
+// is usual: snapshots in progress, long tokens, positions of partitions, and losses.
 func (c Checkpoint) Large() int {
 	size := len(c.Position.Token)
 	for _, at := range c.Positions {
@@ -37,6 +37,12 @@ func (c Checkpoint) Large() int {
 	size = size * 4 / 3
 	for _, p := range c.Snapshots {
 		size += sizeOf(p, func(s string) int { return len(s) }) // about: it is asked often
+	}
+	for _, g := range c.Losses {
+		size += 160 + len(g.By)
+		for _, name := range g.Namespaces {
+			size += len(name)
+		}
 	}
 	return max(0, size-usualRow)
 }

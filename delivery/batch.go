@@ -142,6 +142,9 @@ type Loss struct {
 	Partitions []change.Partition
 	// Found is when the loss was found.
 	Found time.Time
+	// Own says that it is the loss of this subscriber alone, which came back too late or was not
+	// read for: its checkpoint keeps it, and nobody else hears of it.
+	Own bool
 	// Advice says what to do.
 	Advice string
 }

@@ -132,7 +132,7 @@ type Hub struct {
 		closing  error                         // why no more sessions are accepted
 		restart  context.CancelFunc            // ends the loop that runs
 		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
-		losses   []*oplog.Loss                 // of late, oldest first
+		losses   []rememberedLoss              // of late, oldest first
 	}
 }
 
@@ -544,7 +544,7 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 	if attached := s.attached.Load(); attached != nil && len(*attached) == 0 && !s.cfg.Owner {
 		// It misses nothing, but what is attached to it does, and begins before the loss then or
 		// has had it.
-		s.hub.remember(loss)
+		s.hub.remember(loss, s.loser(loss))
 		return false
 	}
 	s.compensate(loss, s.promise) // before the subscriber hears of it: it may resume after the loss
@@ -559,32 +559,64 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 
 // recover begins the snapshots that compensate for a loss.
 func (s *Session) recover(loss *oplog.Loss) {
-	s.hub.remember(loss)
+	s.hub.remember(loss, s.loser(loss))
 	s.compensate(loss, s.beginSnapshot)
 }
 
+// loser returns whose loss it is: "" for everybody's, else the subscriber or, without a name, its
+// identity.
+func (s *Session) loser(loss *oplog.Loss) string {
+	if loss.Tail {
+		return ""
+	}
+	return cmp.Or(s.cfg.Subscriber, "\x00"+s.cfg.Account)
+}
+
 const (
-	// maxLosses bounds the losses that are remembered for partitions that move, and lossAge for how
-	// long.
+	// maxLosses bounds everybody's losses that are remembered for partitions that move, maxLost
+	// those of each subscriber alone, maxLosers all of these; lossAge is for how long.
 	maxLosses = 64
+	maxLosers = 1024
 	lossAge   = 10 * time.Minute
 )
 
-// Remember keeps a loss of late that this node has not met itself, for partitions that come from a
-// session with another node.
-func (h *Hub) Remember(loss oplog.Loss) { h.remember(&loss) }
+// A rememberedLoss is a loss of late. The loser is that of Session.loser.
+type rememberedLoss struct {
+	*oplog.Loss
 
-// remember keeps a loss for partitions that come from a session with another node.
-func (h *Hub) remember(loss *oplog.Loss) {
+	loser string
+}
+
+// Remember keeps a loss of late that this node has not met itself, for partitions that come from a
+// session with another node: of a subscriber alone, or everybody's if the name is empty.
+func (h *Hub) Remember(loss oplog.Loss, subscriber string) { h.remember(&loss, subscriber) }
+
+// remember keeps a loss for partitions that come from a session with another node. Those of one
+// subscriber push out none of others.
+func (h *Hub) remember(loss *oplog.Loss, loser string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if slices.ContainsFunc(h.mu.losses, func(l *oplog.Loss) bool {
-		return l.To.Compare(loss.To) == 0 && l.Reason == loss.Reason && slices.Equal(l.Namespaces, loss.Namespaces)
-	}) {
-		return
+	its, others := 0, 0
+	for _, l := range h.mu.losses {
+		switch {
+		case l.loser == loser && l.To.Compare(loss.To) == 0 && l.Reason == loss.Reason && slices.Equal(l.Namespaces, loss.Namespaces):
+			return
+		case l.loser == loser:
+			its++
+		case l.loser != "":
+			others++
+		}
 	}
-	if h.mu.losses = append(h.mu.losses, loss); len(h.mu.losses) > maxLosses {
-		h.mu.losses = slices.Delete(h.mu.losses, 0, 1)
+	h.mu.losses = append(h.mu.losses, rememberedLoss{loss, loser})
+	oldest := func(is func(rememberedLoss) bool) {
+		i := slices.IndexFunc(h.mu.losses, is)
+		h.mu.losses = slices.Delete(h.mu.losses, i, i+1)
+	}
+	switch {
+	case loser == "" && its >= maxLosses, loser != "" && its >= maxLost:
+		oldest(func(l rememberedLoss) bool { return l.loser == loser })
+	case loser != "" && its+others >= maxLosers:
+		oldest(func(l rememberedLoss) bool { return l.loser != "" })
 	}
 }
 
@@ -596,12 +628,15 @@ func (s *Session) owes(places map[change.Partition]Place) {
 	losses := slices.Clone(s.hub.mu.losses)
 	s.hub.mu.Unlock()
 	for _, loss := range losses {
+		if loss.loser != "" && loss.loser != s.loser(loss.Loss) {
+			continue
+		}
 		past := false
 		for _, place := range places {
 			past = past || !loss.To.After(place.From())
 		}
-		if past && time.Since(loss.Found) < lossAge && s.concerned(loss) {
-			s.compensate(loss, s.acceptMore)
+		if past && time.Since(loss.Found) < lossAge && s.concerned(loss.Loss) {
+			s.compensate(loss.Loss, s.acceptMore)
 		}
 	}
 }

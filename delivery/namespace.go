@@ -15,35 +15,8 @@ import (
 // SessionUnwatched: the node reads nothing of it, or it is a view or a time series. It is the one
 // place that says so: whoever asks for changes or documents asks for a program or a page, and sinks
 // ask when they begin. Where there is nothing yet, missing says so to people. An empty Coll is any
-// collection of the database, an empty DB any database.
-func (h *Hub) CheckNamespace(ctx context.Context, ns change.Namespace) (missing string, err error) {
-	return h.checkNamespace(ctx, ns, nil)
-}
-
-// Names are what MongoDB has under several names.
-type Names map[change.Namespace]change.NamespaceKind
-
-// Names looks up at once what there is of namespaces, for Compile: whoever comes with many names
-// costs MongoDB one listing of each database.
-func (h *Hub) Names(ctx context.Context, all []change.Namespace) Names {
-	asked := slices.DeleteFunc(slices.Clone(all), func(ns change.Namespace) bool { return !h.looks(ns) || !h.covers(ns) })
-	if len(asked) == 0 {
-		return nil
-	}
-	names, err := h.kinds.of(ctx, asked, h.cfg.Kinds)
-	if err != nil {
-		h.logger.Warn("namespaces not looked up", "namespaces", len(asked), "error", err)
-	}
-	return names
-}
-
-func (h *Hub) covers(ns change.Namespace) bool { return h.cfg.Covers == nil || h.cfg.Covers(ns) }
-
-// looks reports whether it can be known what there is of a namespace.
-func (h *Hub) looks(ns change.Namespace) bool { return h.cfg.Kinds != nil && ns.DB != "" }
-
-// checkNamespace is CheckNamespace; what is not among the names is looked up.
-func (h *Hub) checkNamespace(ctx context.Context, ns change.Namespace, names Names) (missing string, err error) {
+// collection of the database, an empty DB any database. What is not among the names is looked up.
+func (h *Hub) CheckNamespace(ctx context.Context, ns change.Namespace, names Names) (missing string, err error) {
 	if !h.covers(ns) {
 		return "", fault.Newf(fault.SessionUnwatched, "the node reads nothing of %.300q", ns.String())
 	}
@@ -68,6 +41,28 @@ func (h *Hub) checkNamespace(ctx context.Context, ns change.Namespace, names Nam
 	}
 	return "", nil
 }
+
+// Names are what MongoDB has under several names.
+type Names map[change.Namespace]change.NamespaceKind
+
+// Names looks up at once what there is of namespaces, for Compile: whoever comes with many names
+// costs MongoDB one listing of each database.
+func (h *Hub) Names(ctx context.Context, all []change.Namespace) Names {
+	asked := slices.DeleteFunc(slices.Clone(all), func(ns change.Namespace) bool { return !h.looks(ns) || !h.covers(ns) })
+	if len(asked) == 0 {
+		return nil
+	}
+	names, err := h.kinds.of(ctx, asked, h.cfg.Kinds)
+	if err != nil {
+		h.logger.Warn("namespaces not looked up", "namespaces", len(asked), "error", err)
+	}
+	return names
+}
+
+func (h *Hub) covers(ns change.Namespace) bool { return h.cfg.Covers == nil || h.cfg.Covers(ns) }
+
+// looks reports whether it can be known what there is of a namespace.
+func (h *Hub) looks(ns change.Namespace) bool { return h.cfg.Kinds != nil && ns.DB != "" }
 
 // missingNotice is the notice about a subscription to what does not exist yet.
 func missingNotice(subscription, text string) Notice {

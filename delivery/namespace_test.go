@@ -28,7 +28,7 @@ func TestNamesWaitOnceForAServerThatDoesNotAnswer(t *testing.T) {
 		defer b.end()
 		begun := time.Now()
 		for i := range 1000 {
-			if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: fmt.Sprint(i)}); err != nil {
+			if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: fmt.Sprint(i)}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -37,7 +37,7 @@ func TestNamesWaitOnceForAServerThatDoesNotAnswer(t *testing.T) {
 		}
 		away = false
 		time.Sleep(time.Minute)
-		if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: "0"}); fault.Of(err) != fault.SessionUnwatched {
+		if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: "0"}, nil); fault.Of(err) != fault.SessionUnwatched {
 			t.Errorf("a view: %v", err)
 		}
 	})
@@ -61,7 +61,7 @@ func TestNamesOfOneAreNotThoseOfAll(t *testing.T) {
 		if names := b.hub.Names(t.Context(), many); names[many[99]] != change.NamespaceUnknown {
 			t.Errorf("%v", names)
 		}
-		if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: "view"}); fault.Of(err) != fault.SessionUnwatched {
+		if _, err := b.hub.CheckNamespace(t.Context(), change.Namespace{DB: "shop", Coll: "view"}, nil); fault.Of(err) != fault.SessionUnwatched {
 			t.Errorf("a view: %v", err)
 		}
 	})

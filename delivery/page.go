@@ -47,7 +47,7 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	if h.cfg.Snapshots == nil {
 		return a, fault.Newf(fault.SessionBadRequest, "this node reads no documents")
 	}
-	if _, err := h.CheckNamespace(ctx, r.Namespace); err != nil {
+	if _, err := h.CheckNamespace(ctx, r.Namespace, nil); err != nil {
 		return a, err
 	}
 	of := h.tenants.enter(r.Account)

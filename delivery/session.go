@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -162,6 +163,8 @@ type Session struct {
 		delivered     uint64          // the last Seq that was written to a subscriber that acknowledges
 		owes          time.Time       // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
 		acked         uint64          // events
+		lost          []Loss          // of the subscriber alone, acknowledged, at most maxLost
+		losses        uint64          // of the subscriber alone, queued or acknowledged
 		considered    change.Position // everything up to here was queued or considered; on the live path the Hub may be later
 		hold          *standstill
 		reading       *reading            // the state of the subscriber where reading began
@@ -187,7 +190,7 @@ type sent struct {
 	events, bytes int
 	attached      int // partitions
 	held          int // bytes that count against the budget
-	loss          bool
+	loss          *Loss
 	reading       *reading
 	snapshots     []snapshot.Progress // before it
 	lease         *lease
@@ -331,6 +334,9 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 		events, held = events+b.events, held+b.held
 		s.hub.budget.giveBack(b.lease, s.stake)
 		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
+		if b.loss != nil && b.loss.Own {
+			s.mu.lost = appendLoss(s.mu.lost, *b.loss)
+		}
 		n++
 	}
 	if n == 0 {
@@ -705,10 +711,13 @@ func (s *Session) queue(to change.Position) {
 		}
 		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads)+b.shared, s.mu.reading.generation, b.memory()
 		s.mu.sent = append(s.mu.sent, sent{
-			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss != nil,
+			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss,
 			reading: s.mu.reading, snapshots: s.mu.snapshots, lease: b.lease,
 		})
 		s.lend(b.lease)
+		if b.Loss != nil && b.Loss.Own {
+			s.mu.losses++
+		}
 		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
 		s.hold(b.charged)
 	} else { // the batch has grown
@@ -743,6 +752,10 @@ type SessionState struct {
 	Owes time.Time
 	// Acked counts acknowledged events.
 	Acked uint64
+	// Lost are the losses of the subscriber alone that it has acknowledged in this session, oldest
+	// first. Own counts those that it was sent.
+	Lost []Loss
+	Own  uint64
 	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave: what
 	// is read afterwards is not handed over for them.
 	Snapshots []snapshot.Progress
@@ -758,8 +771,9 @@ func (s *Session) State() SessionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
+	st.Lost, st.Own = slices.Clone(s.mu.lost), s.mu.losses
 	for _, b := range s.mu.sent {
-		if b.loss {
+		if b.loss != nil {
 			st.Losses++
 		}
 	}
@@ -867,10 +881,25 @@ func (s *Session) Cause() error {
 	return s.mu.cause
 }
 
+// maxLost bounds the acknowledged losses that a session remembers.
+const maxLost = 8
+
+// appendLoss adds a loss. Of more than maxLost the two oldest become one, which contains both and
+// what is between them.
+func appendLoss(lost []Loss, l Loss) []Loss {
+	if lost = append(lost, l); len(lost) <= maxLost {
+		return lost
+	}
+	both := lost[1]
+	both.From, both.Namespaces = lost[0].From, nil // all
+	return append([]Loss{both}, lost[2:]...)
+}
+
 // lossOf converts a loss of the log.
 func lossOf(l *oplog.Loss) *Loss {
 	return &Loss{
 		Kind: Resync, Reason: string(l.Reason), From: l.From, To: l.To, Namespaces: l.Namespaces, Found: l.Found, Advice: advice(l),
+		Own: !l.Tail && l.Reason != gap.Renamed, // where nothing is missing
 	}
 }
 

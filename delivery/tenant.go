@@ -505,7 +505,7 @@ func (h *Hub) suspend(sub *Subscription) {
 // identity of late is refused with the fault SessionFilterCostly. What is not among the names is
 // looked up.
 func (h *Hub) Compile(ctx context.Context, account string, f match.Filter, names Names) (p *match.Program, missing string, err error) {
-	if missing, err = h.checkNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}, names); err != nil {
+	if missing, err = h.CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}, names); err != nil {
 		return nil, "", err
 	}
 	p, err = h.compile(ctx, account, f)

@@ -18,6 +18,7 @@ const (
 	KindProblem                = "problem"
 	KindProblemOver            = "problem_over"
 	KindSubscriberReplaced     = "subscriber_replaced"
+	KindSubscriberLoss         = "subscriber_loss"
 	KindComponentDown          = "component_down"
 	KindComponentRecovered     = "component_recovered"
 	KindComponentRestarted     = "component_restarted"
@@ -76,6 +77,8 @@ func Table() []Rule {
 			"the problem of this `subject` is over"},
 		{Health, KindSubscriberReplaced, []Severity{Warning}, []string{"subscriber", "identity", "process", "at_node", "started_at"},
 			"another process has taken over the name of a connected subscriber, which is disconnected; `process` is the new one"},
+		{Health, KindSubscriberLoss, []Severity{Critical}, []string{"subscriber", "lost_from", "lost_to", "reason", "namespaces"},
+			"a shared subscriber, as a sink, came back too late for the oplog: alone it may have missed the changes in between"},
 		{Health, KindCollectionMissing, []Severity{Warning}, []string{"code", "sink"},
 			"a sink names a collection or a database that does not exist yet"},
 		{Health, KindComponentDown, []Severity{Critical}, []string{"code", "slug", "member", "miss_count", "cause", "action"},

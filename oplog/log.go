@@ -47,7 +47,8 @@ type Config struct {
 	Keep func(*change.Event) bool
 	// Namespaces are the watched namespaces, as db.coll or db.*; empty means all.
 	Namespaces []string
-	// Lost is called with each loss when a reader finds it. It must not block. Optional.
+	// Lost is called with each loss of the tail when it finds it. It must not block. Optional. Those
+	// of catch-ups are told to their cursors alone.
 	Lost func(Loss)
 	// Logger defaults to a logger that discards.
 	Logger *slog.Logger
@@ -259,13 +260,19 @@ func (l *Log) namespaces(loss *Loss) []string {
 	return l.cfg.Namespaces
 }
 
-// lost reports a loss.
-func (l *Log) lost(loss Loss) {
-	l.metrics.losses.WithLabelValues(string(loss.Reason)).Inc()
+// lost reports a loss that the reader has found. One of a catch-up is of the subscribers that read
+// there: however many of them come back too late, nobody else hears of it.
+func (r *reader) lost(loss *Loss) {
+	l := r.log
+	loss.Namespaces, loss.Tail = l.namespaces(loss), r.tail
 	l.metrics.gaps.Inc()
-	l.logger.Warn("changes may have been missed", "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
+	l.logger.Warn("changes may have been missed", "reader", r.kind(), "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
+	if !r.tail {
+		return
+	}
+	l.metrics.losses.WithLabelValues(string(loss.Reason)).Inc()
 	if l.cfg.Lost != nil {
-		l.cfg.Lost(loss)
+		l.cfg.Lost(*loss)
 	}
 }
 

@@ -18,6 +18,9 @@ type Loss struct {
 	Namespaces []string
 	// Found is when the loss was detected.
 	Found time.Time
+	// Tail says that the tail found it, so that it is everybody's. Otherwise it is a loss of those
+	// alone who read at an earlier place.
+	Tail bool
 }
 
 // after returns the part of the loss after the position, nil if there is none.

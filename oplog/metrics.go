@@ -40,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		jumps:      counter("jumps_total", "Jumps of cluster time beyond the limit, whether or not continuity was proven."),
 		reread:     counter("rereads_total", "Stretches read again because continuity across a jump was not proven."),
 		losses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "streamer", Subsystem: "log", Name: "losses_total", Help: "Losses found, by reason.",
+			Namespace: "streamer", Subsystem: "log", Name: "losses_total", Help: "Losses found by the tail, which are everybody's, by reason.",
 		}, []string{"reason"}),
 	}
 	if reg != nil {

@@ -188,9 +188,10 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 			}
 			for _, s := range slots {
 				if s.loss != nil {
-					s.loss.Namespaces = r.log.namespaces(s.loss)
-					if !s.told {
-						r.log.lost(*s.loss)
+					if s.told { // of old, as the segments have it: whoever meets it here keeps it
+						s.loss.Namespaces = r.log.namespaces(s.loss)
+					} else {
+						r.lost(s.loss)
 					}
 				}
 				if err := r.makeRoom(ctx, s); err != nil {

@@ -94,11 +94,10 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 			return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 		}
 	}
-	loss := Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now()}
-	loss.Namespaces = l.namespaces(&loss)
-	l.lost(loss)
+	loss := &Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now()}
+	r.lost(loss)
 	l.opened(r, at)
-	l.accept(r, &slot{loss: &loss, end: loss.To, size: eventOverhead})
+	l.accept(r, &slot{loss: loss, end: loss.To, size: eventOverhead})
 	r.splitter.begin(loss.To)
 	return stream, nil
 }

@@ -57,6 +57,9 @@ func (e *Exclusive) left(ctx context.Context, places map[change.Partition]delive
 	if err != nil || len(saved) != 1 {
 		return nil, err
 	}
+	for _, loss := range saved[0].Losses {
+		e.node.remember(loss, e.name)
+	}
 	c := saved[0].Recounted(e.node.cfg.Origin.Partitions)
 	for p, place := range places {
 		if (Request{At: place}).earlier(c.In(p).Ref()) {

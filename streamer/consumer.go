@@ -332,3 +332,14 @@ func lostNotice(l oplog.Loss) notice.Notice {
 		},
 	}
 }
+
+// lossNotice returns the notice about a loss of a shared subscriber alone.
+func lossNotice(subscriber string, l *delivery.Loss) notice.Notice {
+	return notice.Notice{
+		Channel: notice.Health, Kind: notice.KindSubscriberLoss, Level: notice.Critical,
+		Text: fmt.Sprintf("subscriber %s may have missed changes from %s to %s (%s)", subscriber, l.From.Time.Time(), l.To.Time.Time(), l.Reason),
+		Fields: map[string]any{
+			"subscriber": subscriber, "lost_from": l.From.Time.String(), "lost_to": l.To.Time.String(), "reason": l.Reason, "namespaces": l.Namespaces,
+		},
+	}
+}

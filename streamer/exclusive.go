@@ -629,6 +629,7 @@ func (e *Exclusive) Progress() []checkpoint.Progress {
 	return []checkpoint.Progress{{
 		Checkpoint: checkpoint.Checkpoint{
 			Key: checkpoint.Key{Subscriber: e.name}, Position: st.At, Positions: st.Partitions, Snapshots: st.Snapshots, Generation: st.Generation, Claim: e.mu.claim, Lapse: e.lapse,
+			Losses: e.node.lossesOf(st),
 		},
 		Events: st.Acked,
 	}}

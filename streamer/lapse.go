@@ -47,7 +47,6 @@ func (s *Shared) tellUnread(checkpoints []checkpoint.Checkpoint) {
 		at[i] = c.Position
 	}
 	if loss := s.node.unread(checkpoints, at); loss != nil {
-		s.node.Lost(*loss)
 		s.session.Lapsed(*loss)
 	}
 }

@@ -128,8 +128,9 @@ func NewNode(cfg NodeConfig, hub *delivery.Hub, log *oplog.Log, store Checkpoint
 	return n
 }
 
-// Lost records a loss that a reader of the log has found in the gap log before any checkpoint
-// passes it, and posts a notice. It does not block.
+// Lost records a loss that the tail has found in the gap log before any checkpoint passes it, and
+// posts a notice. It does not block. What subscribers lose alone, because they come back too late,
+// is kept in their own checkpoints.
 func (n *Node) Lost(l oplog.Loss) {
 	g := checkpoint.Gap{
 		From: l.From, To: l.To, Reason: string(l.Reason), Namespaces: l.Namespaces, Fingerprint: n.cfg.Fingerprint, Found: l.Found, By: n.cfg.By,
@@ -147,12 +148,28 @@ func (n *Node) rememberLosses(ctx context.Context) {
 	for attempt := 1; ; attempt++ {
 		gaps, err := n.store.Gaps(ctx)
 		for _, g := range gaps { // with an error those that can be read
-			n.hub.Remember(oplog.Loss{From: g.From, To: g.To, Reason: gap.Reason(g.Reason), Namespaces: g.Namespaces, Found: g.Found})
+			n.remember(g, "")
 		}
 		if err == nil || fault.Of(err) == fault.CheckpointCorrupt || wait.Wait(ctx, attempt) != nil {
 			return
 		}
 	}
+}
+
+// remember tells the hub of a loss that is kept: everybody's, or that of a subscriber.
+func (n *Node) remember(g checkpoint.Gap, subscriber string) {
+	n.hub.Remember(oplog.Loss{
+		From: g.From, To: g.To, Reason: gap.Reason(g.Reason), Namespaces: g.Namespaces, Found: g.Found, Tail: subscriber == "",
+	}, subscriber)
+}
+
+// lossesOf returns the losses of a subscriber alone, in the form in which its checkpoint keeps them.
+func (n *Node) lossesOf(st delivery.SessionState) []checkpoint.Gap {
+	kept := make([]checkpoint.Gap, len(st.Lost))
+	for i, l := range st.Lost {
+		kept[i] = checkpoint.Gap{From: l.From, To: l.To, Reason: l.Reason, Namespaces: l.Namespaces, Found: l.Found, By: n.cfg.By}
+	}
+	return kept
 }
 
 // Heard applies the current extent of the oplog: readers about to leave it are prioritized, and

@@ -22,6 +22,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/snapshot"
@@ -39,6 +40,7 @@ type world struct {
 	stall  func(context.Context) // of the hubs; nil for none
 
 	documents snapshot.Source // nil for none
+	board     *notice.Board   // nil for none
 }
 
 // A flaky store is one that may be away.
@@ -145,7 +147,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	}, w.source)
 	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall, Snapshots: w.documents}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{
-		Origin: w.origin, By: name, Range: reach, Policy: w.policy, Registerer: n.metrics,
+		Origin: w.origin, By: name, Range: reach, Policy: w.policy, Registerer: n.metrics, Board: w.board,
 	}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())

@@ -97,6 +97,9 @@ func (s *Shared) Receive(ctx context.Context) ([]*delivery.Batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range batches {
+		if b.Loss != nil && b.Loss.Own {
+			s.node.cfg.Board.Post(lossNotice(s.name, b.Loss))
+		}
 		r := receivedBatch{seq: b.Seq, partitions: make([]change.Partition, len(b.Events))}
 		for i := range b.Events {
 			r.partitions[i] = b.Events[i].Partition
@@ -261,6 +264,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	s.mu.Unlock()
 	st := s.session.State() // after the generations, which are raised when the session has moved
 	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), delivery.Unread(st.Snapshots)
+	losses := s.node.lossesOf(st)
 	for p, at := range st.Partitions {
 		term, there := terms[p]
 		if !there || term.Err() != nil {
@@ -273,7 +277,7 @@ func (s *Shared) Progress() []checkpoint.Progress {
 		all = append(all, checkpoint.Progress{
 			Checkpoint: checkpoint.Checkpoint{
 				Key: checkpoint.Key{Subscriber: s.name, Shared: true, Partition: p}, Position: at, Generation: generations[p], Epoch: term.Epoch, Snapshots: left,
-				Began: begun[p], Lapse: lapses[p],
+				Began: begun[p], Lapse: lapses[p], Losses: losses,
 			},
 			Events: acked[p],
 		})

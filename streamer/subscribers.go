@@ -36,6 +36,8 @@ type SubscriberStatus struct {
 	// Unacknowledged counts queued or sent events, Bytes their size, Losses the unacknowledged
 	// losses.
 	Unacknowledged, Bytes, Losses int
+	// Lost counts the losses of the subscriber alone that its session was sent.
+	Lost uint64
 	// Owes is how long the subscriber has acknowledged nothing of what it has been sent; 0 if it
 	// owes nothing. Overdue says that this is more than half of NodeConfig.AckTimeout, after which
 	// its session ends.
@@ -73,6 +75,7 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 			}
 		}
 		s.Live, s.Unacknowledged, s.Bytes, s.Losses, s.Acknowledged = st.Live, st.Events, st.Bytes, st.Losses, st.Acked
+		s.Lost = st.Own
 		if !st.Owes.IsZero() {
 			s.Owes = now.Sub(st.Owes)
 			s.Overdue = n.cfg.AckTimeout > 0 && s.Owes >= n.cfg.AckTimeout/2

@@ -41,6 +41,8 @@ func TestStore(t *testing.T, open func(t *testing.T) Harness) {
 		{"an exclusive subscriber is in all partitions", testExclusive},
 		{"what is saved of some partitions leaves the others", testExclusiveMerges},
 		{"what is left of snapshots goes with the later position", testSnapshots},
+		{"the losses of a subscriber are in its checkpoint once that passes them", testLosses},
+		{"the losses of a shared subscriber are in the checkpoints that pass them", testSharedLosses},
 		{"an exclusive subscriber is saved under a claim only", testUnclaimed},
 		{"a later process takes the name, an earlier one is refused", testClaimName},
 		{"of two processes with one number the store's is the owner", testClaimOfAnother},

@@ -29,8 +29,8 @@ type SnapshotOperator interface {
 
 // ServeSnapshots answers POST requests with the parameters subscriber, operation (begin, pause,
 // resume, cancel), subscription and namespace (db.coll): 200 with a SnapshotResult, 404 if the
-// subscriber has no session at the node, and 403 to identities that may not read everything. The
-// request is in the audit log before anything is done.
+// subscriber has no session at the node or none of its subscriptions is meant, and 403 to
+// identities that may not read everything. The request is in the audit log before anything is done.
 func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, q := access.From(r.Context()), r.URL.Query()
@@ -68,6 +68,14 @@ func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 		var connected bool
 		if result.Subscriptions, connected = node.OperateSnapshot(result.Subscriber, do, q.Get("subscription"), change.Namespace{DB: db, Coll: coll}); !connected {
 			refuse(http.StatusNotFound, fault.CommandBadArgument, "subscriber %q is not connected to this node", result.Subscriber)
+			return
+		}
+		if result.Subscriptions == 0 {
+			what := "no subscription of subscriber %q is meant: nothing has begun"
+			if do != delivery.BeginSnapshot {
+				what = "no subscription of subscriber %q has such a snapshot under way: nothing was done"
+			}
+			refuse(http.StatusNotFound, fault.CommandBadArgument, what, result.Subscriber)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -47,6 +47,9 @@ type Subscriber struct {
 	Reason  checkpoint.Reason `json:"reason,omitempty"`
 	// Snapshots are those of an exclusive subscriber's subscriptions, by its checkpoint.
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
+	// Losses are those of the subscriber alone, by its checkpoints, oldest first: it came back too
+	// late for the oplog. Those of everybody are in the gap log.
+	Losses []Gap `json:"losses,omitempty"`
 	// Connected says whether the subscriber has a session; nil where nobody has told.
 	Connected *bool `json:"connected"`
 	// Session is that of the node that was asked, nil where it has none.
@@ -161,6 +164,11 @@ func (g *group) row() Subscriber {
 	}
 	for _, c := range g.all {
 		row.Generation = max(row.Generation, c.Generation)
+		for _, l := range ShowGaps(c.Losses) { // each partition of a shared subscriber has it
+			if !slices.ContainsFunc(row.Losses, func(g Gap) bool { return g.ID == l.ID }) {
+				row.Losses = append(row.Losses, l)
+			}
+		}
 		if row.SavedAt == nil || c.At.After(*row.SavedAt) {
 			row.SavedAt, row.SavedBy, row.Reason = &c.At, c.By, c.Reason
 		}

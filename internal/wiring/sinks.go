@@ -51,7 +51,7 @@ func (s *Service) buildSinks(ctx context.Context) error {
 			Name: cfg.Name, Subscriber: cfg.Subscriber(), Cluster: s.origin.Cluster, Format: sink.Format(cfg.Format), LongText: cfg.LongText,
 			Attempts: cfg.Attempts, DeadLetter: letters,
 			Breaker: s.breakers.Breaker("sink "+cfg.Name, isAway), Board: s.board, Logger: s.logger, Metrics: metrics,
-			AckTimeout: backend.AckTimeout(cfg), Renew: open, CheckNamespaces: s.checkSink(subscriptions), Stall: s.opts.StallSink, Tracer: s.tracer,
+			AckTimeout: backend.AckTimeout(cfg), Renew: open, CheckNamespaces: checkSink(s.node.Hub(), subscriptions), Stall: s.opts.StallSink, Tracer: s.tracer,
 		}, shared, target)
 		s.sinks = append(s.sinks, k)
 		s.components.Add(health.Component{Slug: "sink-" + cfg.Name, Age: k.Age, Restart: func() error { k.Restart(); return nil }})
@@ -60,11 +60,16 @@ func (s *Service) buildSinks(ctx context.Context) error {
 }
 
 // checkSink returns a function that asks whether anything can come of the subscriptions of a sink.
-func (s *Service) checkSink(subscriptions []delivery.Subscription) func(context.Context) ([]string, error) {
+func checkSink(hub *delivery.Hub, subscriptions []delivery.Subscription) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (missing []string, err error) {
+		all := make([]change.Namespace, len(subscriptions))
 		for i, sub := range subscriptions {
 			f := sub.Program.Filter()
-			text, err := s.node.Hub().CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll})
+			all[i] = change.Namespace{DB: f.DB, Coll: f.Coll}
+		}
+		names := hub.Names(ctx, all) // together: each alone would be a request of its own
+		for i, ns := range all {
+			text, err := hub.CheckNamespace(ctx, ns, names)
 			if err != nil {
 				return nil, fmt.Errorf("subscription %d: %w", i+1, err)
 			}

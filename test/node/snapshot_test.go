@@ -549,7 +549,7 @@ func TestOperatorsSnapshots(t *testing.T) {
 		return resp.StatusCode, result.Subscriptions
 	}
 	for query, want := range map[string]int{
-		"subscriber=nobody": 404, "": 400, "subscriber=s&operation=burn": 400, "subscriber=s&namespace=shop": 400, "subscriber=s&operation=pause": 200,
+		"subscriber=nobody": 404, "": 400, "subscriber=s&operation=burn": 400, "subscriber=s&namespace=shop": 400, "subscriber=s&operation=pause": 404, "subscriber=s&subscription=none": 404,
 	} {
 		if status, n := operate(query); status != want || n != 0 {
 			t.Errorf("%q: %d, %d subscriptions", query, status, n)
@@ -568,7 +568,7 @@ func TestOperatorsSnapshots(t *testing.T) {
 			recorded++
 		}
 	}
-	if recorded != 3 {
+	if recorded != 4 {
 		t.Errorf("%d records of operators", recorded)
 	}
 }
