@@ -46,9 +46,17 @@ func (s *Service) buildComponents() error {
 		Transport: transport, Board: s.board, Logger: s.logger, Registerer: s.registry,
 	}, s.supervised)
 
+	for _, c := range s.kinds() {
+		s.components.Add(c)
+	}
+	return nil
+}
+
+// kinds returns the components that a node has, whatever sinks it has beside them.
+func (s *Service) kinds() []health.Component {
 	hub := s.node.Hub()
 	restart := func(f func()) func() error { return func() error { f(); return nil } }
-	for _, c := range []health.Component{
+	all := []health.Component{
 		{Slug: "tail", Age: s.tailAge()},
 		{Slug: "hub", Age: hub.Age, Restart: restart(hub.Restart)},
 		{Slug: "checkpoints", Age: s.node.CheckpointAge},
@@ -56,16 +64,14 @@ func (s *Service) buildComponents() error {
 		{Slug: "leader", Age: func() time.Duration { return s.member.LeaderAge() }},
 		{Slug: "snapshots", Age: s.ofMongo(hub.SnapshotAge), Restart: restart(hub.RestartSnapshots)},
 		{Slug: "supervisor", Age: s.supervisor.Age},
-	} {
-		s.components.Add(c)
 	}
 	if r := s.channels.recorder; r != nil {
-		s.components.Add(health.Component{Slug: "notices", Age: r.Age})
+		all = append(all, health.Component{Slug: "notices", Age: r.Age})
 	}
 	if w := s.channels.webhook; w != nil {
-		s.components.Add(health.Component{Slug: "webhook", Age: w.Age})
+		all = append(all, health.Component{Slug: "webhook", Age: w.Age})
 	}
-	return nil
+	return all
 }
 
 // supervise looks after the components of all nodes while this one serves.
