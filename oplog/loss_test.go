@@ -21,7 +21,7 @@ import (
 
 // What the oplog no longer holds is an entry in its place, bounded by where reading could go on:
 // for those who needed it, clipped to where each of them is. Whoever is later reads on as if
-// nothing had happened.
+// nothing had happened, and nobody else hears of it.
 func TestLostHistoryIsAnEntryInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10}
@@ -36,7 +36,7 @@ func TestLostHistoryIsAnEntryInItsPlace(t *testing.T) {
 		for c, from := range map[*oplog.Cursor]change.Position{older: events[10].Position(), old: events[20].Position()} {
 			got := read(t, c, 51)
 			loss := got[0].loss
-			if loss == nil || loss.Reason != gap.HistoryLost || loss.From.Compare(from) != 0 || loss.To.Compare(change.At(events[50].Time)) != 0 || !slices.Equal(loss.Namespaces, []string{"shop.orders"}) {
+			if loss == nil || loss.Tail || loss.Reason != gap.HistoryLost || loss.From.Compare(from) != 0 || loss.To.Compare(change.At(events[50].Time)) != 0 || !slices.Equal(loss.Namespaces, []string{"shop.orders"}) {
 				t.Errorf("from %v: %+v", from, loss)
 			}
 			if err := same(got[1:], positions(events[50:])); err != nil {
@@ -46,8 +46,8 @@ func TestLostHistoryIsAnEntryInItsPlace(t *testing.T) {
 		if err := same(read(t, fine, 39), positions(events[61:])); err != nil {
 			t.Error(err)
 		}
-		if len(losses) != 1 || losses[0].From.Compare(events[10].Position()) != 0 {
-			t.Errorf("told of %+v", losses)
+		if len(losses) != 0 {
+			t.Errorf("everybody is told of %+v", losses)
 		}
 	})
 }
@@ -79,7 +79,8 @@ func TestTailThatIsRefusedReadsOnWhereItWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{ReplyEvents: 10}
 		source.Tick(1)
-		l, end := beginLog(t, oplog.Config{}, source, change.Position{})
+		var losses []oplog.Loss
+		l, end := beginLog(t, oplog.Config{Lost: told(&losses)}, source, change.Position{})
 		defer end()
 		synctest.Wait()
 		c := l.Cursor(oplog.Start{Live: true})
@@ -97,8 +98,11 @@ func TestTailThatIsRefusedReadsOnWhereItWas(t *testing.T) {
 		source.Truncate(5)
 		source.Stall(false)
 		got := read(t, c, 6)
-		if loss := got[0].loss; loss == nil || loss.From.Compare(more[4].Position()) != 0 || !loss.To.After(lost[4].Position()) {
+		if loss := got[0].loss; loss == nil || !loss.Tail || loss.From.Compare(more[4].Position()) != 0 || !loss.To.After(lost[4].Position()) {
 			t.Errorf("%+v", loss)
+		}
+		if len(losses) != 1 || !losses[0].Tail {
+			t.Errorf("everybody is told of %+v", losses)
 		}
 	})
 }

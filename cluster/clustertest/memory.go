@@ -41,6 +41,8 @@ type Memory struct {
 		cut      map[string]bool
 		mute     map[string]bool
 		blind    map[string]error
+
+		unclaimable map[string]error
 		election time.Duration
 		alarm    *time.Timer // for the next lease to run out
 	}
@@ -92,6 +94,7 @@ func NewMemory(partitions int, clock func() time.Duration) *Memory {
 	m.mu.cut = make(map[string]bool)
 	m.mu.mute = make(map[string]bool)
 	m.mu.blind = make(map[string]error)
+	m.mu.unclaimable = make(map[string]error)
 	m.mu.election = ElectionTTL
 	return m
 }
@@ -170,6 +173,14 @@ func (m *Memory) Blind(node string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.blind[node] = why
+}
+
+// RefuseClaims makes the claims of a node fail with an error, or ends that with nil. Its other calls
+// succeed.
+func (m *Memory) RefuseClaims(node string, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.unclaimable[node] = why
 }
 
 // Mute lets the next write of a node succeed, but loses its reply.

@@ -58,6 +58,9 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 		if i := slices.IndexFunc(partitions, func(p change.Partition) bool { return int(p) >= m.partitions }); i >= 0 {
 			return fmt.Errorf("claim partition %d of %d", partitions[i], m.partitions)
 		}
+		if why := m.mu.unclaimable[m.member]; why != nil {
+			return why
+		}
 		free := func(p change.Partition) bool { return !m.owned(p) }
 		if slices.ContainsFunc(partitions, free) {
 			epoch := change.Epoch{Incarnation: 1, Revision: uint64(m.wrote())}

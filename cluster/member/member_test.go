@@ -249,6 +249,30 @@ func TestTranscripts(t *testing.T) {
 			a.stop()
 			b.stop()
 		},
+		"claims-fail": func(tr *troupe) { // and nothing else: the lease is renewed and the cluster read, so nobody is detached
+			a, b := tr.enter("a", "p1"), tr.enter("b", "p2")
+			tr.plan("a", "a", "b", "b")
+			time.Sleep(time.Second)
+			tr.memory.RefuseClaims("b", clustertest.ErrCut)
+			tr.Say("claims of b fail")
+			tr.plan("a", "b", "b", "b")
+			time.Sleep(15 * time.Second)
+			a.tell()
+			b.tell()
+			tr.plan("a", "a", "b", "b") // the leader has seen that nobody serves it
+			time.Sleep(2 * time.Second)
+			a.tell()
+			b.tell()
+			tr.plan("a", "b", "b", "b")
+			time.Sleep(time.Second)
+			tr.memory.RefuseClaims("b", nil)
+			tr.Say("claims of b succeed again")
+			time.Sleep(3 * time.Second)
+			a.tell()
+			b.tell()
+			a.stop()
+			b.stop()
+		},
 		"cut": func(tr *troupe) {
 			a := tr.enter("a", "p1")
 			tr.plan("a", "a", "a", "a")

@@ -168,3 +168,31 @@ func TestEntriesAreNotCountedForEachRequest(t *testing.T) {
 		t.Errorf("asked: %t, %+v", mongo.asked, list)
 	}
 }
+
+// A shared subscriber's loss is in the checkpoint of each partition, and is shown once.
+func TestLossesOfASubscriberAreShownOnce(t *testing.T) {
+	t.Parallel()
+	s := checkpointtest.NewMemory(2)
+	origin, err := s.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: 2, Source: "s", Start: change.Timestamp{T: 1, I: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := checkpoint.Gap{From: change.At(change.Timestamp{T: 10, I: 1}), To: change.At(change.Timestamp{T: 20, I: 1}), Reason: "history_lost", Namespaces: []string{"shop.orders"}, By: "a"}
+	for p := range change.Partition(2) {
+		c := checkpoint.Checkpoint{
+			Key: checkpoint.Key{Subscriber: "sink/out", Shared: true, Partition: p}, Position: change.At(change.Timestamp{T: 30, I: 1}), Partitions: origin.Partitions,
+			Losses: []checkpoint.Gap{lost},
+		}
+		if err := s.Put(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := admin.Subscribers(t.Context(), s)
+	if err != nil || len(list.Subscribers) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	shown := list.Subscribers[0].Losses
+	if len(shown) != 1 || shown[0].LostFrom.T != 10 || shown[0].LostTo.T != 20 || shown[0].Reason != "history_lost" || len(shown[0].Namespaces) != 1 {
+		t.Errorf("%+v", shown)
+	}
+}
