@@ -43,8 +43,8 @@ type Memory struct {
 		blind    map[string]error
 
 		unclaimable map[string]error
-		election time.Duration
-		alarm    *time.Timer // for the next lease to run out
+		election    time.Duration
+		alarm       *time.Timer // for the next lease to run out
 	}
 }
 

@@ -164,6 +164,11 @@ func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next 
 		l.cfg.Log.Info("cluster", "news", news)
 	}
 	for _, n := range d.Notices {
+		for name, value := range n.Fields {
+			if ago, is := value.(plan.Ago); is {
+				n.Fields[name] = ago.Time(time.Now())
+			}
+		}
 		l.cfg.Board.Post(n)
 	}
 	for _, r := range d.Resync {

@@ -357,6 +357,10 @@ func TestLeaderTellsOnTheBoardAndInMetrics(t *testing.T) {
 				t.Error(err)
 			}
 			told[n.Kind]++
+			heard, _ := n.Fields["last_heartbeat"].(string)
+			if at, err := time.Parse(time.RFC3339, heard); n.Kind == notice.KindDead && (err != nil || n.At.Sub(at) <= 0 || n.At.Sub(at) > 2*ttl) {
+				t.Errorf("%s was heard last %v, %v", n.Fields["member"], heard, err)
+			}
 		}
 		if told[notice.KindDead] != 1 || told[notice.KindRestarted] != 1 || told[notice.KindResyncComplete] != 1 || told[notice.KindMoved] < 2 {
 			t.Errorf("told %v", told)

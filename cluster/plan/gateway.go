@@ -60,7 +60,7 @@ func (s *Planner) hearGateway(e event) {
 	case eventDied:
 		s.dequeue(m.key)
 		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindDead, notice.Warning, fmt.Sprintf("%s is dead: %s.", name, e.Why)
-		n.Fields["partitions"], n.Fields["last_heartbeat"] = []int{}, ago(e.For)
+		n.Fields["partitions"], n.Fields["last_heartbeat"] = []int{}, Ago(max(e.For, 0))
 	case eventRestarted:
 		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindRestarted, e.Level, name+" has restarted."
 		if e.Level == notice.Warning {

@@ -70,7 +70,7 @@ func (s *Planner) died(e event) {
 	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Critical,
 		Text: fmt.Sprintf("%s is dead: %s. Reassigning its %s.", m.Node, e.Why, some(len(orphans), "partition")),
 		Fields: map[string]any{
-			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": ago(e.For),
+			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": Ago(max(e.For, 0)),
 		}})
 	// Its history does not matter now.
 	s.covered -= len(slices.DeleteFunc(slices.Clone(s.causes[:s.covered]), func(c cause) bool { return c.node != m.Node }))
@@ -97,12 +97,16 @@ func (s *Planner) restarted(e event) {
 	s.enqueue(m)
 }
 
-// ago writes how long ago a member was heard.
-func ago(d time.Duration) string {
-	if d <= 0 {
+// Ago is a field of a notice: how long ago something was, 0 where that is unknown. The planner has
+// no clock of its own; who posts the notice makes a time of it.
+type Ago time.Duration
+
+// Time returns when it was, as text, by the clock that says that it is now.
+func (a Ago) Time(now time.Time) string {
+	if a <= 0 {
 		return "unknown"
 	}
-	return fmt.Sprintf("%.1fs ago", d.Seconds())
+	return now.Add(-time.Duration(a)).UTC().Format(time.RFC3339)
 }
 
 // degraded tells that a member fails checks, or half of all fail one.

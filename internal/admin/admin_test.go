@@ -370,6 +370,9 @@ func TestAdoptOfAnotherDeploymentMustBeAccepted(t *testing.T) {
 func TestArchiveIsReadBackOrRefused(t *testing.T) {
 	s, _ := world(t)
 	connect(t, s, "gateway", checkpointtest.Event(7), map[change.Partition]change.Position{2: checkpointtest.Event(9)})
+	if err := s.AddGap(t.Context(), checkpoint.Gap{From: checkpointtest.Event(1), To: checkpointtest.Event(5), Reason: "history_lost", Found: time.Now(), By: "a"}); err != nil {
+		t.Fatal(err)
+	}
 	archive, err := admin.Export(t.Context(), s, "me")
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +382,8 @@ func TestArchiveIsReadBackOrRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := admin.ReadArchive(strings.NewReader(b.String()), "a")
-	if err != nil || !back.Origin.Equal(archive.Origin) || !reflect.DeepEqual(back.Checkpoints, archive.Checkpoints) || len(back.Checkpoints) != partitions || back.By != "me" {
+	if err != nil || !back.Origin.Equal(archive.Origin) || !reflect.DeepEqual(back.Checkpoints, archive.Checkpoints) || len(back.Checkpoints) != partitions || back.By != "me" ||
+		len(back.Gaps) != 1 || !reflect.DeepEqual(back.Gaps, archive.Gaps) {
 		t.Errorf("%+v, %v; not %+v", back, err, archive)
 	}
 	for name, tt := range map[string]struct {
@@ -393,6 +397,7 @@ func TestArchiveIsReadBackOrRefused(t *testing.T) {
 		"one twice":        {`"partition": 2`, `"partition": 1`, fault.CheckpointCorrupt},
 		"nobody's":         {`"subscriber": "gateway"`, `"subscriber": ""`, fault.CheckpointCorrupt},
 		"another number":   {`"n": 4`, `"n": 8`, fault.CheckpointPartitions},
+		"a gap of nothing": {`"reason": "history_lost"`, `"reason": ""`, fault.CheckpointCorrupt},
 	} {
 		text := strings.Replace(b.String(), tt.old, tt.young, 1)
 		if text == b.String() {
@@ -409,6 +414,10 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 	connect(t, from, "back", at(50), nil)
 	connect(t, from, "both", at(50), map[change.Partition]change.Position{1: at(70)})
 	connect(t, from, "stays", at(50), map[change.Partition]change.Position{1: at(70)})
+	lost := checkpoint.Gap{From: at(10), To: at(20), Reason: "history_lost", Found: time.Now().Round(0).UTC(), By: "a"}
+	if err := from.AddGap(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
 	archive, err := admin.Export(t.Context(), from, "ann")
 	if err != nil {
 		t.Fatal(err)
@@ -440,6 +449,9 @@ func TestImportPutsWhatTheArchiveHas(t *testing.T) {
 	o, err := empty.Origin(t.Context())
 	if err != nil || !o.Equal(archive.Origin) || o.Backend.Store != checkpoint.BackendMongo {
 		t.Errorf("%+v, %v", o, err)
+	}
+	if gaps, err := empty.Gaps(t.Context()); err != nil || len(gaps) != 1 || gaps[0].ID() != lost.ID() {
+		t.Errorf("the gap log is %+v, %v", gaps, err)
 	}
 	for key, c := range all(t, from) {
 		got := all(t, empty)[key]

@@ -15,10 +15,12 @@ import (
 // archiveVersion is what Export writes, and the highest that Import reads.
 const archiveVersion = 1
 
-// An Archive is all checkpoints of a cluster in one document. It contains the tokens.
+// An Archive is all checkpoints of a cluster, and its gap log, in one document. It contains the
+// tokens.
 type Archive struct {
 	Origin      checkpoint.Origin
 	Checkpoints []checkpoint.Checkpoint // in the order of checkpoint.Sort
+	Gaps        []checkpoint.Gap        // in the order in which they were found
 	At          time.Time
 	By          string
 }
@@ -32,17 +34,19 @@ type archived struct {
 	Origin      json.RawMessage   `json:"origin"`
 	Backend     json.RawMessage   `json:"backend,omitempty"`
 	Checkpoints []json.RawMessage `json:"checkpoints"`
+	Gaps        []json.RawMessage `json:"gaps,omitempty"`
 }
 
-// Export reads all checkpoints. One that cannot be read is an error: an archive is whole or is not
-// made.
+// Export reads all checkpoints and the gap log. What cannot be read is an error: an archive is whole
+// or is not made.
 func Export(ctx context.Context, s Store, by string) (Archive, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return Archive{}, err
 	}
 	all, err := s.List(ctx)
-	return Archive{Origin: origin, Checkpoints: all, At: time.Now().UTC(), By: by}, err
+	gaps, unread := s.Gaps(ctx)
+	return Archive{Origin: origin, Checkpoints: all, Gaps: gaps, At: time.Now().UTC(), By: by}, errors.Join(err, unread)
 }
 
 // Write writes the archive as one JSON document.
@@ -60,6 +64,13 @@ func (a Archive) Write(w io.Writer) error {
 		if out.Checkpoints[i], err = checkpoint.Encode(c, checkpoint.Trail{}); err != nil {
 			return err
 		}
+	}
+	for _, g := range a.Gaps {
+		text, err := checkpoint.EncodeGap(g)
+		if err != nil {
+			return err
+		}
+		out.Gaps = append(out.Gaps, text)
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -115,6 +126,13 @@ func ReadArchive(r io.Reader, name string) (Archive, error) {
 		}
 		there[c.Key] = true
 		a.Checkpoints = append(a.Checkpoints, c)
+	}
+	for i, text := range in.Gaps {
+		g, err := checkpoint.DecodeGap(fmt.Sprintf("%s, gap %d", name, i+1), text)
+		if err != nil {
+			return Archive{}, err
+		}
+		a.Gaps = append(a.Gaps, g)
 	}
 	checkpoint.Sort(a.Checkpoints)
 	return a, nil

@@ -150,9 +150,14 @@ func (p *ImportPlan) Create(ctx context.Context, s Store, backend checkpoint.Bac
 
 // Apply does what was planned, under the terms of all partitions, which the caller has claimed as a
 // node does: nobody else can be saving. What has moved since the plan was made is moved from where
-// it is. by goes into the history, with where the checkpoints are from. When it ends half-way,
-// importing once more does the rest.
+// it is. by goes into the history, with where the checkpoints are from. The entries of the archive's
+// gap log are added before. When it ends half-way, importing once more does the rest.
 func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by, from string) error {
+	for _, g := range p.archive.Gaps {
+		if err := s.AddGap(ctx, g); err != nil {
+			return fmt.Errorf("import the gap log: %w", err)
+		}
+	}
 	stand, err := checkpointsByKey(ctx, s)
 	if err != nil {
 		return err
