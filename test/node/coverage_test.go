@@ -130,8 +130,8 @@ func TestSinkThatOneNodeLacksGoesOn(t *testing.T) {
 }
 
 // A node that reads less has moved checkpoints past changes that it did not read, because no other
-// was left. Whoever reads them again tells of the stretch: the sink's loss is in the gap log, the
-// gateway hears of it, and neither hears of it twice.
+// was left. Whoever reads them again tells of the stretch: the sink's loss is in its
+// checkpoints, the gateway hears of it, and neither hears of it twice.
 func TestChangesThatANodeDidNotReadAreALoss(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -188,10 +188,18 @@ func TestChangesThatANodeDidNotReadAreALoss(t *testing.T) {
 		!losses[0].bounds(missed.Next(), false) || told != 1 {
 		t.Errorf("the shared subscriber is told %+v, not of a loss with %s, the gateway %d times", losses, missed, told)
 	}
-	n.until("the gap log has the loss", func() bool {
-		gaps, err := r.store.Gaps(t.Context())
-		return err == nil && len(gaps) == 1 && gaps[0].Reason == string(gap.Unread)
+	n.until("the checkpoints have the loss", func() bool {
+		missing := 0
+		for _, c := range r.stored(sharedName) {
+			if len(c.Losses) != 1 || c.Losses[0].Reason != string(gap.Unread) {
+				missing++
+			}
+		}
+		return missing == 0
 	})
+	if gaps := r.gaps(); len(gaps) > 0 {
+		t.Errorf("it is told as everybody's: %+v", gaps)
+	}
 	leave()
 	if n, told, _ = stay(wide); len(n.losses()) > 0 || told > 0 {
 		t.Errorf("told again: %+v, the gateway %d times", n.losses(), told)

@@ -572,7 +572,7 @@ func holdWrappedLog(t *testing.T, w *stage) {
 			t.Errorf("%s is outside of %s–%s", at, losses[0].from, losses[0].to)
 		}
 	}
-	w.until("it is in the gap log", func() bool { return len(w.gaps()) == 1 })
+	w.until("it is kept", func() bool { return len(w.kept()) == 1 })
 }
 
 // After a loss every subscriber gets the documents of the collections that are read again, each in

@@ -428,6 +428,25 @@ func (r *rig) gaps() []checkpoint.Gap {
 	return gaps
 }
 
+// kept returns the losses of everybody, in the gap log, and those of single subscribers, in their
+// checkpoints.
+func (r *rig) kept() []checkpoint.Gap {
+	r.Helper()
+	all := r.gaps()
+	rows, err := r.store.List(context.Background())
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, c := range rows {
+		for _, g := range c.Losses {
+			if !slices.ContainsFunc(all, func(known checkpoint.Gap) bool { return known.ID() == g.ID() }) {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
 // stored returns where a subscriber is in each partition, by the checkpoints past the nodes.
 func (r *rig) stored(subscriber string) map[change.Partition]checkpoint.Checkpoint {
 	r.Helper()
