@@ -1,5 +1,12 @@
 package fault
 
+import "strings"
+
+// URL returns the address of the page that explains the code.
+func (c Code) URL() string {
+	return "https://github.com/mongostream/streamer/blob/main/docs/codes.md#" + strings.ToLower(string(c))
+}
+
 // The codes, by subject.
 const (
 	AccessBadCertificate  Code = "STRM-ACCESS-BAD-CERTIFICATE"

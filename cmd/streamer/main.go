@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -12,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongostream/streamer/cmd/streamer/operator"
-	"github.com/mongostream/streamer/fault"
 )
 
 // version is set when a release is built; otherwise the build information tells what there is.
@@ -24,7 +21,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	if err := command().ExecuteContext(ctx); err != nil {
 		bounded(lastLines, func() { complain(err) })
-		os.Exit(1) //nolint:gocritic // stop has nothing left to undo
+		os.Exit(operator.ExitCode(err)) //nolint:gocritic // stop has nothing left to undo
 	}
 }
 
@@ -32,38 +29,15 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "streamer",
 		Short:         "Reads MongoDB's oplog once and serves it to any number of subscribers",
+		Long:          "Reads MongoDB's oplog once and serves it to any number of subscribers.\n\n" + operator.ExitCodes,
+		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(operator.FlagError)
-	root.AddCommand(runCommand(), explainCommand(), versionCommand())
-	root.AddCommand(operator.Commands()...)
+	root.SetVersionTemplate("streamer {{.Version}}\n")
+	operator.Group(root, runCommand(), explainCommand(), versionCommand())
 	return root
-}
-
-// complain tells a person what is wrong and what to do about it: each fault with its code and
-// remedy.
-func complain(err error) {
-	w := operator.Terminal{Writer: os.Stderr}
-	for _, e := range spread(err) {
-		fmt.Fprintln(w, "streamer:", e)
-		if f, ok := errors.AsType[*fault.Error](e); ok {
-			fmt.Fprintln(w, "  remedy:", f.Remedy())
-			fmt.Fprintf(w, "  more:   streamer explain %s\n", f.Code)
-		}
-	}
-}
-
-// spread returns the errors that were joined in err.
-func spread(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, spread(e)...)
-		}
-		return all
-	}
-	return []error{err}
 }
 
 // versionText returns the release's version, or what the build knows of its commit.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongostream/streamer/cmd/streamer/operator"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/wiring"
 )
@@ -34,7 +36,7 @@ node stops when the reader closes the pipe.
 
 With --mongodb-uri, and without a file and variables for etcd, one node runs with nothing else: it keeps its checkpoints in MongoDB. Other
 users of the machine can see the connection string: set STREAMER_MONGODB_URI instead if it has a password.`,
-		Args: cobra.NoArgs,
+		Args: operator.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			environment, inMongoDB := alone(os.Environ(), file, uri)
 			cfg, err := config.Load(file, environment)
@@ -56,7 +58,7 @@ users of the machine can see the connection string: set STREAMER_MONGODB_URI ins
 				}
 				stdout = endingPipe{os.Stdout, stop}
 			default:
-				return fmt.Errorf("unknown output %q: use -o json", output)
+				return fault.Newf(fault.CommandBadArgument, "unknown output %q: use -o json", output)
 			}
 			uriFile, err := config.URIFile(file, environment)
 			if err != nil {

@@ -97,7 +97,7 @@ func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
 	for lines.Scan() {
 		rest.WriteString(lines.Text() + "\n")
 	}
-	if !strings.Contains(rest.String(), "tail --url http://"+said[1]) || !strings.Contains(rest.String(), " 0 missing") {
+	if !strings.Contains(rest.String(), "tail --address http://"+said[1]) || !strings.Contains(rest.String(), " 0 missing") {
 		t.Errorf("%s", &rest)
 	}
 }

@@ -25,7 +25,7 @@ func (d *demo) announce() {
 	if in := d.inUse(); in != "" {
 		fmt.Fprintf(d.out, "  (%s: this demo is at %s)\n", in, d.sites[0])
 	}
-	fmt.Fprintf(d.out, "  http://%s/ in a browser\n  curl -N 'http://%s/v1/events?db=shop&coll=orders'\n  go run ./cmd/streamer tail --url http://%s\n", d.sites[0], d.sites[0], d.sites[0])
+	fmt.Fprintf(d.out, "  http://%s/ in a browser\n  curl -N 'http://%s/v1/events?db=shop&coll=orders'\n  go run ./cmd/streamer tail --address http://%s\n", d.sites[0], d.sites[0], d.sites[0])
 	if d.target != nil {
 		fmt.Fprintf(d.out, "Changes come %s.\n", d.target)
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -15,14 +16,17 @@ import (
 )
 
 // ErrTarget says that a text is none of the forms of a position.
-var ErrTarget = errors.New("a position is an RFC 3339 time (2026-01-31T12:00:00Z), a cluster time t:i, or a resume token's _data in hexadecimal")
+var ErrTarget = errors.New("a position is a time (" + TimeForms + "), earliest, a cluster time t:i, or a resume token's _data in hexadecimal")
 
-// ParseTarget reads a position as an operator writes it: an RFC 3339 time, which is before
-// everything of its second; a cluster time t:i, which is before that operation; or a resume token,
-// as {"_data": "82…"} or its _data alone, which is after its event. Anything else is the fault
-// CommandBadArgument.
+// Earliest is the target at the oplog's first entry, where a command takes one.
+const Earliest = "earliest"
+
+// ParseTarget reads a position as an operator writes it: a time as ParseTime takes it, which is
+// before everything of its second; a cluster time t:i, which is before that operation; or a resume
+// token, as {"_data": "82…"} or its _data alone, which is after its event. Anything else is the
+// fault CommandBadArgument.
 func ParseTarget(text string) (change.Position, error) {
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
+	if at, err := ParseTime(text, time.Now()); err == nil {
 		if seconds := at.Unix(); seconds > 0 && seconds <= 1<<32-1 {
 			return change.At(change.Timestamp{T: uint32(seconds), I: 1}), nil
 		}
@@ -42,6 +46,21 @@ func ParseTarget(text string) (change.Position, error) {
 		return badTarget(text)
 	}
 	return change.At(change.Timestamp{T: uint32(seconds), I: uint32(increment)}), nil
+}
+
+// FindTarget is ParseTarget that also takes earliest, the oplog's first entry.
+func FindTarget(ctx context.Context, source Source, text string) (change.Position, error) {
+	if text != Earliest {
+		return ParseTarget(text)
+	}
+	first, known, err := source.FirstEntry(ctx)
+	switch {
+	case err != nil:
+		return change.Position{}, err
+	case !known:
+		return change.Position{}, fault.Newf(fault.CommandBadArgument, "%s: the user may not read where the oplog begins: give a time", Earliest)
+	}
+	return change.At(first), nil
 }
 
 // leastSeconds, in 2001, tells a cluster time from a time of day, 12:00.

@@ -98,7 +98,7 @@ func libraries() []library {
 		{"golang.org/x/sync", anywhere, "errgroup"},
 		{"github.com/golang-jwt/jwt/v5", []string{"gateway/access"}, "gateways' JWTs"},
 		{"golang.org/x/time", []string{"delivery", "gateway/...", "streamer", "internal/listen", "internal/wiring"}, "rate limits"},
-		{"golang.org/x/sys", []string{"cluster", "internal/listen", "dev/bench", "dev/demo"}, "CLOCK_BOOTTIME, TCP_USER_TIMEOUT, SCHED_IDLE, the size of a terminal"},
+		{"golang.org/x/sys", []string{"cluster", "cmd/streamer/operator", "internal/listen", "dev/bench", "dev/demo"}, "CLOCK_BOOTTIME, TCP_USER_TIMEOUT, SCHED_IDLE, the size of a terminal"},
 		{"go.uber.org/goleak", nil, "tests end with the goroutines they began with"},
 		{"pgregory.net/rapid", nil, "property tests"},
 		{"github.com/bufbuild/protocompile", nil, "reads proto/ in a test, without tools"},

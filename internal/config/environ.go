@@ -8,6 +8,18 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
+// ForNodes reports whether a variable, NAME=value or its name alone, configures nodes: those of
+// tests and of commands that ask a node do not.
+func ForNodes(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return forNodes(envPrefix, name)
+}
+
+func forNodes(prefix, name string) bool {
+	rest, ours := strings.CutPrefix(name, prefix)
+	return ours && rest != "ADDRESS" && rest != "CONTEXT" && !strings.HasPrefix(rest, "TEST_") && !strings.HasPrefix(rest, "CLIENT_")
+}
+
 // environ takes the settings of the environment, as os.Environ returns it, in the order of the
 // names that begin with prefix, but for those that belong to tests and to commands.
 func (t *table) environ(prefix string, environ []string) {
@@ -18,7 +30,7 @@ func (t *table) environ(prefix string, environ []string) {
 	vars := map[string]string{} // of a name that stands twice, the last counts, as for os/exec
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, prefix+"TEST_") && !strings.HasPrefix(name, prefix+"CLIENT_") {
+		if forNodes(prefix, name) {
 			vars[name] = text
 		}
 	}

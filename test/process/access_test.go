@@ -48,7 +48,7 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 	run := func(command []string, env ...string) *process {
 		return start(t, launch{args: append(command, trust...), env: env})
 	}
-	tail := []string{"tail", "--url", address, "-o", "json", "--db", l.database}
+	tail := []string{"tail", "--address", address, "-o", "json", "--db", l.database}
 	tails := []*process{
 		run(append(slices.Clip(tail), "--token-file", good)),
 		run(tail, "STREAMER_CLIENT_TOKEN=good"),
@@ -74,7 +74,7 @@ func TestCommandsShowWhoTheyAre(t *testing.T) {
 
 	run(tail).refused(fault.AccessUnauthenticated, "no token and no client certificate")
 	run(append(slices.Clip(tail), "--token-file", bad)).refused(fault.AccessUnauthenticated, "token is unknown")
-	start(t, launch{args: []string{"tail", "--url", "http://192.0.2.1:8080", "--token-file", good}}).refused(fault.CommandBadArgument, "in plaintext")
+	start(t, launch{args: []string{"tail", "--address", "http://192.0.2.1:8080", "--token-file", good}}).refused(fault.CommandBadArgument, "in plaintext")
 
 	audit := []string{"audit", "--address", address}
 	log := run(append(slices.Clip(audit), "--token-file", good))

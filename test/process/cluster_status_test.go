@@ -93,6 +93,8 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 		t.Errorf("%s", human)
 	}
 
+	guess(t, f)
+
 	// One is cut off: it says so, and the others' view has it no more.
 	cut := f.ships[0]
 	heal := cut.link.Cut()

@@ -62,7 +62,7 @@ func TestExplainKnowsEveryCode(t *testing.T) {
 		}
 	}
 	unknown := start(t, launch{args: []string{"explain", "STRM-NO-SUCH"}})
-	if code := unknown.wait(); code != 1 || !unknown.noted("STRM-NO-SUCH") {
+	if code := unknown.wait(); code != 2 || !unknown.noted("STRM-NO-SUCH") {
 		t.Errorf("exit code %d for an unknown code", code)
 	}
 }
@@ -74,7 +74,7 @@ func TestTailShowsWhatHappens(t *testing.T) {
 	address := node.address()
 	l.insert(0, 3) // before anybody looks
 	tail := func(args ...string) *process {
-		return start(t, launch{args: append([]string{"tail", "--url", address, "--db", l.database}, args...)})
+		return start(t, launch{args: append([]string{"tail", "--address", address, "--db", l.database}, args...)})
 	}
 	asJSON, human, some := tail("-o", "json"), tail(), tail("--coll", "orders", "--op", "insert,delete")
 	until(t, "three are connected", func() bool { return metric(t, address, "streamer_sse_clients") == 3 })
@@ -101,11 +101,11 @@ func TestTailShowsWhatHappens(t *testing.T) {
 	shows(t, human, want)
 	shows(t, some, slices.Delete(want, 1, 2))
 
-	refused := start(t, launch{args: []string{"tail", "--url", address, "--op", "upsert"}})
+	refused := start(t, launch{args: []string{"tail", "--address", address, "--op", "upsert"}})
 	refused.refused(fault.SessionBadRequest, "upsert")
 	node.kill()
-	late := start(t, launch{args: []string{"tail", "--url", address}})
-	if code := late.wait(); code != 1 || !late.noted("connect to the node") {
+	late := start(t, launch{args: []string{"tail", "--address", address}})
+	if code := late.wait(); code != 3 || !late.noted("no node at "+address) {
 		t.Errorf("exit code %d where no node is", code)
 	}
 }
@@ -138,7 +138,7 @@ func TestTailMissesNothingWhileItsNodeIsRestarted(t *testing.T) {
 	}
 	connected := func() bool { return metric(t, "http://"+listen, "streamer_sse_clients") == 1 }
 	node := run()
-	tail := start(t, launch{args: []string{"tail", "--url", "http://" + listen, "-o", "json", "--db", l.database}})
+	tail := start(t, launch{args: []string{"tail", "--address", "http://" + listen, "-o", "json", "--db", l.database}})
 	until(t, "the tail is connected", connected)
 
 	node.kill() // before the tail has seen anything

@@ -107,7 +107,7 @@ func start(t testing.TB, l launch) *process {
 	t.Helper()
 	p := &process{t: t, begun: time.Now(), output: newJournal(), notes: newJournal(), ended: make(chan struct{})}
 	p.cmd = exec.Command(cmp.Or(l.program, os.Getenv(binaryVariable)), l.args...) //nolint:noctx // ended by signals, which is what is tested
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STREAMER_") }), l.env...)
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STREAMER_") }), append([]string{"XDG_CONFIG_HOME=/nowhere"}, l.env...)...)
 	var reading sync.WaitGroup
 	pipe := func(take func(io.Reader)) *os.File {
 		r, w, err := os.Pipe()
@@ -247,8 +247,8 @@ func (p *process) kill() {
 // this case, and the remedy.
 func (p *process) refused(code fault.Code, says ...string) {
 	p.t.Helper()
-	if exit := p.wait(); exit != 1 {
-		p.t.Errorf("exit code %d, want 1", exit)
+	if exit, want := p.wait(), exitOf(p.cmd.Args, code); exit != want {
+		p.t.Errorf("exit code %d, want %d", exit, want)
 	}
 	entry, _ := fault.Lookup(code)
 	var messages, remedies []string
@@ -275,4 +275,19 @@ func (p *process) refused(code fault.Code, says ...string) {
 	if !p.noted("streamer explain " + string(code)) {
 		p.t.Error("the message does not say where to read more")
 	}
+}
+
+// exitOf is the exit code that docs/reference/commands.md gives to a fault. What a check finds is
+// its result.
+func exitOf(args []string, code fault.Code) int {
+	if args[1] == "check" || args[1] == "config" {
+		return 1
+	}
+	switch code {
+	case fault.CommandBadArgument, fault.ConfigBadValue, fault.ConfigConflict, fault.ConfigUnknownKey, fault.ConfigUnreadable, fault.ParameterLocked, fault.SessionBadRequest:
+		return 2
+	case fault.NodeUnreachable, fault.MongoUnreachable, fault.EtcdUnreachable:
+		return 3
+	}
+	return 1
 }

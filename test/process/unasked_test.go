@@ -38,7 +38,7 @@ func changing() map[string][][]string {
 // and run, which is a node.
 func harmless() []string {
 	return []string{
-		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "explain", "gaps", "run",
+		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "context add", "context list", "context remove", "context use", "explain", "gaps", "run",
 		"sinks status", "status", "supervisor reports", "supervisor status", "tail", "version",
 	}
 }
@@ -49,18 +49,20 @@ func leaves(t *testing.T, path ...string) (all map[string]bool) {
 	t.Helper()
 	_, help := command(t, append(slices.Clone(path), "--help")...)
 	all = map[string]bool{}
-	_, below, group := strings.Cut(help, "Available Commands:\n")
-	if !group {
-		return map[string]bool{strings.Join(path, " "): strings.Contains(help, "--yes")}
-	}
-	for line := range strings.Lines(below) {
+	below := false // within the list of a group of commands
+	for line := range strings.Lines(help) {
 		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name == "" {
-			break
-		}
-		if name != "help" && name != "completion" {
+		switch title := strings.TrimSpace(line); {
+		case slices.Contains([]string{"Available Commands:", "Run a node:", "Look:", "Operate:", "Additional Commands:"}, title):
+			below = true
+		case name == "":
+			below = false
+		case below && name != "help" && name != "completion":
 			maps.Copy(all, leaves(t, append(slices.Clone(path), name)...))
 		}
+	}
+	if len(all) == 0 {
+		return map[string]bool{strings.Join(path, " "): strings.Contains(help, "--yes")}
 	}
 	return all
 }

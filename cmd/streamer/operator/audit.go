@@ -10,12 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 )
 
 func auditCommand() *cobra.Command {
-	var address, output string
+	var output string
 	var client nodeClient
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Show who has connected to the nodes and what operators have done", Args: checkArgs(cobra.NoArgs),
@@ -27,26 +26,15 @@ cluster. It needs an identity with the right to every namespace.
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			var log struct {
-				admin.AuditLog
-
-				Code    fault.Code `json:"code,omitempty"`
-				Message string     `json:"message,omitempty"`
-			}
-			status, err := client.get(cmd.Context(), address, "v1/audit", &log)
-			switch _, known := fault.Lookup(log.Code); {
-			case err != nil:
+			var log admin.AuditLog
+			if err := client.ask(cmd.Context(), http.MethodGet, "v1/audit", nil, &log); err != nil {
 				return err
-			case status != http.StatusOK && known:
-				return fault.Newf(log.Code, "%s", log.Message)
-			case status != http.StatusOK:
-				return fault.Newf(fault.NodeUnreachable, "%s answers %d %s", address, status, http.StatusText(status))
 			}
-			return printResult(cmd.OutOrStdout(), output, log.AuditLog, func(t *tabwriter.Writer) { writeAudit(t, log.AuditLog) })
+			return printResult(cmd.OutOrStdout(), output, log, func(t *tabwriter.Writer) { writeAudit(t, log) })
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of a node")
 	client.addFlags(cmd)
+	client.addFileFlag(cmd)
 	outputFlag(cmd, &output)
 	return cmd
 }

@@ -74,7 +74,7 @@ strangers is a warning with a code and a remedy. Files that are not on this mach
 			}
 			cfg, secrets, err := loadConfig(file)
 			if err != nil {
-				return err
+				return badResult{err}
 			}
 			report := preflight.RunHere(cmd.Context(), cfg, secrets)
 			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeConfigCheck(t, report) }); err != nil {
@@ -115,7 +115,7 @@ func failed(r preflight.Report) error {
 	if first == nil {
 		return nil
 	}
-	return fault.Newf(first.Code, "%d of %d checks failed, the first is %s: %s", n, len(r.Checks), first.Name, first.Text)
+	return badResult{fault.Newf(first.Code, "%d of %d checks failed, the first is %s: %s", n, len(r.Checks), first.Name, first.Text)}
 }
 
 func writeChecks(t *tabwriter.Writer, r preflight.Report) {

@@ -36,6 +36,10 @@ type command struct {
 	// allNodes says that the command must know of all nodes: where they share the partitions of
 	// checkpoints in MongoDB it reaches their etcd, too.
 	allNodes bool
+	// node is the node that the command can ask instead of the stores, and atNode how; nil where it
+	// cannot.
+	node   *nodeClient
+	atNode func(ctx context.Context, args []string, w io.Writer) error
 	// accepts are the faults of backend.Verify that the command is there to resolve.
 	accepts []fault.Code
 
@@ -58,6 +62,9 @@ func (o *command) build(use, short string, args cobra.PositionalArgs, do action)
 	if !o.noOutput {
 		outputFlag(cmd, &o.output)
 	}
+	if o.node != nil {
+		o.node.addFlags(cmd)
+	}
 	return cmd
 }
 
@@ -65,6 +72,11 @@ func (o *command) build(use, short string, args cobra.PositionalArgs, do action)
 func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	o.cmd = cmd
+	o.args = args
+	if o.asksNode() {
+		return o.atNode(cmd.Context(), args, Terminal{cmd.OutOrStdout()})
 	}
 	cfg, err := config.Load(o.file, os.Environ())
 	if err != nil {
@@ -75,16 +87,27 @@ func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	if err := conn.OpenForOperator(cmd.Context(), o.allNodes); err != nil && !slices.Contains(o.accepts, fault.Of(err)) {
 		return err
 	}
-	o.cmd, o.conn, o.args = cmd, conn, args
+	o.conn = conn
 	if err := do(cmd.Context(), conn, args, Terminal{cmd.OutOrStdout()}); !errors.Is(err, errDryRun) {
 		return backend.FirstError(err)
 	}
 	return nil
 }
 
+// asksNode reports whether a node does the command: one that is named, or where no configuration
+// says where the stores are.
+func (o *command) asksNode() bool {
+	if o.node == nil {
+		return false
+	}
+	o.node.file = o.file
+	return o.node.names() || o.file == "" && !configured(os.Environ())
+}
+
 // outputFlag adds -o.
 func outputFlag(cmd *cobra.Command, output *string) {
 	cmd.Flags().StringVarP(output, "output", "o", "", "json")
+	complete(cmd, "output", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // planFlags adds the flags of a command that shows a plan before it changes something.
@@ -101,6 +124,9 @@ func (o *command) confirmFlag(cmd *cobra.Command) *cobra.Command {
 
 // validate refuses an unknown output.
 func (o *command) validate() error { return checkOutput(o.output) }
+
+// CheckOutput refuses an unknown output.
+func CheckOutput(output string) error { return checkOutput(output) }
 
 // checkOutput refuses an unknown output.
 func checkOutput(output string) error {
@@ -219,27 +245,47 @@ func FlagError(cmd *cobra.Command, err error) error {
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	name := "--" + unknown.GetSpecifiedName()
+	if name == "--url" && slices.Contains(known, "--address") {
+		return fault.Newf(fault.CommandBadArgument, "%s: there is no flag --url: it is called --address, as everywhere", cmd.CommandPath())
+	}
 	return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s%s", cmd.CommandPath(), name, config.Suggestion(name, known))
 }
 
-// group makes a command that only has others below it.
+// group makes a command that has others below it. Alone it shows its help.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				var known []string
-				for _, below := range cmd.Commands() {
-					known = append(known, below.Name())
-				}
-				return fault.Newf(fault.CommandBadArgument, "there is no command %q in %q%s", args[0], cmd.CommandPath(), config.Suggestion(args[0], known))
-			}
-			return nil
-		},
+		Use: use, Short: short, Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(below...)
 	return cmd
+}
+
+// knownCommand refuses an argument of a command that only has others below it.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, below := range cmd.Commands() {
+		known = append(known, below.Name())
+	}
+	return fault.Newf(fault.CommandBadArgument, "there is no command %q in %q%s", args[0], cmd.CommandPath(), config.Suggestion(args[0], known))
+}
+
+// alone makes a group that does what its first command does where none is named.
+func alone(first *cobra.Command, use, short string, others ...*cobra.Command) *cobra.Command {
+	cmd := group(use, short, append([]*cobra.Command{first}, others...)...)
+	cmd.RunE = first.RunE
+	cmd.Flags().AddFlagSet(first.Flags())
+	return cmd
+}
+
+// complete completes the values of a flag.
+func complete(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(err) // there is no such flag, or it has one already
+	}
 }
 
 // newLogger makes the logger of a command. It logs warnings and errors only: what a command has to

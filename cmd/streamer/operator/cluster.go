@@ -72,7 +72,7 @@ the cluster's from then on, also where it is another one than before.
 
 After a restore of MongoDB checkpoints may be of a log that is no more. Those ahead of MongoDB's time, or with --to after the time of the backup,
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
-	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored (RFC 3339, or t:i)")
+	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored ("+admin.TimeForms+"; or t:i)")
 	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the checkpoints were made with: the same data, moved or restored")
 	return o.planFlags(cmd)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"text/tabwriter"
 
@@ -16,7 +17,15 @@ import (
 
 func gapsCommand() *cobra.Command {
 	var o command
-	return o.build("gaps", "List the losses that nodes recorded", cobra.NoArgs,
+	o.node = &nodeClient{}
+	o.atNode = func(ctx context.Context, _ []string, w io.Writer) error {
+		var log admin.GapLog
+		if err := o.node.ask(ctx, http.MethodGet, "v1/gaps", nil, &log); err != nil {
+			return err
+		}
+		return o.print(w, log, func(t *tabwriter.Writer) { writeGaps(t, log) })
+	}
+	cmd := o.build("gaps", "List the losses that nodes recorded", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
 				return err
@@ -26,17 +35,28 @@ func gapsCommand() *cobra.Command {
 				return unread
 			}
 			log := admin.GapLog{Gaps: admin.ShowGaps(gaps)}
-			err := o.print(w, log, func(t *tabwriter.Writer) {
-				if len(log.Gaps) == 0 {
-					fmt.Fprintln(t, "No losses.")
-					return
-				}
-				fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")
-				for _, g := range log.Gaps {
-					fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", formatTime(g.Found), formatTime(g.LostFrom.Time), formatTime(g.LostTo.Time), g.Reason,
-						printable(orDash(strings.Join(g.Namespaces, ","))), printable(g.By))
-				}
-			})
-			return cmp.Or(err, unread)
+			return cmp.Or(o.print(w, log, func(t *tabwriter.Writer) { writeGaps(t, log) }), unread)
 		})
+	cmd.Long = "List the losses that nodes recorded.\n\n" + storeOrNode
+	return cmd
+}
+
+// storeOrNode says in the help of a command where it gets its answer from.
+const storeOrNode = `A node that is named (--address, STREAMER_ADDRESS, a context) is asked, or the one at 127.0.0.1:8080 without a configuration. With one (-f, or
+variables STREAMER_…) the command reads what the nodes share, and needs no running node.`
+
+// writeGaps writes losses for people.
+func writeGaps(t *tabwriter.Writer, log admin.GapLog) {
+	if log.Error != "" {
+		fmt.Fprintf(t, "some losses cannot be read: %s\n\n", printable(log.Error))
+	}
+	if len(log.Gaps) == 0 {
+		fmt.Fprintln(t, "No losses.")
+		return
+	}
+	fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")
+	for _, g := range log.Gaps {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", formatTime(g.Found), formatTime(g.LostFrom.Time), formatTime(g.LostTo.Time), g.Reason,
+			printable(orDash(strings.Join(g.Namespaces, ","))), printable(g.By))
+	}
 }

@@ -18,6 +18,10 @@ import (
 func handoffCommand() *cobra.Command {
 	var o command
 	h := handoff.Request{By: operatorName()}
+	o.node = &nodeClient{}
+	o.atNode = func(ctx context.Context, args []string, w io.Writer) error {
+		return handoffAtNode(ctx, &o, h.To, args[0], w)
+	}
 	cmd := o.build("handoff PARTITION --to NODE", "Move a partition to another node", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if h.To == "" {
@@ -65,6 +69,9 @@ What happens to the partition's subscribers:
 If the old owner loses its lease within the window, it stops delivering the partition at once. If the handoff fails, the partition stays, or
 the new node takes it over from its last checkpoint.
 
+` + storeOrNode + ` A node tries
+for a minute, and takes no --for and no --allow-older.
+
   streamer handoff 17 --to node-2 --yes`
 	cmd.Flags().StringVar(&h.To, "to", "", "the node that takes the partition")
 	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "allow a node with an older version")
@@ -89,6 +96,10 @@ func drainCommand() *cobra.Command {
 	var o command
 	var undo bool
 	d := handoff.Drain{By: operatorName()}
+	o.node = &nodeClient{}
+	o.atNode = func(ctx context.Context, args []string, w io.Writer) error {
+		return drainAtNode(ctx, &o, args[0], d.For, undo, w)
+	}
 	cmd := o.build("drain NODE", "Move all partitions away from a node before it is stopped", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			c, err := conn.OpenCluster(ctx)
@@ -119,23 +130,28 @@ func drainCommand() *cobra.Command {
 				}
 				return err
 			}
-			return o.print(w, drained{DrainResult: done, Wished: true}, func(t *tabwriter.Writer) {
-				if done.Gone {
-					fmt.Fprintf(t, "Node %s has left the cluster.\n", d.Node)
-					return
-				}
-				fmt.Fprintf(t, "Node %s is empty after %s and can be stopped. It gets no partitions until `streamer drain %s --undo`.\n",
-					d.Node, formatDuration(time.Duration(done.TookMS)*time.Millisecond), d.Node)
-			})
+			return o.print(w, drained{DrainResult: done, Wished: true}, func(t *tabwriter.Writer) { writeDrained(t, done) })
 		})
 	cmd.Long = `Move all partitions of a node to other nodes, and assign it none until --undo, even after a restart. The command returns when the node is
 empty: then it can be stopped without an interruption.
+
+` + storeOrNode + `
 
 A node that is stopped (SIGTERM) does the same, within reliability.shutdown.drain_timeout. Use drain to watch the progress, or to keep the
 node empty for a while.`
 	cmd.Flags().BoolVar(&undo, "undo", false, "undo a drain: the node gets its share again")
 	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long to wait; the leader continues on its own")
 	return o.confirmFlag(cmd)
+}
+
+// writeDrained writes the outcome of a drain for people.
+func writeDrained(t *tabwriter.Writer, done handoff.DrainResult) {
+	if done.Gone {
+		fmt.Fprintf(t, "Node %s has left the cluster.\n", done.Node)
+		return
+	}
+	fmt.Fprintf(t, "Node %s is empty after %s and can be stopped. It gets no partitions until `streamer drain %s --undo`.\n",
+		done.Node, formatDuration(time.Duration(done.TookMS)*time.Millisecond), done.Node)
 }
 
 // showHandoffs prints what moves, has moved, and is wished.

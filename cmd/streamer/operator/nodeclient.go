@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mongostream/streamer/fault"
 )
@@ -26,20 +28,34 @@ const tokenVariable = "STREAMER_CLIENT_TOKEN"
 // A nodeClient asks nodes. Its zero value shows nothing and trusts the authorities of the machine.
 // It is used by one goroutine.
 type nodeClient struct {
+	address, context string
+	// file is the configuration of the command's -f.
+	file                                             string
 	tokenFile, caFile, certFile, keyFile, serverName string
 
+	flag   *pflag.Flag  // --address
+	site   site         // empty before it is located
 	client *http.Client // nil before the first request
 }
 
-// addFlags adds the flags that say what to show, and whom to trust.
+// addFlags adds the flags that say which node to ask, what to show, and whom to trust.
 func (c *nodeClient) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	flags.StringVar(&c.address, "address", "", "HTTP address of a node; without it, "+addressVariable+", a context, http.listen of -f, or "+defaultAddress)
+	c.flag = flags.Lookup("address")
+	flags.StringVar(&c.context, "context", "", "context that says how the node is reached (streamer context)")
+	complete(cmd, "context", completeContexts)
 	flags.StringVar(&c.tokenFile, "token-file", "", "file of the bearer token to show; without it, the variable "+tokenVariable)
 	flags.StringVar(&c.caFile, "ca-file", "", "PEM file of the authorities that the node's certificate must come from; without it, those of the machine")
 	flags.StringVar(&c.certFile, "cert-file", "", "PEM file of a client certificate to show, the leaf first")
 	flags.StringVar(&c.keyFile, "key-file", "", "PEM file of the client certificate's key")
 	flags.StringVar(&c.serverName, "server-name", "", "name that the node's certificate must have, where the address has another one")
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
+}
+
+// addFileFlag adds -f to a command that only asks a node.
+func (c *nodeClient) addFileFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.file, "file", "f", "", "configuration of the node: its http.listen is the address")
 }
 
 // do sends a request, with what there is to show. An answer of any status is no error. What is
@@ -125,59 +141,97 @@ func private(u *url.URL) bool {
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// parseAddress reads the address of a node as the named flag has it: a URL, or host:port for http.
-func parseAddress(flag, address string) (*url.URL, error) {
-	text := address
-	if !strings.Contains(address, "://") {
-		text = "http://" + address
-	}
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || text != address && u.Port() == "" {
-		return nil, fault.Newf(fault.CommandBadArgument, "--%s %q: it must be like http://127.0.0.1:8080, or 127.0.0.1:8080", flag, address)
-	}
-	return u, nil
-}
-
 // requestTimeout is how long a node may take to answer.
 const requestTimeout = 10 * time.Second
 
 // maxAnswer bounds an answer: 16384 partitions take some 3 MiB.
 const maxAnswer = 32 << 20
 
-// get reads JSON from a node, whatever the status of its answer, which it returns. A node that does
-// not answer, or not in JSON, is the fault NodeUnreachable.
-func (c *nodeClient) get(ctx context.Context, address, path string, into any) (status int, err error) {
-	return c.send(ctx, http.MethodGet, address, path, nil, into)
+// get reads JSON from the node, whatever the status of its answer, which it returns. A node that
+// does not answer, or not in JSON, is the fault NodeUnreachable.
+func (c *nodeClient) get(ctx context.Context, path string, into any) (status int, err error) {
+	return c.send(ctx, http.MethodGet, path, nil, into)
 }
 
 // send does it with any method and a query.
-func (c *nodeClient) send(ctx context.Context, method, address, path string, query url.Values, into any) (status int, err error) {
-	base, err := parseAddress("address", address)
-	if err != nil {
-		return 0, err
-	}
+func (c *nodeClient) send(ctx context.Context, method, path string, query url.Values, into any) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	to := base.JoinPath(path)
-	to.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
+	req, err := c.request(ctx, method, path, query)
 	if err != nil {
-		return 0, fault.New(fault.CommandBadArgument, err)
+		return 0, err
 	}
 	resp, err := c.do(req)
-	switch {
-	case fault.Of(err) != "":
-		return 0, err
-	case err != nil:
-		return 0, fault.New(fault.NodeUnreachable, err)
+	if err != nil {
+		return 0, c.unreachable(err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return 0, fault.New(fault.NodeUnreachable, err)
+		return 0, c.unreachable(err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return 0, fault.Newf(fault.NodeUnreachable, "%s answers %s, which is not the answer of a node", req.URL, resp.Status)
+		return 0, c.unreachable(fmt.Errorf("%s answers %s, which is not the answer of a node", req.URL, resp.Status))
 	}
 	return resp.StatusCode, nil
+}
+
+// ask is send that makes an error of every answer but a good one: the fault that the node names, or
+// NodeUnreachable.
+func (c *nodeClient) ask(ctx context.Context, method, path string, query url.Values, into any) error {
+	var body json.RawMessage
+	status, err := c.send(ctx, method, path, query, &body)
+	if err != nil {
+		return err
+	}
+	if status >= http.StatusMultipleChoices {
+		if err := refusal(body, ""); fault.Of(err) != "" {
+			return err
+		}
+		return c.unreachable(fmt.Errorf("it answers %d %s", status, http.StatusText(status)))
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return c.unreachable(fmt.Errorf("read its answer: %w", err))
+	}
+	return nil
+}
+
+// request makes a request for the node.
+func (c *nodeClient) request(ctx context.Context, method, path string, query url.Values) (*http.Request, error) {
+	at, err := c.locate()
+	if err != nil {
+		return nil, err
+	}
+	base := at.base
+	if path == healthPath && at.probes != nil {
+		base = at.probes
+	}
+	to := base.JoinPath(path)
+	to.RawQuery = query.Encode()
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
+	if err != nil {
+		return nil, fault.New(fault.CommandBadArgument, err)
+	}
+	return req, nil
+}
+
+// healthPath is the path that http.probes_listen serves instead of http.listen.
+const healthPath = "health"
+
+// unreachable says of an error which node did not answer, who named it, and what may be wrong with
+// the address. A fault stays what it is.
+func (c *nodeClient) unreachable(err error) error {
+	if fault.Of(err) != "" {
+		return err
+	}
+	hint := ""
+	switch text := err.Error(); {
+	case strings.Contains(text, `malformed HTTP response "\x00\x00`):
+		hint = "; that is a gRPC port: the address is that of http.listen"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		hint = "; the node has no TLS there: use http://"
+	case strings.Contains(text, "malformed HTTP response \"\\x15\\x03"), strings.Contains(text, "answers 400"):
+		hint = "; if the node has TLS (http.tls), the address begins with https://"
+	}
+	return fault.Newf(fault.NodeUnreachable, "no node at %s (%s): %w%s", c.site.base, c.site.from, err, hint)
 }

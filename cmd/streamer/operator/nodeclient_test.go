@@ -169,7 +169,7 @@ func TestFilesThatCannotBeUsedAreNamed(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"", "localhost", "8080", ":8080", "http://", "http://:8080", "ftp://node", "node:http", "%zz"} {
-		if _, err := parseAddress("url", address); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "--url") {
+		if _, err := parseAddress("--address", address); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "--address") {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestAddressNeedsNoScheme(t *testing.T) {
 		"127.0.0.1:8080": "http://127.0.0.1:8080", "localhost:8080": "http://localhost:8080", "[::1]:8080": "http://[::1]:8080", "node-1:8080/below": "http://node-1:8080/below",
 		"http://node-1": "http://node-1", "https://node-1:8443": "https://node-1:8443",
 	} {
-		if u, err := parseAddress("address", address); err != nil || u.String() != want {
+		if u, err := parseAddress("--address", address); err != nil || u.String() != want {
 			t.Errorf("%q: %v, %v", address, u, err)
 		}
 	}

@@ -37,15 +37,20 @@ func rewindCommand() *cobra.Command {
 			if to == "" {
 				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
 			}
-			target, err := admin.ParseTarget(to)
-			if err != nil {
-				return err
+			if to != admin.Earliest {
+				if _, err := admin.ParseTarget(to); err != nil { // before anything is connected to
+					return err
+				}
 			}
 			wanted, err := partitions(ctx, conn, *only)
 			if err != nil {
 				return err
 			}
 			source, err := conn.Mongo(ctx)
+			if err != nil {
+				return err
+			}
+			target, err := admin.FindTarget(ctx, source, to)
 			if err != nil {
 				return err
 			}
@@ -80,9 +85,10 @@ is no etcd to tell it by, it finds out when it saves the next checkpoint. A subs
 A checkpoint that is corrupt is replaced by the newest entry of its history, moved back if that is later than the target. What was left of its
 snapshots is not known then: begin them again with subscribers snapshot.
 
+  streamer subscribers rewind gateway/orders --to -10m
   streamer subscribers rewind gateway/orders --to 2026-01-31T12:00:00Z --dry-run
   streamer subscribers rewind stdout --partition 3,17 --to 1769860800:1 --yes --why "orders were written twice"`
-	cmd.Flags().StringVar(&to, "to", "", "an RFC 3339 time, a cluster time t:i, or a resume token (as JSON, or its _data)")
+	cmd.Flags().StringVar(&to, "to", "", "a time ("+admin.TimeForms+"), earliest, a cluster time t:i, or a resume token (as JSON, or its _data)")
 	cmd.Flags().StringVar(&why, "why", "", "what it is for; kept in the history")
 	only = partitionFlag(cmd)
 	return o.planFlags(cmd)

@@ -3,35 +3,29 @@ package operator
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 )
 
 func sinksCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "sinks", Short: "Show, pause and resume sinks", Args: checkArgs(cobra.NoArgs),
-		Long: `Show, pause and resume the sinks of a cluster through one of its nodes. It needs an identity with the right to every namespace.
-
-  streamer sinks status
-  streamer sinks pause orders --yes`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
-		sinkCommand("status", "Show the sinks at a node", "", cobra.NoArgs),
+	cmd := alone(sinkCommand("status", "Show the sinks at a node", "", cobra.NoArgs), "sinks", "Show, pause and resume sinks",
 		sinkCommand("pause NAME", "Stop publishing at all nodes; changes wait in the oplog", admin.PauseSink, cobra.ExactArgs(1)),
 		sinkCommand("resume NAME", "Publish again, also after the sink has halted", admin.ResumeSink, cobra.ExactArgs(1)),
 	)
+	cmd.Long = `Show, pause and resume the sinks of a cluster through one of its nodes. It needs an identity with the right to every namespace.
+
+  streamer sinks status
+  streamer sinks pause orders --yes`
 	return cmd
 }
 
 // sinkCommand makes a command that asks a node for its sinks, or has something done with one.
 func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Command {
 	var o command
-	var address string
 	var client nodeClient
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: checkArgs(args),
@@ -39,36 +33,26 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 			if err := o.validate(); err != nil {
 				return err
 			}
-			var list struct {
-				admin.SinkList
-
-				Code    fault.Code `json:"code,omitempty"`
-				Message string     `json:"message,omitempty"`
-			}
+			var list admin.SinkList
 			method, path := http.MethodGet, "v1/sinks"
 			if do != "" {
-				method, path = http.MethodPost, path+"/"+args[0]+"/"+do
+				method, path = http.MethodPost, path+"/"+url.PathEscape(args[0])+"/"+do
 				if err := o.ask(fmt.Sprintf("Sink %s: %s at all nodes?", quoted(args[0]), do)); err != nil {
 					return err
 				}
 			}
-			status, err := client.send(cmd.Context(), method, address, path, nil, &list)
-			switch _, known := fault.Lookup(list.Code); {
-			case err != nil:
+			if err := client.ask(cmd.Context(), method, path, nil, &list); err != nil {
 				return err
-			case status >= http.StatusMultipleChoices && known:
-				return fault.Newf(list.Code, "%s", list.Message)
-			case status >= http.StatusMultipleChoices:
-				return fault.Newf(fault.NodeUnreachable, "%s answers %d %s", address, status, http.StatusText(status))
-			case do != "":
+			}
+			if do != "" {
 				_, err := fmt.Fprintf(cmd.OutOrStdout(), "requested: %s %s\n", do, args[0])
 				return err
 			}
-			return printResult(cmd.OutOrStdout(), o.output, list.SinkList, func(t *tabwriter.Writer) { writeSinks(t, list.SinkList) })
+			return printResult(cmd.OutOrStdout(), o.output, list, func(t *tabwriter.Writer) { writeSinks(t, list) })
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of a node")
 	client.addFlags(cmd)
+	client.addFileFlag(cmd)
 	outputFlag(cmd, &o.output)
 	if do != "" {
 		return o.confirmFlag(cmd)

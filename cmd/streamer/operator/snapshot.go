@@ -8,13 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 )
 
 func snapshotCommand() *cobra.Command {
 	var o command
-	var address, subscription, namespace string
+	var subscription, namespace string
 	var client nodeClient
 	cmd := &cobra.Command{
 		Use: "snapshot SUBSCRIBER [begin|pause|resume|cancel]", Short: "Send the documents that exist to a subscriber, or pause that", Args: checkArgs(cobra.RangeArgs(1, 2)),
@@ -36,30 +35,19 @@ and is recorded in the audit log.
 				return err
 			}
 			query := url.Values{"subscriber": args[:1], "operation": {do}, "subscription": {subscription}, "namespace": {namespace}}
-			var result struct {
-				admin.SnapshotResult
-
-				Code    fault.Code `json:"code,omitempty"`
-				Message string     `json:"message,omitempty"`
-			}
-			status, err := client.send(cmd.Context(), http.MethodPost, address, "v1/subscribers/snapshots", query, &result)
-			switch _, known := fault.Lookup(result.Code); {
-			case err != nil:
+			var result admin.SnapshotResult
+			if err := client.ask(cmd.Context(), http.MethodPost, "v1/subscribers/snapshots", query, &result); err != nil {
 				return err
-			case status != http.StatusOK && known:
-				return fault.Newf(result.Code, "%s", result.Message)
-			case status != http.StatusOK:
-				return fault.Newf(fault.NodeUnreachable, "%s answers %d %s", address, status, http.StatusText(status))
 			}
-			return printResult(cmd.OutOrStdout(), o.output, result.SnapshotResult, func(t *tabwriter.Writer) {
+			return printResult(cmd.OutOrStdout(), o.output, result, func(t *tabwriter.Writer) {
 				fmt.Fprintf(t, "Snapshots of subscriber %s: %s, %d subscriptions.\n", quoted(result.Subscriber), result.Operation, result.Subscriptions)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of the node to which the subscriber is connected")
 	cmd.Flags().StringVar(&subscription, "subscription", "", "only this subscription")
 	cmd.Flags().StringVar(&namespace, "namespace", "", "only this collection (db.coll)")
 	client.addFlags(cmd)
+	client.addFileFlag(cmd)
 	outputFlag(cmd, &o.output)
 	return o.confirmFlag(cmd)
 }

@@ -13,13 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 )
 
 func statusCommand() *cobra.Command {
-	var address, output, file string
-	var plan, handoffs bool
+	var output string
+	var plan, handoffs, exitCode bool
 	var client nodeClient
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the health of a running node, or with --plan the state of its cluster", Args: checkArgs(cobra.NoArgs),
@@ -33,34 +32,41 @@ and the reason. --handoffs shows recent handoffs, and the directives of operator
 				return err
 			}
 			if handoffs {
-				o := command{file: file, output: output}
+				o := command{file: client.file, output: output}
 				return o.run(cmd, nil, showHandoffs(&o))
 			}
 			if plan {
-				return showPlan(cmd.Context(), cmd.OutOrStdout(), file, output, os.Environ())
+				return showPlan(cmd.Context(), cmd.OutOrStdout(), client.file, output, os.Environ())
 			}
-			report, err := readHealth(cmd.Context(), &client, address)
+			report, err := readHealth(cmd.Context(), &client)
 			if err != nil {
 				return err
 			}
-			return printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) })
+			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) }); err != nil {
+				return err
+			}
+			if exitCode && report.Status != health.Healthy {
+				return badResult{fmt.Errorf("node %s is %s", quoted(report.Node), report.Status)}
+			}
+			return nil
 		},
 	}
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of the node")
 	cmd.Flags().BoolVar(&plan, "plan", false, "show members, leader, plan and owners")
 	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show recent handoffs and directives")
-	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs")
-	cmd.Flags().StringVarP(&file, "file", "f", "", "with --plan and --handoffs: configuration file of the nodes; without one, the defaults and the environment")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless the node is healthy")
+	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs", "exit-code")
+	cmd.Flags().StringVarP(&client.file, "file", "f", "",
+		"configuration of the node: its http.listen is the address; with --plan and --handoffs, where its etcd is")
 	client.addFlags(cmd)
 	outputFlag(cmd, &output)
 	return cmd
 }
 
 // readHealth reads a node's health report. An unhealthy node answers, too.
-func readHealth(ctx context.Context, client *nodeClient, address string) (report health.Report, err error) {
-	status, err := client.get(ctx, address, "health", &report)
+func readHealth(ctx context.Context, client *nodeClient) (report health.Report, err error) {
+	status, err := client.get(ctx, healthPath, &report)
 	if err == nil && report.Status == "" {
-		err = fault.Newf(fault.NodeUnreachable, "%s answers %d, without a health report", address, status)
+		err = client.unreachable(fmt.Errorf("it answers %d, without a health report", status))
 	}
 	return report, err
 }

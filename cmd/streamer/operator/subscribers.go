@@ -24,8 +24,8 @@ import (
 )
 
 func subscribersCommand() *cobra.Command {
-	return group("subscribers", "List, show, rewind, delete, export and import subscribers",
-		listCommand(), showCommand(), historyCommand(), rewindCommand(), deleteCommand(), exportCommand(), importCommand())
+	return alone(listCommand(), "subscribers", "List, show, rewind, delete, export and import subscribers",
+		showCommand(), historyCommand(), rewindCommand(), deleteCommand(), exportCommand(), importCommand())
 }
 
 // A listing is all subscribers of a cluster.
@@ -38,7 +38,6 @@ type listing struct {
 
 func listCommand() *cobra.Command {
 	var o command
-	var address string
 	var client nodeClient
 	cmd := o.build("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 		all, unread := admin.Subscribers(ctx, conn.Store)
@@ -46,7 +45,7 @@ func listCommand() *cobra.Command {
 			return unread
 		}
 		l := listing{SubscriberList: all}
-		if err := join(ctx, all, &client, address); err != nil {
+		if err := join(ctx, all, &client); err != nil {
 			l.NodeError = err.Error()
 		}
 		measure(ctx, conn, all)
@@ -54,62 +53,51 @@ func listCommand() *cobra.Command {
 	})
 	fromStore := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := parseAddress("address", address); err != nil {
-			return err
-		}
 		if err := o.validate(); err != nil {
 			return err
 		}
+		client.file = o.file
+		if _, err := client.locate(); fault.Of(err) == fault.CommandBadArgument {
+			return err
+		}
 		if o.file == "" && !configured(os.Environ()) {
-			all, err := readSubscribers(cmd.Context(), &client, address)
+			all, err := readSubscribers(cmd.Context(), &client)
 			if err == nil && all.Origin.Cluster != "" {
 				l := listing{SubscriberList: all}
 				return o.print(cmd.OutOrStdout(), l, l.write)
 			}
-			if fault.Of(err) == fault.CommandBadArgument {
+			if err != nil && (client.names() || fault.Of(err) != fault.NodeUnreachable) {
 				return err
 			}
 		}
 		return fromStore(cmd, args)
 	}
 	cmd.Long = `List all subscribers that have a checkpoint, connected or not: their position, their lag in log time and in entries of all collections
-(estimated), and the time until their position leaves the oplog. Checkpoints are read from the store that the configuration names. The node at
---address adds which subscribers are connected to it. Without a configuration (-f, or variables STREAMER_…) the node at --address
-answers alone.
+(estimated), and the time until their position leaves the oplog. Checkpoints are read from the store that the configuration names, and a node adds
+which subscribers are connected to it. Without a configuration (-f, or variables STREAMER_…) the node answers alone.
 
   streamer subscribers list --address 127.0.0.1:8080`
-	cmd.Flags().StringVar(&address, "address", "http://127.0.0.1:8080", "HTTP address of a node")
 	client.addFlags(cmd)
 	return cmd
 }
 
-// configured reports whether the environment configures nodes.
-func configured(environ []string) bool {
-	return slices.ContainsFunc(environ, func(variable string) bool {
-		return strings.HasPrefix(variable, "STREAMER_") && !strings.HasPrefix(variable, "STREAMER_CLIENT_") && !strings.HasPrefix(variable, "STREAMER_TEST_")
-	})
-}
-
 // join adds what a node knows of its sessions.
-func join(ctx context.Context, all *admin.SubscriberList, client *nodeClient, address string) error {
-	answer, err := readSubscribers(ctx, client, address)
+func join(ctx context.Context, all *admin.SubscriberList, client *nodeClient) error {
+	answer, err := readSubscribers(ctx, client)
 	if err != nil {
 		return err
 	}
 	if answer.Origin.Cluster != all.Origin.Cluster {
-		return fault.Newf(fault.NodeUnreachable, "the node at %s belongs to another cluster, or cannot read its own checkpoints", address)
+		return client.unreachable(errors.New("it belongs to another cluster, or cannot read its own checkpoints"))
 	}
 	all.Join(answer)
 	return nil
 }
 
 // readSubscribers reads the subscribers of a cluster from one of its nodes.
-func readSubscribers(ctx context.Context, client *nodeClient, address string) (*admin.SubscriberList, error) {
+func readSubscribers(ctx context.Context, client *nodeClient) (*admin.SubscriberList, error) {
 	var answer admin.SubscriberList
-	status, err := client.get(ctx, address, "v1/subscribers", &answer)
-	if err == nil && status != http.StatusOK {
-		err = fault.Newf(fault.NodeUnreachable, "%s answers %d %s", address, status, http.StatusText(status))
-	}
+	err := client.ask(ctx, http.MethodGet, "v1/subscribers", nil, &answer)
 	return &answer, err
 }
 

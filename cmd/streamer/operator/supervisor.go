@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,11 +33,27 @@ type supervision struct {
 	Paused []supervisor.Pause `json:"paused"`
 	Change supervisor.Change  `json:"changed"`
 	Report *supervisor.Report `json:"report,omitempty"`
+
+	counted bool // Used is known, which a node does not tell
 }
 
 func superviseStatusCommand() *cobra.Command {
 	var o command
-	return o.build("status", "Show the last sweep over all components", cobra.NoArgs,
+	o.node = &nodeClient{}
+	o.atNode = func(ctx context.Context, _ []string, w io.Writer) error {
+		r, err := readReports(ctx, o.node, 1)
+		if err != nil {
+			return err
+		}
+		s := supervision{Paused: append([]supervisor.Pause{}, r.Paused...)}
+		if len(r.Reports) > 0 {
+			s.Report = &r.Reports[0]
+			s.Sweep = s.Report.Sweep
+			s.By = s.Report.By
+		}
+		return o.print(w, s, func(t *tabwriter.Writer) { writeSupervision(t, s) })
+	}
+	cmd := o.build("status", "Show the last sweep over all components", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			store, err := conn.Supervision(ctx)
 			if err != nil {
@@ -49,13 +68,20 @@ func superviseStatusCommand() *cobra.Command {
 				return err
 			}
 			s := supervision{
-				Sweep: standing.Sweep, By: standing.By, Used: standing.Used, Paused: append([]supervisor.Pause{}, standing.Paused...), Change: standing.Change,
+				Sweep: standing.Sweep, By: standing.By, Used: standing.Used, Paused: append([]supervisor.Pause{}, standing.Paused...), Change: standing.Change, counted: true,
 			}
 			if len(reports) > 0 {
 				s.Report = &reports[0]
 			}
 			return o.print(w, s, func(t *tabwriter.Writer) { writeSupervision(t, s) })
 		})
+	cmd.Long = "Show the last sweep over all components.\n\n" + storeOrNode
+	return cmd
+}
+
+// readReports reads the last reports from a node, the newest first.
+func readReports(ctx context.Context, node *nodeClient, n int) (r admin.Reports, err error) {
+	return r, node.ask(ctx, http.MethodGet, "v1/reports", url.Values{"limit": {strconv.Itoa(n)}}, &r)
 }
 
 // writeSupervision writes the last sweep for people.
@@ -76,13 +102,28 @@ func writeSupervision(t *tabwriter.Writer, s supervision) {
 		fmt.Fprintln(t, "\nCOMPONENT\tMISSES\tCAUSE\tACTION\tRESTARTS\tDETAIL")
 	}
 	for _, f := range r.Findings {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\n", printable(f.Slug), f.Misses, f.Cause, f.Action, s.Used[f.Slug], printable(f.Detail))
+		used := "unknown"
+		if s.counted {
+			used = strconv.Itoa(s.Used[f.Slug])
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", printable(f.Slug), f.Misses, f.Cause, f.Action, used, printable(f.Detail))
 	}
 }
 
 func reportsCommand() *cobra.Command {
 	var o command
 	var n int
+	o.node = &nodeClient{}
+	o.atNode = func(ctx context.Context, _ []string, w io.Writer) error {
+		if n < 1 || n > admin.MaxReports {
+			return fault.Newf(fault.CommandBadArgument, "--last %d: it must lie between 1 and %d", n, admin.MaxReports)
+		}
+		result, err := readReports(ctx, o.node, n)
+		if err != nil {
+			return err
+		}
+		return o.print(w, result, func(t *tabwriter.Writer) { writeReports(t, result.Reports) })
+	}
 	cmd := o.build("reports", "List the reports of the last sweeps", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 			if n < 1 || n > admin.MaxReports {
@@ -97,25 +138,30 @@ func reportsCommand() *cobra.Command {
 				return err
 			}
 			result := admin.Reports{Reports: append([]supervisor.Report{}, reports...)}
-			return o.print(w, result, func(t *tabwriter.Writer) {
-				if len(reports) == 0 {
-					fmt.Fprintln(t, "No reports.")
-					return
-				}
-				fmt.Fprintln(t, "AT\tSWEEPS\tBY\tHEALTHY\tTOTAL\tRESTARTED\tUNHEALTHY")
-				for _, r := range slices.Backward(reports) {
-					unhealthy := make([]string, len(r.Findings))
-					for i, f := range r.Findings {
-						unhealthy[i] = fmt.Sprintf("%s (%s, %s)", f.Slug, f.Cause, f.Action)
-					}
-					fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%d\t%s\n", formatTime(time.UnixMilli(r.FiredAt)), r.Sweeps, printable(r.By), r.Healthy, r.Total, r.Restarted,
-						printable(orDash(strings.Join(unhealthy, ", "))))
-				}
-			})
+			return o.print(w, result, func(t *tabwriter.Writer) { writeReports(t, result.Reports) })
 		})
-	cmd.Long = `List the reports of the last sweeps, the newest last. Reports of sweeps that found and did the same are kept as one; SWEEPS says how many.`
+	cmd.Long = `List the reports of the last sweeps, the newest last. Reports of sweeps that found and did the same are kept as one; SWEEPS says how many.
+
+` + storeOrNode
 	cmd.Flags().IntVar(&n, "last", 20, "how many")
 	return cmd
+}
+
+// writeReports writes reports for people.
+func writeReports(t *tabwriter.Writer, reports []supervisor.Report) {
+	if len(reports) == 0 {
+		fmt.Fprintln(t, "No reports.")
+		return
+	}
+	fmt.Fprintln(t, "AT\tSWEEPS\tBY\tHEALTHY\tTOTAL\tRESTARTED\tUNHEALTHY")
+	for _, r := range slices.Backward(reports) {
+		unhealthy := make([]string, len(r.Findings))
+		for i, f := range r.Findings {
+			unhealthy[i] = fmt.Sprintf("%s (%s, %s)", f.Slug, f.Cause, f.Action)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%d\t%d\t%s\n", formatTime(time.UnixMilli(r.FiredAt)), r.Sweeps, printable(r.By), r.Healthy, r.Total, r.Restarted,
+			printable(orDash(strings.Join(unhealthy, ", "))))
+	}
 }
 
 func pauseCommand() *cobra.Command {

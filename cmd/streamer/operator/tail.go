@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,7 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,61 +18,100 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A tail follows a node's events.
 type tail struct {
-	url    string
 	query  url.Values
-	json   bool
+	output string
 	colour bool
 	out    io.Writer
 	notes  io.Writer
 	lastID string
+	// most is how many events are shown, 0 for no end.
+	most   int
+	shown  int
 	client nodeClient
 }
 
+// The forms in which tail shows events.
+const (
+	outputText   = "text"
+	outputJSON   = "json"
+	outputPretty = "pretty"
+)
+
 func tailCommand() *cobra.Command {
 	t := &tail{query: url.Values{}}
-	var db, coll, output string
+	var db, coll, filter, start, subscriber string
 	var ops []string
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the events of a running node",
-		Long: `Follow the events of a running node, from now on. After a lost connection it continues after the last event.
+		Long: `Follow the events of a running node, from now on or from --start. After a lost connection it continues after the last event. With --subscriber
+it has a checkpoint of that name and continues there the next time.
 
   streamer tail --db shop --coll orders --op insert,delete
-  streamer tail --url https://node-1:8080 --ca-file ca.crt --token-file token
+  streamer tail --db shop --coll orders --filter 'doc.total >= 100.0' --start -10m --count 5
+  streamer tail --address https://node-1:8080 --ca-file ca.crt --token-file token
   streamer tail -o json | jq .documentKey`,
-		Args: cobra.NoArgs,
+		Args: checkArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for name, value := range map[string]string{"db": db, "coll": coll, "op": strings.Join(ops, ",")} {
+			from, err := startParameter(start)
+			if err != nil {
+				return err
+			}
+			for name, value := range map[string]string{"db": db, "coll": coll, "op": strings.Join(ops, ","), "filter": filter, "subscriber": subscriber, "start": from} {
 				if value != "" {
 					t.query.Set(name, value)
 				}
 			}
-			if output != "" && output != "json" {
-				return fmt.Errorf("unknown output %q: use -o json", output)
+			if forms := []string{"", outputText, outputJSON, outputPretty}; !slices.Contains(forms, t.output) {
+				return fault.Newf(fault.CommandBadArgument, "unknown output %q: use -o text, -o json or -o pretty", t.output)
 			}
-			base, err := parseAddress("url", t.url)
-			if err != nil {
-				return err
+			if cmd.Flags().Changed("count") && t.most < 1 {
+				return fault.Newf(fault.CommandBadArgument, "--count %d: it must be at least 1", t.most)
 			}
-			t.url = base.JoinPath("v1/events").String()
-			t.json = output == "json"
-			t.out, t.notes = cmd.OutOrStdout(), Terminal{cmd.ErrOrStderr()}
-			t.colour = isTerminal(t.out) && os.Getenv("NO_COLOR") == ""
+			t.out = cmd.OutOrStdout()
+			t.notes = Terminal{cmd.ErrOrStderr()}
+			t.colour = coloured(t.out)
 			return t.run(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&t.url, "url", "http://127.0.0.1:8080", "address of the node")
-	cmd.Flags().StringVar(&db, "db", "", "only this database")
-	cmd.Flags().StringVar(&coll, "coll", "", "only this collection")
-	cmd.Flags().StringSliceVar(&ops, "op", nil, "only these operations: insert, update, replace, delete, drop, rename, dropDatabase")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json: one event a line")
+	flags := cmd.Flags()
+	flags.StringVar(&db, "db", "", "only this database")
+	flags.StringVar(&coll, "coll", "", "only this collection")
+	flags.StringSliceVar(&ops, "op", nil, "only these operations: "+strings.Join(operations(), ", "))
+	flags.StringVar(&filter, "filter", "", "only changes for which this expression is true (docs/filters.md)")
+	flags.StringVar(&start, "start", "", "where to begin: now, earliest, or a time ("+admin.TimeForms+")")
+	flags.StringVar(&subscriber, "subscriber", "", "name of a subscriber: what it has been sent is kept as its checkpoint")
+	flags.IntVar(&t.most, "count", 0, "end after so many events")
+	flags.StringVarP(&t.output, "output", "o", "", "text (the default), json: one event a line, pretty: JSON over several lines")
+	complete(cmd, "op", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "output", cobra.FixedCompletions([]string{outputText, outputJSON, outputPretty}, cobra.ShellCompDirectiveNoFileComp))
 	t.client.addFlags(cmd)
+	t.client.addFileFlag(cmd)
 	return cmd
+}
+
+// operations are the values of --op.
+func operations() []string {
+	return []string{"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase"}
+}
+
+// startParameter makes of --start what a node takes.
+func startParameter(text string) (string, error) {
+	switch text {
+	case "", "now", "earliest":
+		return text, nil
+	}
+	at, err := admin.ParseTime(text, time.Now())
+	if err != nil {
+		return "", fault.Newf(fault.CommandBadArgument, "--start %q: now, earliest, or %w", text, err)
+	}
+	return at.UTC().Format(time.RFC3339), nil
 }
 
 // Pauses between attempts to connect.
@@ -91,9 +131,9 @@ func (t *tail) run(ctx context.Context) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := t.follow(ctx, func() { connected, pause = true, firstPause })
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, err == nil:
 			return nil
-		case !connected, fault.Of(err) != "" && !errors.Is(err, errUnavailable):
+		case !connected, fault.Of(err) != "" && fault.Of(err) != fault.NodeUnreachable && !errors.Is(err, errUnavailable):
 			return err
 		}
 		fmt.Fprintf(t.notes, "connection lost (%v); reconnecting\n", err)
@@ -103,23 +143,27 @@ func (t *tail) run(ctx context.Context) error {
 	}
 }
 
-// follow makes one connection and prints its events until it breaks.
+// follow makes one connection and prints its events until it breaks, or all that are wanted have
+// been shown.
 func (t *tail) follow(ctx context.Context, connected func()) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url+"?"+t.query.Encode(), nil)
+	req, err := t.client.request(ctx, http.MethodGet, "v1/events", t.query)
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return err
 	}
 	if t.lastID != "" {
 		req.Header.Set("Last-Event-ID", t.lastID)
 	}
 	resp, err := t.client.do(req)
 	if err != nil {
-		return fmt.Errorf("connect to the node: %w", err)
+		return t.client.unreachable(err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // read only
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		err := refusal(body, resp.Status)
+		if fault.Of(err) == "" {
+			err = t.client.unreachable(err)
+		}
 		if resp.StatusCode == http.StatusServiceUnavailable {
 			err = fmt.Errorf("%w: %w", errUnavailable, err)
 		}
@@ -139,13 +183,16 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 			return refusal(m.Data, "ended")
 		}
 		switch {
-		case m.Event == "resync" && !t.json:
+		case m.Event == "resync" && !t.json():
 			err = t.printLoss(m.Data)
 		case m.Event != "" && t.note(m.Data):
 		default:
 			err = t.print(m.Data)
+			if m.Event == "" {
+				t.shown++
+			}
 		}
-		if err != nil {
+		if err != nil || t.most > 0 && t.shown == t.most {
 			return err
 		}
 	}
@@ -196,9 +243,19 @@ const (
 	purple = "\x1b[35m"
 )
 
+// json reports whether events are shown as they are.
+func (t *tail) json() bool { return t.output == outputJSON || t.output == outputPretty }
+
 // print shows one event.
 func (t *tail) print(data []byte) error {
-	if t.json {
+	if t.output == outputPretty {
+		var lines bytes.Buffer
+		if err := json.Indent(&lines, data, "", "  "); err != nil {
+			return fmt.Errorf("read event: %w", err)
+		}
+		data = lines.Bytes()
+	}
+	if t.json() {
 		_, err := fmt.Fprintf(Terminal{t.out}, "%s\n", data)
 		return err
 	}
@@ -289,13 +346,4 @@ func (e *event) detail() string {
 		text = string(runes[:longestDetail]) + "…"
 	}
 	return text
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

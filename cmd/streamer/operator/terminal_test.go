@@ -24,9 +24,9 @@ func TestTerminalIsNotWrittenToByOthers(t *testing.T) {
 		_, _ = w.Write([]byte("id: 1\ndata: " + event + "\n\nevent: error\ndata: " + said + "\n\n"))
 	}))
 	defer node.Close()
-	for _, asJSON := range []bool{false, true} {
+	for _, form := range []string{outputText, outputJSON} {
 		var out, notes strings.Builder
-		follow := &tail{url: node.URL, query: url.Values{}, json: asJSON, out: &out, notes: Terminal{&notes}}
+		follow := &tail{client: nodeClient{address: node.URL}, query: url.Values{}, output: form, out: &out, notes: Terminal{&notes}}
 		err := follow.run(t.Context())
 		_, _ = Terminal{&notes}.Write([]byte(err.Error()))
 		for name, text := range map[string]string{"output": out.String(), "notes": strings.ReplaceAll(notes.String(), "\nforged", "")} {
@@ -37,7 +37,7 @@ func TestTerminalIsNotWrittenToByOthers(t *testing.T) {
 		if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "owned") {
 			t.Errorf("%d lines: %q", n, out.String())
 		}
-		if asJSON {
+		if form == outputJSON {
 			var got struct {
 				Full struct{ V string } `json:"fullDocument"`
 			}

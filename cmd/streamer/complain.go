@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/mongostream/streamer/cmd/streamer/operator"
+	"github.com/mongostream/streamer/fault"
+)
+
+// complain tells a person what is wrong and what to do about it: each error with its code, and
+// after the last one of a code the remedy.
+func complain(err error) {
+	w := operator.Terminal{Writer: os.Stderr}
+	all := spread(err)
+	for i, e := range all {
+		fmt.Fprintln(w, "streamer:", e)
+		f, ok := errors.AsType[*fault.Error](e)
+		if ok && !slices.ContainsFunc(all[i+1:], func(later error) bool { return fault.Of(later) == f.Code }) {
+			fmt.Fprintln(w, "  remedy:", f.Remedy())
+			fmt.Fprintf(w, "  more:   streamer explain %s, %s\n", f.Code, f.Code.URL())
+		}
+	}
+}
+
+// spread returns the errors that were joined in err.
+func spread(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, spread(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}

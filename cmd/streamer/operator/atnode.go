@@ -1,0 +1,155 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/retry"
+)
+
+// How often a node is asked how far something is, and how long it tries to move a partition.
+const (
+	lookEvery   = 250 * time.Millisecond
+	nodeTriesTo = time.Minute + 10*time.Second
+)
+
+// readStatus reads what a node knows of its cluster.
+func readStatus(ctx context.Context, node *nodeClient) (s admin.Status, err error) {
+	return s, node.ask(ctx, http.MethodGet, "v1/status", nil, &s)
+}
+
+// awaitStatus reads the status until over says so, or the time has passed. The node tells what it
+// last saw of the others, some heartbeats ago.
+func awaitStatus(ctx context.Context, node *nodeClient, patience time.Duration, over func(admin.Status) bool) (bool, error) {
+	begun := time.Now()
+	for {
+		s, err := readStatus(ctx, node)
+		if err != nil || over(s) {
+			return err == nil, err
+		}
+		if time.Since(begun) > patience {
+			return false, nil
+		}
+		if err := retry.Sleep(ctx, lookEvery); err != nil {
+			return false, err
+		}
+	}
+}
+
+// drainAtNode drains a node, or undoes that, through one of the cluster's nodes.
+func drainAtNode(ctx context.Context, o *command, name string, patience time.Duration, undo bool, w io.Writer) error {
+	path := "v1/nodes/" + url.PathEscape(name)
+	var accepted admin.Accepted
+	if undo {
+		if err := o.ask(fmt.Sprintf("Assign node %s its share of the partitions again?", quoted(name))); err != nil {
+			return err
+		}
+		if err := o.node.ask(ctx, http.MethodPost, path+"/undrain", nil, &accepted); err != nil {
+			return err
+		}
+		return o.print(w, drained{DrainResult: handoff.DrainResult{Node: name}}, func(t *tabwriter.Writer) {
+			fmt.Fprintf(t, "Node %s gets its share of the partitions again.\n", quoted(name))
+		})
+	}
+	before, err := readStatus(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(before.Nodes, func(n admin.StatusNode) bool { return n.Node == name })
+	if i < 0 {
+		return fault.Newf(fault.HandoffUnknown, "node %q", name)
+	}
+	done := handoff.DrainResult{Node: name, Had: before.Nodes[i].Owned, Left: -1}
+	if err := o.ask(fmt.Sprintf("Move the %d partitions of node %s to other nodes, and assign it none until --undo?", done.Had, quoted(name))); err != nil {
+		return err
+	}
+	if err := o.node.ask(ctx, http.MethodPost, path+"/drain", nil, &accepted); err != nil {
+		return err
+	}
+	begun := time.Now()
+	over, err := awaitStatus(ctx, o.node, patience, func(s admin.Status) bool {
+		i := slices.IndexFunc(s.Nodes, func(n admin.StatusNode) bool { return n.Node == name })
+		if done.Gone = i < 0; done.Gone {
+			done.Left = 0
+			return true
+		}
+		n := s.Nodes[i]
+		if n.Owned != done.Left && o.output == "" {
+			fmt.Fprintf(w, "%d partitions left\n", n.Owned)
+		}
+		done.Left = n.Owned
+		return n.Drained && n.Owned == 0 && n.Planned == 0
+	})
+	if err != nil {
+		return err
+	}
+	done.TookMS = time.Since(begun).Milliseconds()
+	if !over {
+		return fault.Newf(fault.DrainUnfinished, "node %q has %d partitions after %s; the leader continues", name, done.Left, patience)
+	}
+	return o.print(w, drained{DrainResult: done, Wished: true}, func(t *tabwriter.Writer) { writeDrained(t, done) })
+}
+
+// A moved is a handoff that a node did.
+type moved struct {
+	Partition int    `json:"partition"`
+	From      string `json:"from"`
+	To        string `json:"to"`
+}
+
+// handoffAtNode moves a partition through one of the cluster's nodes.
+func handoffAtNode(ctx context.Context, o *command, to, partition string, w io.Writer) error {
+	if to == "" {
+		return fault.Newf(fault.CommandBadArgument, "--to is missing: name the node that takes the partition")
+	}
+	for _, flag := range []string{"for", "allow-older"} {
+		if o.cmd.Flags().Changed(flag) {
+			return fault.Newf(fault.CommandBadArgument, "--%s needs the configuration of the nodes: give -f, and no --address", flag)
+		}
+	}
+	before, err := readStatus(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	m := moved{To: to}
+	if _, err := fmt.Sscanf(partition, "%d", &m.Partition); err != nil || fmt.Sprint(m.Partition) != partition || m.Partition >= len(before.Partitions.Owners) || m.Partition < 0 {
+		return fault.Newf(fault.CommandBadArgument, "there is no partition %q: they are numbered from 0 to %d", partition, len(before.Partitions.Owners)-1)
+	}
+	m.From = ownerOf(before, m.Partition)
+	if err := o.ask(fmt.Sprintf("Hand partition %d over from node %s to node %s?", m.Partition, orDash(m.From), quoted(to))); err != nil {
+		return err
+	}
+	var accepted admin.Accepted
+	if err := o.node.ask(ctx, http.MethodPost, "v1/partitions/"+partition+"/handoff", url.Values{"to": {to}}, &accepted); err != nil {
+		return err
+	}
+	over, err := awaitStatus(ctx, o.node, nodeTriesTo, func(s admin.Status) bool {
+		return m.Partition < len(s.Partitions.Owners) && ownerOf(s, m.Partition) == to
+	})
+	switch {
+	case err != nil:
+		return err
+	case !over:
+		return fault.Newf(fault.HandoffAbandoned, "partition %d is not at node %q after %s", m.Partition, to, nodeTriesTo)
+	}
+	return o.print(w, m, func(t *tabwriter.Writer) {
+		fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", m.Partition, orDash(m.From), to)
+	})
+}
+
+// ownerOf returns the node that owns a partition, "" for nobody.
+func ownerOf(s admin.Status, partition int) string {
+	if i := s.Partitions.Owners[partition]; i >= 0 && i < len(s.Nodes) {
+		return s.Nodes[i].Node
+	}
+	return ""
+}

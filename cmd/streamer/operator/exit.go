@@ -1,0 +1,52 @@
+package operator
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mongostream/streamer/fault"
+)
+
+// The exit codes of all commands.
+const (
+	exitRefused     = 1
+	exitUsage       = 2
+	exitUnreachable = 3
+)
+
+// ExitCodes is their table for people.
+const ExitCodes = `Exit codes:
+  0  done
+  1  refused, failed, or the result is bad: a check that fails, a node that is not healthy
+  2  wrong usage: an argument, a flag, a name, or the configuration
+  3  a node, etcd or MongoDB cannot be reached`
+
+// A badResult says that the command was done and that what it shows is bad, whatever the code of
+// the finding.
+type badResult struct{ error }
+
+// Unwrap returns the finding.
+func (b badResult) Unwrap() []error { return []error{b.error} }
+
+// ExitCode returns the exit code of a command that ended with an error, nil for none. Of joined
+// errors the first decides.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if _, bad := errors.AsType[badResult](err); bad {
+		return exitRefused
+	}
+	switch fault.Of(err) {
+	case fault.CommandBadArgument, fault.ConfigBadValue, fault.ConfigConflict, fault.ConfigUnknownKey, fault.ConfigUnreadable, fault.ParameterLocked,
+		fault.SessionBadRequest, fault.FilterInvalid:
+		return exitUsage
+	case fault.NodeUnreachable, fault.MongoUnreachable, fault.EtcdUnreachable:
+		return exitUnreachable
+	}
+	return exitRefused
+}
+
+// Args makes the fault CommandBadArgument of an error of check.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs { return checkArgs(check) }
