@@ -203,3 +203,4 @@ browser:
 	node test/browser/foreign.mjs
 	node test/browser/rebind.mjs
 	node test/browser/status.mjs docs/img
+	STREAMER_TEST_PICTURES=$(CURDIR)/docs/img $(GO) test ./test/process -run '^TestOneProblemOnEverySurface$$' -count 1

@@ -125,7 +125,7 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	case fault.SessionFilterCostly:
 		reason = "costly"
 	default:
-		c.events.logger.Error("event stream failed", "error", err)
+		c.events.logger.Warn("event stream failed", "error", err)
 		reason = "failed"
 	}
 	c.problem("error", err)

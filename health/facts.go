@@ -46,8 +46,14 @@ type Facts struct {
 	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes.
 	Missing      Since
 	MissingNodes []string
-	// Differ says that nodes read or serve something else than this one.
-	Differ Since
+	// Differ says that nodes read or serve something else than this one, Refused that nodes are
+	// given no partitions because they cannot take part.
+	Differ, Refused Since
+	// Unanswered says that components of other nodes do not answer those who look after them, as
+	// the node that does knows.
+	Unanswered Since
+	// Unswept says that nobody looks after the components.
+	Unswept Since
 
 	// Unsaved says that checkpoints cannot be saved. Store is the subject of their store: etcd or
 	// mongodb.

@@ -226,7 +226,7 @@ func (p *Problem) explainTo() {
 	entry, _ := fault.Lookup(p.Code)
 	p.Remedy = entry.Remedy
 	p.Runbook = runbooks + "codes.md#" + strings.ToLower(string(p.Code))
-	if page := runbookOf(p.Subject); page != "" {
+	if page := p.page(); page != "" {
 		p.Runbook = runbooks + "runbooks/" + page + ".md"
 	}
 }

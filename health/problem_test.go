@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,8 @@ func unowned(f *Facts)    { f.Unowned = ago(11*time.Second, away()) }
 func leaderless(f *Facts) { f.Unled = ago(6*time.Second, away()) }
 func missing(f *Facts)    { f.Missing, f.MissingNodes = ago(6*time.Second, away()), []string{"c"} }
 func starting(f *Facts)   { f.Starting = ago(time.Hour, away()) }
+func unswept(f *Facts)    { f.Unswept = ago(time.Minute, away()) }
+func unanswered(f *Facts) { f.Unanswered = ago(0, away()) }
 
 func sinkAway(f *Facts) {
 	sunk(func(s *Subscriber) { s.Unacknowledged = ago(4*time.Second, fault.Newf(fault.SinkTarget, "post")) })(f)
@@ -131,20 +134,35 @@ func situations() map[string]situation {
 		"MongoDB is away, first seen closed": {func(f *Facts) {
 			f.MongoDB, f.Closed = ago(2500*time.Millisecond, away()), ago(3500*time.Millisecond, away())
 		}, Healthy, true, ""},
-		"etcd is away: old news of others":      {all(etcdAway, other("sink/x", fault.SinkTarget)), Degraded, true, etcd},
-		"etcd and MongoDB are away":             {all(mongoAway, etcdAway, detached, silent), Unhealthy, false, etcd + " " + mongo},
-		"etcd has an alarm":                     {all(func(f *Facts) { f.Alarm = ago(0, fault.Newf(fault.EtcdAlarm, "NOSPACE")) }, unsaved), Degraded, true, "etcd:STRM-ETCD-ALARM:critical"},
-		"the cluster's state is damaged":        {func(f *Facts) { f.Unread = ago(0, fault.Newf(fault.ClusterCorrupt, "plan")) }, Degraded, true, "etcd:STRM-CLUSTER-CORRUPT:critical"},
-		"it stood still":                        {all(detached, unowned), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical"},
-		"the origin is gone":                    {all(detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
-		"an election":                           {func(f *Facts) { f.Unled = ago(4*time.Second, away()) }, Healthy, true, ""},
-		"nobody leads":                          {all(leaderless, unowned), Healthy, true, "leader:STRM-CLUSTER-LEADERLESS:critical"},
-		"a node is frozen":                      {missing, Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"a node is frozen that owned":           {all(missing, unowned), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"a handoff":                             {func(f *Facts) { f.Unserved = ago(time.Second, away()) }, Healthy, true, ""},
-		"partitions are not served":             {unserved, Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
-		"partitions have no owner":              {unowned, Healthy, true, "partitions:STRM-CLUSTER-UNOWNED:critical"},
-		"settings differ":                       {func(f *Facts) { f.Differ = ago(0, fault.Newf(fault.ClusterCoverage, "b")) }, Degraded, true, "settings:STRM-CLUSTER-COVERAGE:warning"},
+		"etcd is away: old news of others":    {all(etcdAway, other("sink/x", fault.SinkTarget)), Degraded, true, etcd},
+		"etcd and MongoDB are away":           {all(mongoAway, etcdAway, detached, silent), Unhealthy, false, etcd + " " + mongo},
+		"etcd has an alarm":                   {all(func(f *Facts) { f.Alarm = ago(0, fault.Newf(fault.EtcdAlarm, "NOSPACE")) }, unsaved), Degraded, true, "etcd:STRM-ETCD-ALARM:critical"},
+		"the cluster's state is damaged":      {func(f *Facts) { f.Unread = ago(0, fault.Newf(fault.ClusterCorrupt, "plan")) }, Degraded, true, "etcd:STRM-CLUSTER-CORRUPT:critical"},
+		"it stood still":                      {all(detached, unowned), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical"},
+		"the origin is gone":                  {all(detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
+		"an election":                         {func(f *Facts) { f.Unled = ago(4*time.Second, away()) }, Healthy, true, ""},
+		"nobody leads":                        {all(leaderless, unowned), Healthy, true, "leader:STRM-CLUSTER-LEADERLESS:critical"},
+		"a node is frozen":                    {missing, Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"a node is frozen that owned":         {all(missing, unowned), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"a handoff":                           {func(f *Facts) { f.Unserved = ago(time.Second, away()) }, Healthy, true, ""},
+		"partitions are not served":           {unserved, Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"partitions have no owner":            {unowned, Healthy, true, "partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"settings differ":                     {func(f *Facts) { f.Differ = ago(0, fault.Newf(fault.ClusterCoverage, "b")) }, Degraded, true, "settings:STRM-CLUSTER-COVERAGE:warning"},
+		"a node is of another size":           {func(f *Facts) { f.Refused = ago(0, fault.Newf(fault.CheckpointPartitions, "b")) }, Healthy, true, "members:STRM-CHECKPOINT-PARTITIONS:warning"},
+		"a node cannot be read":               {func(f *Facts) { f.Refused = ago(0, away()) }, Healthy, true, "members:STRM-CLUSTER-HEARTBEAT:warning"},
+		"nobody sweeps":                       {unswept, Healthy, true, "sweeps:STRM-SUPERVISOR-SWEEP-MISSING:critical"},
+		"nobody sweeps: the leader is frozen": {all(missing, unswept), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"nobody sweeps without etcd":          {all(etcdAway, unswept), Degraded, true, etcd},
+		"components do not answer":            {unanswered, Healthy, true, "components:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
+		"components of a node that is gone":   {all(missing, unanswered), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"it reads late, and a sink is near":   {all(late, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "reading:STRM-LOG-LATE:critical"},
+		"a sink is near the end, urgently":    {sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
+		"a sink's checkpoint is corrupt": {sunk(func(s *Subscriber) {
+			s.Failed = ago(0, fmt.Errorf("partitions [3]: %w", fault.Newf(fault.CheckpointCorrupt, "x")))
+		}), Degraded, true, "sink/out:STRM-CHECKPOINT-CORRUPT:critical"},
+		"standard output is wedged": {func(f *Facts) {
+			f.Subscribers = []Subscriber{{Name: "stdout", Shared: true, Unacknowledged: ago(time.Hour, away())}}
+		}, Degraded, true, "stdout:STRM-SINK-TARGET:warning"},
 		"checkpoints cannot be saved":           {unsaved, Degraded, true, "checkpoints:STRM-CHECKPOINT-UNSAVED:critical"},
 		"a certificate is broken":               {func(f *Facts) { f.Certificates = ago(0, away()) }, Degraded, true, "certificates:STRM-ACCESS-BAD-CERTIFICATE:warning"},
 		"identities are broken":                 {func(f *Facts) { f.Identities = ago(0, away()) }, Degraded, true, "identities:STRM-ACCESS-BAD-FILE:warning"},
@@ -296,14 +314,72 @@ func TestReportsFitIntoAHeartbeat(t *testing.T) {
 	}
 }
 
-// Every page that a problem leads to is there.
-func TestRunbooksAreThere(t *testing.T) {
-	for _, k := range kinds() {
-		if k.runbook == "" {
-			continue
+// An alert is one of deploy/prometheus that fires for problems.
+type alert struct {
+	name     string
+	matchers map[string]func(value string) bool // by label
+}
+
+// alerts returns those alerts.
+func alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	rules, err := os.ReadFile("../deploy/prometheus/rules.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`alert: (\w+)\n\s+expr: '.*streamer_problem\{(.*)\}`).FindAllStringSubmatch(string(rules), -1) {
+		a := alert{name: m[1], matchers: map[string]func(string) bool{}}
+		for _, part := range regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`).FindAllStringSubmatch(m[2], -1) {
+			if a.matchers[part[1]] != nil {
+				t.Fatalf("%s has two conditions of %s", a.name, part[1])
+			}
+			expr, not := regexp.MustCompile("^(?:"+part[3]+")$"), part[2][0] == '!'
+			if !strings.Contains(part[2], "~") {
+				expr = regexp.MustCompile("^" + regexp.QuoteMeta(part[3]) + "$")
+			}
+			a.matchers[part[1]] = func(value string) bool { return expr.MatchString(value) != not }
 		}
-		if _, err := os.Stat("../docs/runbooks/" + k.runbook + ".md"); err != nil {
-			t.Errorf("%s: %v", k.subject, err)
+		all = append(all, a)
+	}
+	return all
+}
+
+// Each problem raises one alert, whose page is the one that the problem leads to; what merely starts
+// or stops raises none. Each alert is raised by one of the situations.
+func TestEveryProblemRaisesOneAlert(t *testing.T) {
+	rules := alerts(t)
+	raised := map[string]bool{}
+	for name, s := range situations() {
+		f := newFacts()
+		s.facts(&f)
+		for _, p := range Judge(f).Problems {
+			var fire []string
+			for _, a := range rules {
+				labels := map[string]string{"code": string(p.Code), "subject": p.Subject, "severity": string(p.Severity)}
+				fires := true
+				for label, matches := range a.matchers {
+					fires = fires && matches(labels[label])
+				}
+				if fires {
+					fire = append(fire, a.name)
+					raised[a.name] = true
+				}
+			}
+			switch {
+			case p.Severity == Info && len(fire) == 0:
+			case len(fire) != 1:
+				t.Errorf("%s: %s %s %s raises %q", name, p.Subject, p.Code, p.Severity, fire)
+			case p.Runbook != runbooks+"runbooks/"+fire[0]+".md":
+				t.Errorf("%s: %s raises %s and leads to %s", name, p.Subject, fire[0], p.Runbook)
+			}
+		}
+	}
+	for _, a := range rules {
+		if !raised[a.name] {
+			t.Errorf("nothing raises %s", a.name)
+		}
+		if _, err := os.Stat("../docs/runbooks/" + a.name + ".md"); err != nil {
+			t.Error(err)
 		}
 	}
 }

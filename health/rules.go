@@ -22,6 +22,9 @@ const (
 	subjectNodes      = "nodes"
 	subjectPartitions = "partitions"
 	subjectSettings   = "settings"
+	subjectMembers    = "members"
+	subjectComponents = "components"
+	subjectSweeps     = "sweeps"
 	subjectSaving     = "checkpoints"
 	subjectClients    = "clients"
 	subjectOplog      = "oplog"
@@ -46,16 +49,19 @@ func kinds() []kind {
 		{subjectStart, []string{SubjectMongoDB, SubjectEtcd, subjectMembership}, ""},
 		{subjectLeader, []string{SubjectEtcd, subjectMembership}, "StreamerNoLeader"},
 		{subjectNodes, []string{SubjectEtcd, subjectMembership}, "StreamerMemberDead"},
-		{subjectSettings, []string{SubjectEtcd, subjectMembership}, ""},
+		{subjectSettings, []string{SubjectEtcd, subjectMembership}, "StreamerSettings"},
+		{subjectMembers, []string{SubjectEtcd, subjectMembership}, "StreamerSettings"},
 		{subjectPartitions, []string{SubjectEtcd, subjectMembership, subjectStop, subjectLeader, subjectNodes}, "StreamerPartitionsUnserved"},
 		{subjectSaving, nil, "StreamerCheckpointsFailing"}, // and on its store
-		{"certificates", nil, ""},
-		{"identities", nil, ""},
-		{"log", nil, ""},
-		{"sink/", []string{SubjectMongoDB, subjectReading}, "StreamerSinkRetries"},
-		{"stdout", []string{SubjectMongoDB, subjectReading}, "StreamerSinkRetries"},
+		{"certificates", nil, "StreamerSettings"},
+		{"identities", nil, "StreamerSettings"},
+		{"log", nil, "StreamerSettings"},
+		{"sink/", []string{SubjectMongoDB, subjectReading}, "StreamerSinkLate"},
+		{"stdout", []string{SubjectMongoDB, subjectReading}, "StreamerSinkLate"},
 		{subjectClients, nil, "StreamerSubscriberLagging"},
 		{subjectOplog, nil, "StreamerHeadRoomLow"},
+		{subjectSweeps, []string{SubjectEtcd, subjectMembership, subjectLeader, subjectNodes}, "SupervisorSweepMissing"},
+		{subjectComponents, []string{SubjectEtcd, subjectMembership, subjectNodes}, "SupervisorComponentDown"},
 		{componentPrefix + "tail", []string{SubjectMongoDB, subjectReading}, "SupervisorComponentDown"},
 		{componentPrefix + "snapshots", []string{SubjectMongoDB}, "SupervisorComponentDown"},
 		{componentPrefix + "lease", []string{SubjectEtcd, subjectMembership}, "SupervisorComponentDown"},
@@ -87,7 +93,22 @@ func restsOf(subject string) []string {
 	return rests
 }
 
-func runbookOf(subject string) string { return kindOf(subject).runbook }
+// page returns the name of the problem's page for operators, which is that of the alert that it
+// raises; empty for none.
+func (p Problem) page() string {
+	kind := kindOf(p.Subject)
+	switch {
+	case p.Code == fault.MongoMajority:
+		return "StreamerNoMajority"
+	case p.Code == fault.LogLate:
+		return "StreamerLagging"
+	case kind.runbook == "StreamerSinkLate" && p.Severity == Critical:
+		return "StreamerSinkDown"
+	case p.Code == fault.SubscriberHeadRoom:
+		return "StreamerHeadRoomLow"
+	}
+	return kind.runbook
+}
 
 // A rule makes a problem of a fact.
 type rule struct {
@@ -136,6 +157,9 @@ func rules(f *Facts) []rule {
 		{f.Unserved, subjectPartitions, fault.ClusterUnowned, "The node does not serve all of its partitions.", Critical, Unhealthy, true, moving},
 		{f.Unowned, subjectPartitions, fault.ClusterUnowned, "Partitions have no owner.", Critical, Healthy, false, 2 * moving},
 		{f.Differ, subjectSettings, fault.ClusterCoverage, "Nodes read or serve something else than this one.", Warning, Degraded, false, 0},
+		{f.Refused, subjectMembers, fault.ClusterHeartbeat, "Nodes are given no partitions.", Warning, Healthy, false, 0},
+		{f.Unanswered, subjectComponents, fault.SupervisorDown, "Components of other nodes do not answer.", Critical, Healthy, false, 0},
+		{f.Unswept, subjectSweeps, fault.SupervisorMissing, "Nobody looks after the components.", Critical, Healthy, false, 0},
 		{f.Unsaved, subjectSaving, fault.CheckpointUnsaved, "Checkpoints cannot be saved.", Critical, Degraded, false, 0},
 		{f.Certificates, "certificates", fault.AccessBadCertificate, "A certificate's file cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
 		{f.Identities, "identities", fault.AccessBadFile, "A file of identities cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
@@ -213,14 +237,15 @@ func ofShared(f *Facts) (all []Problem) {
 			Subject: s.Name, Severity: Warning, Since: f.Now, rests: restsOf(s.Name), makes: Degraded,
 			Affects: Affects{Nodes: []string{f.Node}, Subscribers: []string{s.Name}},
 		}
-		label := "Sink " + strings.TrimPrefix(s.Name, "sink/")
+		name := "sink " + strings.TrimPrefix(s.Name, "sink/")
+		label := "Sink" + strings.TrimPrefix(name, "sink")
 		switch {
 		case s.Failed.lasted(f.Now, 0):
 			p.Code, p.Severity, p.Since, p.Detail = codeOf(s.Failed.Err, fault.SinkHalted), Critical, s.Failed.At, text(s.Failed.Err)
-			p.Cause = label + " has stopped until an operator acts."
+			p.Cause = label + " has stopped, whole or in part, until an operator acts."
 		case s.Unacknowledged.lasted(f.Now, passing):
 			p.Code, p.Since, p.Detail = codeOf(s.Unacknowledged.Err, fault.SinkTarget), s.Unacknowledged.At, text(s.Unacknowledged.Err)
-			p.Cause = "The target of " + label + " acknowledges nothing."
+			p.Cause = "The target of " + name + " acknowledges nothing."
 		case s.Lost.lasted(f.Now, 0):
 			p.Code, p.Severity, p.Since, p.Cause = fault.LogHistoryLost, Critical, s.Lost.At, label+" has yet to acknowledge a loss."
 		case s.Lag != nil && f.LagThreshold > 0 && *s.Lag > f.LagThreshold:

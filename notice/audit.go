@@ -206,16 +206,24 @@ func (a *Auditor) flush(now time.Time, end bool) {
 	}
 }
 
+// times writes how often something happened.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
 func refusedNotice(l login, n int) Notice {
 	return Notice{
-		Channel: Audit, Kind: KindLoginRefused, Level: Warning, Text: fmt.Sprintf("A client at %s was refused over %s, %d times: %s.", l.address, l.transport, n, l.reason),
+		Channel: Audit, Kind: KindLoginRefused, Level: Warning, Text: fmt.Sprintf("A client at %s was refused over %s, %s: %s.", l.address, l.transport, times(n), l.reason),
 		Fields: map[string]any{"address": l.address, "transport": l.transport, "reason": l.reason, "count": n},
 	}
 }
 
 func acceptedNotice(l login, n int) Notice {
 	return Notice{
-		Channel: Audit, Kind: KindLoginAccepted, Level: Info, Text: fmt.Sprintf("%q was let in from %s over %s, %d times.", l.identity, l.address, l.transport, n),
+		Channel: Audit, Kind: KindLoginAccepted, Level: Info, Text: fmt.Sprintf("%q was let in from %s over %s, %s.", l.identity, l.address, l.transport, times(n)),
 		Fields: map[string]any{"identity": l.identity, "address": l.address, "transport": l.transport, "count": n},
 	}
 }

@@ -133,7 +133,7 @@ func (b *Board) last() uint64 {
 	return b.mu.last
 }
 
-// log writes the notice to the log.
+// log writes the notice to the log: its sentence is the message.
 func (b *Board) log(n Notice) {
 	log := b.cfg.Logger.Info
 	switch n.Level {
@@ -143,11 +143,11 @@ func (b *Board) log(n Notice) {
 		log = b.cfg.Logger.Error
 	case Info:
 	}
-	args := []any{"text", n.Text, "channel", string(n.Channel), "kind", n.Kind}
+	args := []any{"channel", string(n.Channel), "kind", n.Kind}
 	for _, name := range slices.Sorted(maps.Keys(n.Fields)) {
 		args = append(args, name, n.Fields[name])
 	}
-	log("notice", args...)
+	log(n.Text, args...)
 }
 
 // Since returns the kept notices after id, oldest first, and how many before them have been

@@ -36,7 +36,7 @@ func TestReadersFollowAndAreToldWhatTheyMissed(t *testing.T) {
 	if got, missed = b.Since(6); len(got) != 0 || missed != 0 {
 		t.Errorf("after the last: %+v, %d", got, missed)
 	}
-	if !strings.Contains(text.String(), "level=WARN") || !strings.Contains(text.String(), "breaker=etcd") {
+	if !strings.Contains(text.String(), `level=WARN msg="etcd is left alone" channel=circuit_breaker kind=breaker_opened breaker=etcd`) {
 		t.Error(text.String())
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())

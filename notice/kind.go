@@ -14,7 +14,6 @@ const (
 	KindMemberRefused          = "member_refused"
 	KindMoved                  = "moved"
 	KindHandedOver             = "handed_over"
-	KindPartitionFailed        = "partition_failed"
 	KindProblem                = "problem"
 	KindProblemOver            = "problem_over"
 	KindSubscriberReplaced     = "subscriber_replaced"
@@ -55,22 +54,21 @@ type Rule struct {
 	Tells string
 }
 
-// Table returns the rules of all kinds, by channel. Alert rules and webhook receivers rely on them:
+// Table returns the rules of all kinds, by channel. Whether something is wrong, and how urgent that
+// is, is said by problems: what merely happens is information. Alert rules and webhook receivers rely on them:
 // kinds and fields may be added but never change their meaning.
 func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},
 			"a member has restarted"},
-		{Health, KindDead, []Severity{Warning, Critical}, []string{"member", "member_kind", "last_heartbeat", "partitions"},
-			"a member is down: critical for a node, whose `partitions` are not served until they are reassigned; a warning for a gateway"},
-		{Health, KindMemberRefused, []Severity{Warning, Critical}, []string{"member", "code"},
+		{Health, KindDead, []Severity{Info}, []string{"member", "member_kind", "last_heartbeat", "partitions"},
+			"a member is down; the `partitions` of a node are reassigned"},
+		{Health, KindMemberRefused, []Severity{Info}, []string{"member", "code"},
 			"a member was refused: its record does not match the cluster, or is unreadable"},
 		{Health, KindMoved, []Severity{Info}, []string{"plan", "moves", "cause"},
 			"partitions were reassigned"},
 		{Health, KindHandedOver, []Severity{Info, Warning}, []string{"from", "to", "partitions", "handed_over"},
 			"a node has handed `partitions` over to another; a warning if it had to release some of them instead"},
-		{Health, KindPartitionFailed, []Severity{Critical}, []string{"subscriber", "code"},
-			"a shared subscriber has stopped and requires an operator"},
 		{Health, KindProblem, []Severity{Warning, Critical}, []string{"subject", "code", "since", "nodes", "partitions", "subscribers", "runbook"},
 			"something is wrong, with all that follows from it: `/health` shows the same, and the code has the remedy"},
 		{Health, KindProblemOver, []Severity{Info}, []string{"subject", "code", "lasted_seconds"},
@@ -81,7 +79,7 @@ func Table() []Rule {
 			"a shared subscriber, as a sink, came back too late for the oplog: alone it may have missed the changes in between"},
 		{Health, KindCollectionMissing, []Severity{Warning}, []string{"code", "sink"},
 			"a sink names a collection or a database that does not exist yet"},
-		{Health, KindComponentDown, []Severity{Critical}, []string{"code", "slug", "member", "miss_count", "cause", "action"},
+		{Health, KindComponentDown, []Severity{Info}, []string{"code", "slug", "member", "miss_count", "cause", "action"},
 			"a component has made no progress or not answered for several sweeps; `action` says what was done about it"},
 		{Health, KindComponentRecovered, []Severity{Info}, []string{"code", "slug", "member"},
 			"the component makes progress again"},
@@ -93,7 +91,7 @@ func Table() []Rule {
 			"so much fails at once that the cause is probably elsewhere; not everything of it is restarted"},
 		{Health, KindSweepReport, []Severity{Info}, []string{"code", "report_id", "total_components", "healthy_count", "unhealthy_count", "missed_count", "restarted_count"},
 			"a sweep in which something was not as before; at most one a minute"},
-		{Health, KindSweepMissing, []Severity{Critical}, []string{"code", "last_sweep", "last_by", "silence_seconds"},
+		{Health, KindSweepMissing, []Severity{Info}, []string{"code", "last_sweep", "last_by", "silence_seconds"},
 			"nobody has written a report for two intervals: nobody looks after the components"},
 		{Health, KindSweepResumed, []Severity{Info}, []string{"code", "by"},
 			"components are looked after again"},
@@ -103,12 +101,12 @@ func Table() []Rule {
 			"a restarted member has received its partitions again and serves them"},
 		{Resync, KindRewound, []Severity{Warning}, []string{"subscriber", "generation"},
 			"an operator rewound a subscriber; later changes are redelivered"},
-		{Breaker, KindBreakerOpened, []Severity{Warning}, []string{"breaker", "reason", "failure_count"},
+		{Breaker, KindBreakerOpened, []Severity{Info}, []string{"breaker", "reason", "failure_count"},
 			"a dependency or a member keeps failing; requests to it are suspended"},
 		{Breaker, KindBreakerClosed, []Severity{Info}, []string{"breaker", "was_open_seconds"},
 			"the dependency or member has recovered"},
-		{Degradation, KindDegraded, []Severity{Warning, Critical}, []string{"member", "member_kind", "failed_checks"},
-			"a member fails health checks: warning if it can still work, critical if it cannot"},
+		{Degradation, KindDegraded, []Severity{Info}, []string{"member", "member_kind", "failed_checks"},
+			"a member fails checks: the leader gives it no partitions, or takes those that it has"},
 		{Degradation, KindRecovered, []Severity{Info}, []string{"member", "member_kind", "was_degraded_seconds"},
 			"the member passes its health checks again"},
 		{Audit, KindOperated, []Severity{Info}, []string{"by", "command", "arguments"},

@@ -95,7 +95,7 @@ func TestEveryNoticeInTheTreeIsInTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{notice.KindResync, notice.KindPartitionFailed, notice.KindBreakerOpened} {
+	for _, kind := range []string{notice.KindResync, notice.KindRewound, notice.KindBreakerOpened} {
 		if found[kind] == 0 {
 			t.Errorf("the notice %q is posted by a part of the tree, and this test has not seen it", kind)
 		}

@@ -690,7 +690,6 @@ func (s *Sink) checkNamespaces(ctx context.Context) {
 		s.halt(err)
 	}
 	for _, text := range missing {
-		s.cfg.Logger.Warn("sink names what does not exist", "code", fault.MongoMissing, "text", text)
 		s.cfg.Board.Post(notice.Notice{
 			Channel: notice.Health, Kind: notice.KindCollectionMissing, Level: notice.Warning, Text: fmt.Sprintf("sink %s: %s", s.cfg.Name, text),
 			Fields: map[string]any{"sink": s.cfg.Name, "code": string(fault.MongoMissing)},
@@ -698,18 +697,13 @@ func (s *Sink) checkNamespaces(ctx context.Context) {
 	}
 }
 
-// halt stops publishing until an operator resumes the sink, and tells operators why.
+// halt stops publishing until an operator resumes the sink: its status says why.
 func (s *Sink) halt(err error) { s.tell(err, func() { s.mu.halted = err }) }
 
-// tell changes what the sink publishes, and tells operators why.
+// tell changes what the sink publishes, and logs why.
 func (s *Sink) tell(err error, change func()) {
-	s.cfg.Logger.Error("sink halted", "error", err)
+	s.cfg.Logger.Warn("sink halted", "error", err)
 	s.hold(change)
-	s.cfg.Board.Post(notice.Notice{
-		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
-		Text:   fmt.Sprintf("sink %s is halted: %v", s.cfg.Name, err),
-		Fields: map[string]any{"subscriber": s.cfg.Subscriber, "code": string(fault.SinkHalted)},
-	})
 }
 
 // watch looks whether the target acknowledges anything until the context ends.

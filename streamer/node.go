@@ -268,8 +268,11 @@ func (n *Node) shutdown(ctx context.Context) error {
 	flush, cancel := context.WithTimeout(ctx, n.cfg.FlushTimeout)
 	defer cancel()
 	for _, s := range n.sharedSubscribers() {
-		if left := s.drain(flush); left > 0 {
+		switch left := s.drain(flush); {
+		case left > 0 && flush.Err() != nil:
 			n.logger.Warn("flush timed out, unacknowledged events will be redelivered", "subscriber", s.name, "events", left)
+		case left > 0: // it takes nothing now
+			n.logger.Info("unacknowledged events will be redelivered", "subscriber", s.name, "events", left)
 		}
 	}
 	save, cancel := context.WithTimeout(ctx, n.cfg.CheckpointTimeout)

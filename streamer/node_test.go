@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -794,9 +795,16 @@ func TestCorruptCheckpointOfAPartitionIsThatPartitions(t *testing.T) {
 		if first != 0 || others != rest {
 			t.Errorf("%d events of the partition that waits, %d of others", first, others)
 		}
+		if all := after.Subscribers(); len(all) != 1 || fault.Of(all[0].Failure) != fault.CheckpointCorrupt || !strings.Contains(all[0].Failure.Error(), "[0]") {
+			t.Errorf("it does not say what waits: %+v", all)
+		}
 		w.store.garbled.Store(false)
 		if first, others := of(receiveShared(t, s, waiting)); first != waiting || others != 0 {
 			t.Errorf("%d events of the partition that waited, %d of others, want %d", first, others, waiting)
+		}
+		synctest.Wait()
+		if all := after.Subscribers(); len(all) != 1 || all[0].Failure != nil {
+			t.Errorf("nothing waits any more: %+v", all)
 		}
 	})
 }

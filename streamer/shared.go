@@ -42,6 +42,7 @@ type Shared struct {
 		begun       map[change.Partition]checkpoint.Beginning
 		lapses      map[change.Partition]*checkpoint.Lapse // told
 		unread      map[change.Partition]change.Term       // their checkpoints cannot be read
+		unreadable  error                                  // why the last of them cannot
 		received    []receivedBatch
 		acked       map[change.Partition]uint64 // events
 
@@ -369,18 +370,11 @@ func (s *Shared) failed() error {
 	}
 }
 
-// notifyFailure tells operators, once, that the subscriber is not served any more.
+// notifyFailure logs, once, that the subscriber is not served any more.
 func (s *Shared) notifyFailure() {
-	err := s.failed()
-	if err == nil || s.told.Swap(true) {
-		return
+	if err := s.failed(); err != nil && !s.told.Swap(true) {
+		s.node.logger.Warn("subscriber stopped", "subscriber", s.name, "error", err)
 	}
-	s.node.logger.Error("subscriber stopped", "subscriber", s.name, "error", err)
-	s.node.cfg.Board.Post(notice.Notice{
-		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
-		Text:   fmt.Sprintf("subscriber %s is stopped: %v", s.name, err),
-		Fields: map[string]any{"subscriber": s.name, "code": string(fault.Of(err))},
-	})
 }
 
 // rewindOf tells that an operator has moved checkpoints, nil where there are none.

@@ -51,7 +51,8 @@ type SubscriberStatus struct {
 	// leaves the oplog; nil while unknown.
 	Lag, HeadRoom *time.Duration
 	HeadRoomLevel oplog.Level
-	// Failure says why a shared subscriber has stopped, nil if it has not.
+	// Failure says why a shared subscriber has stopped, or gets nothing of some partitions, nil if
+	// it does.
 	Failure error
 	// Snapshots is the progress of the session's snapshots.
 	Snapshots []snapshot.Progress
@@ -99,7 +100,7 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 		add(SubscriberStatus{Name: e.name, Process: claim.Process, By: claim.By, Generation: generation}, e.session)
 	}
 	for _, s := range n.sharedSubscribers() {
-		add(SubscriberStatus{Name: s.name, Shared: true, Failure: s.failed()}, s.session)
+		add(SubscriberStatus{Name: s.name, Shared: true, Failure: cmp.Or(s.failed(), s.waiting())}, s.session)
 	}
 	slices.SortFunc(all, func(a, b SubscriberStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return all

@@ -10,9 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
-	"github.com/mongostream/streamer/notice"
 )
 
 // claim claims the checkpoints of terms. Those that cannot be read wait, until an operator repairs
@@ -23,13 +21,8 @@ func (s *Shared) claim(ctx context.Context, terms []change.Term) ([]change.Term,
 	if !is {
 		return terms, claimed, err
 	}
-	var readable, untold []change.Term
+	var readable []change.Term
 	var found []checkpoint.Checkpoint
-	defer func() {
-		for _, t := range untold {
-			s.tellUnreadable(t.Partition, unread.Partitions[t.Partition])
-		}
-	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waiting := len(s.mu.unread)
@@ -40,9 +33,9 @@ func (s *Shared) claim(ctx context.Context, terms []change.Term) ([]change.Term,
 			continue
 		}
 		if before, told := s.mu.unread[t.Partition]; !told || before.Epoch != t.Epoch {
-			untold = append(untold, t)
+			s.node.logger.Warn("partition waits: its checkpoint cannot be read", "subscriber", s.name, "partition", t.Partition, "error", cause)
 		}
-		s.mu.unread[t.Partition] = t
+		s.mu.unread[t.Partition], s.mu.unreadable = t, cause
 	}
 	if waiting == 0 {
 		go s.awaitReadable() //nolint:contextcheck // it outlives the call
@@ -50,14 +43,14 @@ func (s *Shared) claim(ctx context.Context, terms []change.Term) ([]change.Term,
 	return readable, found, nil
 }
 
-// tellUnreadable tells operators that a partition waits for its checkpoint.
-func (s *Shared) tellUnreadable(p change.Partition, cause error) {
-	s.node.logger.Error("partition waits: its checkpoint cannot be read", "subscriber", s.name, "partition", p, "error", cause)
-	s.node.cfg.Board.Post(notice.Notice{
-		Channel: notice.Health, Kind: notice.KindPartitionFailed, Level: notice.Critical,
-		Text:   fmt.Sprintf("subscriber %s gets nothing of partition %d: its checkpoint cannot be read: %v", s.name, p, cause),
-		Fields: map[string]any{"subscriber": s.name, "code": string(fault.Of(cause))},
-	})
+// waiting returns why partitions wait for their checkpoints, nil if none does.
+func (s *Shared) waiting() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.unread) == 0 {
+		return nil
+	}
+	return fmt.Errorf("nothing is taken of partitions %v, whose checkpoints cannot be read: %w", slices.Sorted(maps.Keys(s.mu.unread)), s.mu.unreadable)
 }
 
 // awaitReadable attaches the partitions whose checkpoints can be read again, until none waits.

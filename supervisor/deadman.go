@@ -58,7 +58,13 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 			})
 		}
 		silence := now.Sub(d.since)
-		if d.told || s.cfg.Leads() || silence < 2*settings.Interval+s.rank(d.by) {
+		missing := err == nil && !s.cfg.Leads() && silence >= 2*settings.Interval // without the store nobody knows
+		var unswept *time.Time
+		if since := d.since; missing {
+			unswept = &since
+		}
+		s.unswept.Store(unswept)
+		if d.told || !missing || silence < 2*settings.Interval+s.rank(d.by) {
 			continue
 		}
 		d.told = true
@@ -66,16 +72,23 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 			continue
 		}
 		text := fmt.Sprintf("no sweep over the components for %s: nobody looks after them", silence.Truncate(time.Millisecond))
-		if err != nil {
-			text += ", or the store does not answer"
-		}
 		s.cfg.Board.Post(notice.Notice{
-			Channel: notice.Health, Kind: notice.KindSweepMissing, Level: notice.Critical, Text: text,
+			Channel: notice.Health, Kind: notice.KindSweepMissing, Level: notice.Info, Text: text,
 			Fields: map[string]any{
 				"code": string(fault.SupervisorMissing), "last_sweep": d.sweep, "last_by": d.by, "silence_seconds": silence.Seconds(),
 			},
 		})
 	}
+}
+
+// Unswept returns since when nobody looks after the components, and an error if that is too long.
+// It is nil at the node that does.
+func (s *Supervisor) Unswept() (since time.Time, err error) {
+	at := s.unswept.Load()
+	if at == nil {
+		return since, nil
+	}
+	return *at, fault.Newf(fault.SupervisorMissing, "no sweep for %s", time.Since(*at).Truncate(time.Second))
 }
 
 // rank is how much longer than the first node this one waits before it pages, so that usually one

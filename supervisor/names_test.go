@@ -52,7 +52,7 @@ func TestAlertRulesNameMetrics(t *testing.T) {
 			t.Errorf("there is no metric %s", name)
 		}
 	}
-	if len(used) < 5 {
+	if len(used) < 3 {
 		t.Errorf("the rules name %d metrics", len(used))
 	}
 	for _, alert := range []string{"SupervisorComponentDown", "SupervisorRestartBudgetExhausted", "SupervisorSweepMissing", "SupervisorSweepLatencyHigh"} {

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,7 +63,9 @@ type Supervisor struct {
 	metrics metrics
 	logger  *slog.Logger
 	turning *health.Loop
-	asked   chan chan struct{} // requests an immediate sweep; the sent channel is closed after it
+	silent  atomic.Pointer[[]string]  // components that do not answer; nil at nodes that do not sweep
+	unswept atomic.Pointer[time.Time] // since when nobody sweeps, nil while somebody does or nobody knows
+	asked   chan chan struct{}        // requests an immediate sweep; the sent channel is closed after it
 
 	// Of the loop that sweeps.
 	registry registry
@@ -204,6 +208,7 @@ func (s *Supervisor) rest() {
 		return
 	}
 	s.begun, s.judge, s.last, s.pending, s.registry.known = false, nil, nil, nil, nil
+	s.silent.Store(nil)
 	s.metrics.healthy.Set(0)
 	s.metrics.unhealthy.Set(0)
 	s.metrics.unwatched.Set(0)
@@ -299,6 +304,16 @@ func (s *Supervisor) report(began time.Time, v Verdict, total int, age time.Dura
 	return r
 }
 
+// Unanswered returns which components have not answered for as many sweeps as are tolerated, nil
+// for none and at nodes that do not sweep.
+func (s *Supervisor) Unanswered() error {
+	silent := s.silent.Load()
+	if silent == nil || len(*silent) == 0 {
+		return nil
+	}
+	return fault.Newf(fault.SupervisorDown, "no answer from %s", strings.Join(*silent, ", "))
+}
+
 // count counts the results of a sweep.
 func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Report) {
 	m := s.metrics
@@ -309,11 +324,15 @@ func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Re
 		}
 	}
 	down := 0
+	var silent []string
 	for _, f := range v.Findings {
 		level := slog.LevelInfo
 		if f.Misses >= s.settings.Misses {
 			down++
 			level = slog.LevelWarn
+			if f.Cause != Stalled && f.Cause != Gone { // its own node tells, or the cluster that it is gone
+				silent = append(silent, f.Slug)
+			}
 		}
 		code := fault.Code("")
 		if f.Cause == Timeout {
@@ -322,6 +341,7 @@ func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Re
 		s.logger.Log(ctx, level, "component missed its heartbeat", "slug", f.Slug, "miss_count", f.Misses, "threshold", s.settings.Misses,
 			"cause", string(f.Cause), "detail", f.Detail, "action", string(f.Action), "last_seen_ms", f.LastSeen, "code", string(code))
 	}
+	s.silent.Store(&silent)
 	m.healthy.Set(float64(v.Healthy))
 	m.unhealthy.Set(float64(down))
 	m.unwatched.Set(float64(len(r.Unwatched)))

@@ -299,6 +299,39 @@ func TestStoreThatIsAwayCostsNoReportAndNoPage(t *testing.T) {
 	}
 }
 
+// Components that have not answered for as many sweeps as are tolerated are a fact for the verdict;
+// of one that answers and makes no progress its own node tells.
+func TestSilenceIsAFact(t *testing.T) {
+	w := newWard(t)
+	w.add("a", "tail")
+	w.add("b", "hub", "tail")
+	s, _ := w.watch(NewMemory(time.Minute), long)
+	w.spoil("b/tail", says(503, health.Vital{Slug: "tail", Status: health.VitalStalled, Process: "b-1", LastDecision: 60_000}))
+	w.spoil("b/hub", says(500, nil))
+	for sweep := range 3 {
+		if err := s.Unanswered(); err != nil {
+			t.Errorf("after %d sweeps: %v", sweep, err)
+		}
+		s.Sweep(t.Context())
+	}
+	if err := s.Unanswered(); fault.Of(err) != fault.SupervisorDown || !strings.Contains(err.Error(), "b/hub") || strings.Contains(err.Error(), "tail") {
+		t.Errorf("%v", err)
+	}
+	w.spoil("b/hub", nil)
+	s.Sweep(t.Context())
+	if err := s.Unanswered(); err != nil {
+		t.Errorf("it answers again: %v", err)
+	}
+	w.spoil("b/hub", says(500, nil))
+	for range 3 {
+		s.Sweep(t.Context())
+	}
+	s.rest()
+	if err := s.Unanswered(); err != nil {
+		t.Errorf("of a node that does not sweep: %v", err)
+	}
+}
+
 func TestLeaderThatIsDeposedInASweepRestartsNobody(t *testing.T) {
 	w, memory := newWard(t), NewMemory(time.Minute)
 	w.add("a", "tail")
@@ -383,16 +416,25 @@ func TestSilenceOfWhoeverSweepsIsPagedByAnotherNode(t *testing.T) {
 		if found := kinds(board); len(found) > 0 {
 			t.Errorf("paged too early: %v", found)
 		}
+		unswept := func(want bool) {
+			t.Helper()
+			if at, err := s.Unswept(); (fault.Of(err) == fault.SupervisorMissing) != want || want == at.IsZero() {
+				t.Errorf("since %v: %v", at, err)
+			}
+		}
+		unswept(false)
 		time.Sleep(3 * time.Second)
 		if found := kinds(board); !slices.Equal(found, []string{notice.KindSweepMissing}) {
 			t.Errorf("%v", found)
 		}
+		unswept(true)
 		time.Sleep(time.Hour)
 		report()
 		time.Sleep(2 * time.Second)
 		if found := kinds(board); !slices.Equal(found, []string{notice.KindSweepMissing, notice.KindSweepResumed}) {
 			t.Errorf("%v", found)
 		}
+		unswept(false)
 		stop()
 		running.Wait()
 	})

@@ -161,7 +161,7 @@ func (l *Leader) turn(ctx context.Context, leadership cluster.Leadership) (next 
 	l.metrics.steps.Observe(time.Since(began).Seconds())
 
 	for _, news := range d.News {
-		l.cfg.Log.Info("cluster", "news", news)
+		l.cfg.Log.Info(news) //nolint:sloglint // a sentence of the plan's, which is tested there
 	}
 	for _, n := range d.Notices {
 		for name, value := range n.Fields {

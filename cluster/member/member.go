@@ -389,7 +389,7 @@ func (s *Member) detach(a *attachment, lost error) {
 	}
 	lag := max(s.cfg.Clock()-a.deadline.Until, 0)
 	s.metrics.detached.Set(1)
-	s.cfg.Log.Warn("detached from the cluster: terms ended", "terms", len(a.terms.Held()), "after_deadline", lag, "error", lost)
+	s.cfg.Log.Error("detached from the cluster: terms ended", "code", string(fault.NodeDetached), "terms", len(a.terms.Held()), "after_deadline", lag, "error", lost)
 	s.cfg.Detached(lost)
 }
 

@@ -58,9 +58,8 @@ func (s *Planner) hearGateway(e event) {
 		s.dequeue(m.key)
 		return
 	case eventDied:
-		s.dequeue(m.key)
-		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindDead, notice.Warning, fmt.Sprintf("%s is dead: %s.", name, e.Why)
-		n.Fields["partitions"], n.Fields["last_heartbeat"] = []int{}, Ago(max(e.For, 0))
+		s.dequeue(m.key) // it is told with others
+		return
 	case eventRestarted:
 		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindRestarted, e.Level, name+" has restarted."
 		if e.Level == notice.Warning {
@@ -68,7 +67,7 @@ func (s *Planner) hearGateway(e event) {
 		}
 		n.Fields["old_started_at"], n.Fields["new_started_at"] = e.Old.UTC().Format(time.RFC3339), e.New.UTC().Format(time.RFC3339)
 	case eventDegraded:
-		n.Channel, n.Kind, n.Level = notice.Degradation, notice.KindDegraded, e.Level
+		n.Channel, n.Kind, n.Level = notice.Degradation, notice.KindDegraded, notice.Info
 		n.Text = fmt.Sprintf("%s is degraded. It fails: %s.", name, printable(strings.Join(e.Checks, ", ")))
 		n.Fields["failed_checks"] = e.Checks
 	case eventRecovered:
@@ -86,6 +85,39 @@ func (s *Planner) hearGateway(e event) {
 	if e.What == eventRestarted {
 		s.enqueue(m)
 	}
+}
+
+// listed is how many gateways that die at once are named.
+const listed = 8
+
+// hearDeaths posts one notice about all gateways that have died since the last step.
+func (s *Planner) hearDeaths(events []event) {
+	var dead []event
+	for _, e := range events {
+		if e.What == eventDied && e.Member != nil && !e.Member.Serves() {
+			dead = append(dead, e)
+		}
+	}
+	switch {
+	case len(dead) == 0:
+		return
+	case s.words < 1:
+		s.unsaid += len(dead)
+		return
+	}
+	s.words--
+	names := make([]string, 0, listed)
+	for _, e := range dead[:min(len(dead), listed)] {
+		names = append(names, e.Member.Node)
+	}
+	text := fmt.Sprintf("Gateway %q is dead: %s.", names[0], dead[0].Why)
+	if len(dead) > 1 {
+		text = fmt.Sprintf("%d gateways are dead, among them %q.", len(dead), names)
+	}
+	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Info, Text: text, Fields: map[string]any{
+		"member": names[0], "member_kind": string(dead[0].Member.Kind), "partitions": []int{}, "last_heartbeat": Ago(max(dead[0].For, 0)),
+		"members": names, "count": len(dead),
+	}})
 }
 
 // printable replaces characters that a terminal might interpret.

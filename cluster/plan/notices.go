@@ -12,6 +12,7 @@ import (
 
 // hear does what events ask for.
 func (s *Planner) hear(events []event) {
+	s.hearDeaths(events)
 	for _, e := range events {
 		if e.Member != nil && !e.Member.Serves() {
 			s.hearGateway(e)
@@ -44,7 +45,7 @@ func (s *Planner) hear(events []event) {
 			if e.Member.Narrow {
 				s.because(ReplanDirective, e.Member.Node, "does not cover what others do")
 			}
-			s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindMemberRefused, Level: notice.Warning,
+			s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindMemberRefused, Level: notice.Info,
 				Text:   fmt.Sprintf("%s is given nothing: %s. %s", e.Member.Node, e.Why, entry.Remedy),
 				Fields: map[string]any{"member": e.Member.Node, "code": string(e.Code)}})
 		case eventDegraded:
@@ -67,7 +68,7 @@ func (s *Planner) died(e event) {
 			orphans = append(orphans, p)
 		}
 	}
-	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Critical,
+	s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Level: notice.Info,
 		Text: fmt.Sprintf("%s is dead: %s. Reassigning its %s.", m.Node, e.Why, some(len(orphans), "partition")),
 		Fields: map[string]any{
 			"member": m.Node, "member_kind": string(m.Kind), "partitions": orphans, "last_heartbeat": Ago(max(e.For, 0)),
@@ -122,7 +123,7 @@ func (s *Planner) degraded(e event) {
 			text = fmt.Sprintf("%s is degraded: it keeps its partitions and gets no new ones. It fails: %s.", node, strings.Join(e.Checks, ", "))
 		}
 	}
-	s.post(notice.Notice{Channel: notice.Degradation, Kind: notice.KindDegraded, Level: e.Level, Text: text,
+	s.post(notice.Notice{Channel: notice.Degradation, Kind: notice.KindDegraded, Level: notice.Info, Text: text,
 		Fields: map[string]any{"member": node, "member_kind": kind, "failed_checks": e.Checks}})
 }
 
@@ -141,7 +142,7 @@ func (s *Planner) recovered(e event) {
 
 // opened tells that a member's assignment breaker has opened.
 func (s *Planner) opened(m *member, failures, n int) {
-	s.post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerOpened, Level: notice.Warning,
+	s.post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerOpened, Level: notice.Info,
 		Text: fmt.Sprintf("%s does not serve what it is given: it is given nothing for %s, then one partition to try.", m.Node, s.cfg.OpenFor),
 		Fields: map[string]any{
 			"breaker": "assignment " + m.Node, "member": m.Node, "failure_count": failures,

@@ -75,7 +75,8 @@ func (p *Panel) Breaker(name string, failure func(error) bool) *Breaker {
 	return b
 }
 
-// changed tells of a change of state.
+// changed tells of a change of state. That something is wrong is for the verdict to say (package
+// health): these are events.
 func (b *Breaker) changed(name string, from, to gobreaker.State) {
 	metrics := b.panel.metrics
 	n := notice.Notice{Channel: notice.Breaker, Level: notice.Info, Fields: map[string]any{"breaker": name, "from": from.String(), "to": to.String()}}
@@ -91,8 +92,10 @@ func (b *Breaker) changed(name string, from, to gobreaker.State) {
 		metrics.states.WithLabelValues(name).Set(2)
 		metrics.trips.WithLabelValues(name).Inc()
 		now := time.Now()
-		b.opened.CompareAndSwap(nil, &now) // a probe that fails prolongs it
-		n.Kind, n.Level = notice.KindBreakerOpened, notice.Warning
+		if !b.opened.CompareAndSwap(nil, &now) {
+			return // a probe failed, which prolongs it
+		}
+		n.Kind = notice.KindBreakerOpened
 		n.Text = fmt.Sprintf("%s fails and is left alone for %s", name, b.panel.cfg.Timeout)
 		n.Fields["reason"], n.Fields["failure_count"] = (*b.last.Load()).Error(), b.count.Load()
 	}

@@ -54,10 +54,10 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 			}
 			kinds = append(kinds, n.Kind)
 		}
-		if len(kinds) != 3 || kinds[0] != "breaker_opened" || kinds[2] != "breaker_closed" {
+		if len(kinds) != 2 || kinds[0] != "breaker_opened" || kinds[1] != "breaker_closed" {
 			t.Errorf("notices %v", kinds)
 		}
-		opened, closed := notices[0].Fields, notices[2].Fields
+		opened, closed := notices[0].Fields, notices[1].Fields
 		if opened["reason"] != "away" || opened["failure_count"] != int64(5) || closed["was_open_seconds"] != 62.0 {
 			t.Errorf("%v, %v", opened, closed)
 		}

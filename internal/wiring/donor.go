@@ -37,7 +37,7 @@ func (m *Membership) drain(ctx context.Context) {
 	defer cancel()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	begun := time.Now()
+	begun, had := time.Now(), len(m.cfg.Node.Status())
 	for len(m.cfg.Node.Status()) > 0 && m.member.Trusted() && m.others() {
 		select {
 		case <-look.C:
@@ -46,7 +46,9 @@ func (m *Membership) drain(ctx context.Context) {
 			return
 		}
 	}
-	m.cfg.Logger.Info("drained", "partitions", len(m.cfg.Node.Status()), "after", time.Since(begun).String())
+	if moved := had - len(m.cfg.Node.Status()); moved > 0 {
+		m.cfg.Logger.Info("partitions moved to other nodes", "partitions", moved, "after", time.Since(begun))
+	}
 }
 
 // others reports whether another node could take partitions.

@@ -72,7 +72,7 @@ func (m *Membership) runSolitary(ctx context.Context) {
 		h.Gateways, h.Unlisted = m.gateways()
 		d := m.solitary.step(m.cfg.Clock(), h)
 		for _, news := range d.News {
-			m.cfg.Logger.Info("gateways", "news", news)
+			m.cfg.Logger.Info(news) //nolint:sloglint // as the leader of a cluster does
 		}
 		for _, n := range d.Notices {
 			m.cfg.Board.Post(n)

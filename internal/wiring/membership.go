@@ -66,8 +66,9 @@ type MembershipConfig struct {
 	// of its subscriptions.
 	Coverage change.Coverage
 	Sinks    []string
-	// Address is that of the node's HTTP server, for people to find.
-	Address string
+	// Address is that of the node's HTTP server, Page the URL of the status page there, for people
+	// to find.
+	Address, Page string
 
 	// HTTP is the base URL at which the node's components are asked how they do, Host the name of
 	// its machine, and Components are their slugs, in its heartbeats. Components may be nil.
@@ -202,7 +203,7 @@ func (m *Membership) Run(ctx context.Context) error {
 
 // serve runs the node until the context ends.
 func (m *Membership) serve(ctx context.Context) error {
-	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "address", m.cfg.Address, "version", m.cfg.Version)
+	m.cfg.Logger.Info("node runs", "node", m.cfg.Member.Node, "process", m.cfg.Member.Process, "address", m.cfg.Address, "version", m.cfg.Version, "page", m.cfg.Page)
 	if m.cfg.Beside != nil {
 		beside, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup

@@ -168,6 +168,9 @@ func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string,
 	f.Apart = fact("apart", s.member.Apart())
 	f.Alarm = fact("alarm", s.alarms.check())
 	f.Differ = fact("differ", s.member.Alike())
+	f.Unanswered = fact("unanswered", s.supervisor.Unanswered())
+	silent, unswept := s.supervisor.Unswept()
+	f.Unswept = o.fact("unswept", now, silent, unswept)
 	since, err := s.member.Outage()
 	switch {
 	case err == nil:
@@ -214,6 +217,7 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 		}
 	}
 	f.Unowned = fact("unowned", when(unowned > 0 && view.Plan.Version > 0, fmt.Sprintf("%d partitions", unowned)))
+	f.Refused = fact("refused", s.refused(view))
 	others := slices.DeleteFunc(slices.Clone(view.Members), func(m cluster.Member) bool { return m.Node == cfg.Node.ID })
 	for _, m := range others {
 		f.Others = append(f.Others, m.Problems...)
@@ -230,6 +234,19 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 	default:
 		f.Missing = fact("missing", nil)
 	}
+}
+
+// refused returns which members the leader gives no partitions, and why, nil for none.
+func (s *Service) refused(view cluster.View) error {
+	for _, m := range view.Members {
+		switch {
+		case m.Garbled != nil:
+			return fault.Newf(fault.ClusterHeartbeat, "%s: %w", m.Node, m.Garbled)
+		case m.Count != 0 && m.Count != s.opts.Config.Cluster.Partitions && m.Kind != cluster.KindGateway:
+			return fault.Newf(fault.CheckpointPartitions, "%s has %d partitions, this node %d", m.Node, m.Count, s.opts.Config.Cluster.Partitions)
+		}
+	}
+	return nil
 }
 
 // restarting is how long a node that has left by itself may stay away.

@@ -246,7 +246,7 @@ func (s *Service) buildMember() {
 		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
 		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
 		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
-		Address: s.Addr(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(),
+		Address: s.Addr(), Page: s.page(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(),
 		Coverage: backend.Watch(cfg).Coverage(), Sinks: backend.Served(cfg.Sinks), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
 		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
 		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,

@@ -95,7 +95,7 @@ func (s *Service) Sinks() []*sink.Sink { return s.sinks }
 // act ends alone: the node serves others.
 func (s *Service) runSink(ctx context.Context, k *sink.Sink) error {
 	if err := k.Run(ctx); err != nil {
-		s.logger.Error("sink ended", "sink", k.Status().Name, "error", err)
+		s.logger.Warn("sink ended", "sink", k.Status().Name, "error", err)
 	}
 	return nil
 }

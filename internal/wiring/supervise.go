@@ -109,6 +109,15 @@ func hostname() string {
 	return name
 }
 
+// page returns the URL of the status page.
+func (s *Service) page() string {
+	u := url.URL{Scheme: "http", Host: Advertised(s.Addr()), Path: "/"}
+	if s.opts.Config.HTTP.TLS.CertFile != "" {
+		u.Scheme = "https"
+	}
+	return u.String()
+}
+
 // vitalsURL is where other nodes ask how the node's components do.
 func (s *Service) vitalsURL() string {
 	u := url.URL{Scheme: "http", Host: Advertised(s.Probes())}

@@ -67,7 +67,7 @@ func (t *Target) write(_ context.Context, messages []*sink.Message) (n int, err 
 		err = t.file.Sync()
 	}
 	if err != nil { // no line may stay that is not whole
-		err = errors.Join(fmt.Errorf("write %s: %w", t.cfg.Path, err), t.file.Truncate(t.size), t.file.Close())
+		err = errors.Join(fmt.Errorf("append to sink's file: %w", err), t.file.Truncate(t.size), t.file.Close())
 		t.file = nil
 		return 0, err
 	}

@@ -131,11 +131,11 @@ func TestGatewaysAreMembers(t *testing.T) {
 				return []client.Check{{Name: "cache", OK: well.Load()}, {Name: "disk", OK: true}}
 			}
 			served.connectTo(wire.address(), client.Config{Subscriber: "orders", Checks: checks}, everything).told(t, "connected", connected)
-			hears("degraded warning [cache]", "a check fails")
+			hears("degraded info [cache]", "a check fails")
 			well.Store(true)
 			hears("recovered", "it passes again")
 			wire.cut()
-			hears("dead warning", "it is cut off")
+			hears("dead info", "it is cut off")
 
 			again := newCable(t, served.service.Gateway())
 			p := served.connectTo(again.address(), client.Config{Subscriber: "orders"}, everything)
@@ -154,9 +154,9 @@ func TestGatewaysAreMembers(t *testing.T) {
 			of = "stock"
 			well.Store(false)
 			served.connectTo(again.address(), client.Config{Subscriber: of, Checks: checks}, everything)
-			hears("degraded warning [cache]", "another fails a check")
+			hears("degraded info [cache]", "another fails a check")
 			again.cut() // before this is known, it would be known of the one that left
-			hears("dead warning", "another is dead")
+			hears("dead info", "another is dead")
 			if n := len(slices.DeleteFunc(last.postedOf("orders"), func(p string) bool { return !strings.HasPrefix(p, "dead") })); n != 1 {
 				t.Errorf("%d deaths: %q", n, last.postedOf("orders"))
 			}

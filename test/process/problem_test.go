@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -115,6 +116,20 @@ func (f *fleet) toldOnce(kind, code string) {
 	}
 }
 
+// picture takes a picture of the page of a node in a real browser, if a folder for pictures is named
+// (make browser): what it says is on one card.
+func (s *ship) picture(name, text string) {
+	s.fleet.t.Helper()
+	folder := os.Getenv("STREAMER_TEST_PICTURES")
+	if folder == "" {
+		return
+	}
+	take := exec.CommandContext(s.fleet.t.Context(), "node", "../browser/case.mjs", s.url(), filepath.Join(folder, "case-"+name+".png"), text)
+	if out, err := take.CombinedOutput(); err != nil {
+		s.fleet.t.Errorf("%s: %v\n%s", name, err, out)
+	}
+}
+
 // One broken sink, MongoDB away, etcd away, a frozen node: each is one problem, the same on every
 // surface of every node, and nothing is left of it afterwards. A client with an old start is none.
 func TestOneProblemOnEverySurface(t *testing.T) {
@@ -144,10 +159,12 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		t.Errorf("the client gets nothing: %q", old.all())
 	}
 	f.show("a client with an old start", f.ships)
+	f.ships[0].picture("old-start", "Nothing needs attention")
 
 	broken.Store(true)
 	f.show("a sink is broken", f.ships, "sink/hook STRM-SINK-TARGET")
 	f.toldOnce("problem", "STRM-SINK-TARGET")
+	f.ships[0].picture("sink", "acknowledges nothing")
 	broken.Store(false)
 	f.show("the sink is well again", f.ships)
 	f.toldOnce("problem_over", "STRM-SINK-TARGET")
@@ -156,6 +173,7 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	f.show("MongoDB is away", f.ships, mongoAway)
 	until(t, "status --plan says the same", func() bool { return slices.Equal(f.planned(), []string{mongoAway}) })
 	f.toldOnce("problem", "STRM-MONGODB-UNREACHABLE")
+	f.ships[0].picture("mongodb", "MongoDB cannot be read")
 	heal()
 	f.show("MongoDB is back", f.ships)
 	f.toldOnce("problem_over", "STRM-MONGODB-UNREACHABLE")
@@ -170,6 +188,7 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 			return decode[admin.Status](t, ask(t, s.url()+"/v1/status").body).ViewAge > 1
 		})
 	}
+	f.ships[0].picture("etcd", "etcd does not answer")
 	for _, heal := range heals {
 		heal()
 	}
@@ -185,6 +204,16 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	frozen.signal(syscall.SIGSTOP)
 	f.show("a node is frozen", others, "nodes STRM-NODE-MISSING")
 	f.toldOnce("problem", "STRM-NODE-MISSING")
+	others[0].picture("frozen", "No heartbeat comes from")
+	for _, kind := range []string{"dead", "degraded", "breaker_opened", "component_down"} { // what merely happened
+		for _, s := range others {
+			for _, line := range s.notes.all() {
+				if strings.Contains(line, "kind="+kind+" ") && !strings.Contains(line, "level=INFO") {
+					t.Errorf("%s pages beside the problem: %s", kind, line)
+				}
+			}
+		}
+	}
 	frozen.signal(syscall.SIGCONT)
 	f.show("it goes on", f.ships)
 	f.toldOnce("problem_over", "STRM-NODE-MISSING")

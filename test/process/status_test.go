@@ -87,7 +87,7 @@ func TestNodeServesItsGapsAndNotices(t *testing.T) {
 			p.await(string(fault.LogAhead))
 
 			lines := follow(t, address+"/v1/notices")
-			for _, want := range []string{`"kind":"partition_failed"`, ": heartbeat"} {
+			for _, want := range []string{`"kind":"problem"`, ": heartbeat"} {
 				if !lines.comes(want) {
 					t.Errorf("no %s among the notices: %q", want, lines.all())
 				}
