@@ -17,8 +17,6 @@ const state = {
   sinks: null,
   reports: null,
   history: null, // of /v1/history
-  swept: 0, // when another sweep was seen
-  unswept: 0, // for how long none was, when the node answered last
   errors: {}, // by path
   taken: {}, // when the last answer came, by path
   notices: [], // newest last
@@ -235,10 +233,7 @@ function tookSubscribers(list) {
 }
 
 function tookReports(list) {
-  const sweep = list.reports[0]?.fired_at_ms;
-  if (sweep !== state.reports?.reports[0]?.fired_at_ms) state.swept = Date.now();
   state.reports = list;
-  state.unswept = Date.now() - state.swept;
 }
 
 const questions = [

@@ -64,7 +64,6 @@ export function attention(state) {
     add(`problem ${p.subject}`, p.severity, p.cause, {code: p.code, detail: [concerned(p), p.detail].filter(Boolean).join(' · '), todo: p.remedy, runbook: p.runbook});
   }
   checkpoints(state, add);
-  sweeps(state, add);
   return items.sort((a, b) => levels.indexOf(a.level) - levels.indexOf(b.level));
 }
 
@@ -86,11 +85,4 @@ function checkpoints(state, add) {
       code: 'STRM-SUBSCRIBER-HEAD-ROOM', detail: names(near.map((s) => s.subscriber), 8), todo: 'Connect them, or delete those that are gone (streamer subscribers delete).',
     });
   }
-}
-
-// sweeps notices that nobody looks after the components any more.
-function sweeps(state, add) {
-  const r = state.reports?.reports[0];
-  const late = state.unswept / 1000;
-  if (r && late > 3 * (r.settings?.heartbeat_interval_s ?? 30) + 15) add('sweep', 'critical', `No sweep for ${duration(Math.floor(late))}`, {code: 'STRM-SUPERVISOR-SWEEP-MISSING'});
 }
