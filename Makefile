@@ -155,6 +155,7 @@ clients:
 	$(MAKE) -s build
 	$(GO) build -o bin/demo ./dev/demo
 	cd client/typescript && npm ci --no-audit --no-fund && npm test
+	node --test examples/gateway/page.test.mjs
 	$(GO) test -tags clients -run '^TestConsumerInPython' ./test/process
 
 # The plain manifests, from the chart.

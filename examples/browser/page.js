@@ -3,8 +3,22 @@ import { StreamerError, stringify, subscribe } from "./client/index.js";
 const form = document.querySelector("form");
 const state = document.querySelector("#state");
 const list = document.querySelector("#changes");
+const count = document.querySelector("#count");
+const pause = document.querySelector("#pause");
 const shown = 200;
 let stop = new AbortController();
+let resume = null; // while the page is paused: what lets it continue
+let paused = Promise.resolve();
+
+pause.addEventListener("click", () => {
+  if (resume) {
+    resume();
+    resume = null;
+  } else {
+    paused = new Promise((resolve) => { resume = resolve; });
+  }
+  pause.textContent = resume ? "Continue" : "Pause";
+});
 
 // What the page has shows again after a reload; the position is of one filter and one cluster.
 async function follow(addresses, filter) {
@@ -12,6 +26,7 @@ async function follow(addresses, filter) {
   stop = new AbortController();
   const key = JSON.stringify([addresses, filter]);
   const { signal } = stop;
+  let received = 0;
   state.textContent = "connected";
   try {
     const messages = subscribe({
@@ -20,7 +35,9 @@ async function follow(addresses, filter) {
       onReconnect: (reason) => (state.textContent = `reconnecting: ${reason.message}`),
     });
     for await (const m of messages) {
+      await paused; // the node waits with the rest
       state.textContent = "connected";
+      count.textContent = (++received).toLocaleString("en");
       const item = document.createElement("li");
       item.textContent = m.kind === "change" ? `${m.change.operationType} ${stringify(m.change)}` : `${m.kind} ${JSON.stringify(m)}`;
       list.prepend(item);

@@ -27,7 +27,7 @@ func main() {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", *listen)
 	if err == nil {
-		logger.Info("open http://" + listener.Addr().String() + "/?coll=orders") //nolint:sloglint // an address to click on
+		logger.Info("open http://" + listener.Addr().String() + "/?db=shop&coll=orders") //nolint:sloglint // an address to click on
 		err = serve(ctx, listener, client.Config{Addresses: []string{*node}, Subscriber: "browsers", Start: client.StartNow, Logger: logger})
 	}
 	if err != nil {

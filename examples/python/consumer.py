@@ -16,6 +16,13 @@ def events(response):
             yield position, event, "\n".join(data)
             event, data = "message", []
 
+def tell(text):
+    """Prints a line. Whoever has closed the pipe, as head does, wants no more: that is the end, and no failure of the network."""
+    try: print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the line
+        sys.exit(0)
+
 def follow(url, file):
     """Handles events until the connection ends. A position is saved after its event was handled: at least once."""
     request = urllib.request.Request(url, headers={"Accept": "text/event-stream"})
@@ -23,7 +30,7 @@ def follow(url, file):
     if os.path.exists(file): request.add_header("Last-Event-ID", open(file).read())
     with urllib.request.urlopen(request, timeout=45) as response:  # nodes write every 15 s
         for position, event, data in events(response):
-            if data and event == "message": print(data, flush=True)  # a change: handle it here, before its position is saved
+            if data and event == "message": tell(data)  # a change: handle it here, before its position is saved
             elif data: print(event, json.loads(data), file=sys.stderr, flush=True)  # a loss: read its namespaces again
             if position:
                 with open(file + ".new", "w") as new: new.write(position)

@@ -3,10 +3,18 @@
 package process
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // The example in Python handles every change, also while its node and it itself are killed, and
@@ -52,6 +60,39 @@ func TestConsumerInPythonMissesNothing(t *testing.T) {
 	}
 	if got, want := described(append(first, second...)), "insert 1, insert 2, insert 3, insert 4, insert 5, insert 6"; got != want {
 		t.Errorf("%s; want %s", got, want)
+	}
+}
+
+// It leaves with whoever reads what it prints.
+func TestConsumerInPythonLeavesWithItsReader(t *testing.T) {
+	t.Parallel()
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := 0; r.Context().Err() == nil; i++ {
+			if _, err := fmt.Fprintf(w, "data: {\"operationType\":\"insert\"}\nid: %d\n\n", i); err != nil {
+				return
+			}
+		}
+	}))
+	defer node.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	consumer := exec.CommandContext(ctx, "python3", "../../examples/python/consumer.py", node.URL+"/v1/events", filepath.Join(t.TempDir(), "position.txt"))
+	var complaints strings.Builder
+	consumer.Stderr = &complaints
+	out, err := consumer.StdoutPipe()
+	if err == nil {
+		err = consumer.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, "insert") {
+		t.Errorf("%q, %v", line, err)
+	}
+	_ = out.Close()
+	if err := consumer.Wait(); err != nil || complaints.Len() > 0 {
+		t.Errorf("%v: %s", err, &complaints)
 	}
 }
 
