@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -147,6 +148,7 @@ func (c *handoffContender) connect(ctx context.Context, partitions client.Partit
 	connected := make(chan struct{}, 100)
 	var err error
 	g.client, err = client.New(client.Config{
+		Logger:    slog.New(slog.DiscardHandler),
 		Addresses: c.cluster.addresses(), Subscriber: fmt.Sprint("bench-", partitions), Start: client.StartNow, Partitions: partitions,
 		OnNotice: connects(connected),
 	})

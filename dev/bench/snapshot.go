@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -143,6 +144,7 @@ var _ contender = (*scanned)(nil)
 func (s *scanned) Open(ctx context.Context, round *round) error {
 	begun := make(chan struct{})
 	c, err := client.New(client.Config{
+		Logger:    slog.New(slog.DiscardHandler),
 		Addresses: []string{round.Node.GRPC}, Subscriber: "scan", Start: client.StartSnapshot,
 		OnNotice: func(_ context.Context, n client.Notice) error {
 			if _, done := n.(client.SnapshotDone); done {

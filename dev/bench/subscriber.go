@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ func (s *subscriber) Open(ctx context.Context, round *round) error {
 	connected := make(chan struct{}, 100)
 	s.arrived = make(chan struct{})
 	cfg := client.Config{
+		Logger:    slog.New(slog.DiscardHandler),
 		Addresses: []string{round.Node.GRPC}, Subscriber: round.Subscriber, Start: client.StartNow,
 		OnNotice: connects(connected),
 	}

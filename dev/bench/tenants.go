@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -111,6 +112,7 @@ func (t *tenants) Open(ctx context.Context, round *round) error {
 func (t *tenants) connect(ctx context.Context, i int, connected chan<- struct{}) error {
 	var once sync.Once
 	c, err := client.New(client.Config{
+		Logger:    slog.New(slog.DiscardHandler),
 		Addresses: []string{t.round.Node.GRPC}, Subscriber: honest(i), Start: client.StartNow,
 		Token: func(context.Context) (string, error) { return honest(i), nil },
 		OnNotice: func(_ context.Context, n client.Notice) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ func (d *demo) runGateways(ctx context.Context) error {
 			Addresses: rotated(d.addresses, i), Subscriber: fmt.Sprintf("gateway-%d", i), Start: client.StartEarliest,
 			Partitions: client.Partitions(i % 2), // of several gateways half follow the owners
 			OnNotice:   func(_ context.Context, n client.Notice) error { return d.heard(n) },
+			Logger:     slog.New(slog.NewTextHandler(d.log, nil)).With("gateway", i),
 		})
 		if err != nil {
 			return fmt.Errorf("make a gateway: %w", err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -180,6 +181,7 @@ func (r *reader) runClient(ctx context.Context) {
 	for ctx.Err() == nil {
 		running, end := context.WithCancel(ctx)
 		cfg := client.Config{
+			Logger:     slog.New(slog.DiscardHandler),
 			Subscriber: *r.subscriber.Load(), Start: client.StartSnapshot, OnNotice: r.notice,
 			ReconnectWait: 50 * time.Millisecond, MaxReconnectWait: 500 * time.Millisecond, StopTimeout: time.Millisecond,
 		}
