@@ -59,7 +59,7 @@ func (c Coverage) Union(d Coverage) Coverage {
 	return both
 }
 
-// everything is the namespace that stands for all of them.
+// everything is the name for all namespaces.
 const everything = "*"
 
 // none is the coverage of nothing: no namespace has this name.
@@ -68,17 +68,17 @@ const none = ""
 // maxNames bounds the namespaces of a bounded coverage, in bytes.
 const maxNames = 2 << 10
 
-// hashed begins a name that stands for a list of collections: `db.$hash` for some of a database,
+// hashed is the prefix of a name for a list of collections: `db.$hash` for some of a database,
 // `$hash` for some of many databases. MongoDB allows no such name.
 const hashed = "$"
 
 // Bounded returns the coverage as heartbeats and checkpoints keep it. In a long list of namespaces,
 // the collections of each database are replaced by a hash of their names, and if that is still too
-// long, all of them are. What is bounded covers another one only if it reads all that the other one
-// reads; of two long lists that differ it is not known whether one reads more.
+// long, all of them are. A bounded coverage covers another one only if it certainly reads all
+// changes of the other; for two different long lists that is unknown.
 func (c Coverage) Bounded() *Coverage { return c.within(maxNames) }
 
-// within returns the coverage with so many bytes of namespaces, or one hash.
+// within returns the coverage with at most the given bytes of namespaces, or one hash.
 func (c Coverage) within(limit int) *Coverage {
 	c = Coverage{Namespaces: slices.Clone(c.Namespaces), Operations: slices.Clone(c.Operations)}
 	slices.Sort(c.Namespaces)
@@ -103,8 +103,8 @@ func (c Coverage) within(limit int) *Coverage {
 
 func (c Coverage) fits(limit int) bool { return len(strings.Join(c.Namespaces, ",")) <= limit }
 
-// hashOf returns the name that stands for a sorted list; a single name stands for itself, and
-// `db.*` for a whole database.
+// hashOf returns the name for a sorted list; a single name and `db.*`, a whole database, stay as
+// they are.
 func hashOf(prefix string, names []string) string {
 	switch {
 	case len(names) == 1:
@@ -174,7 +174,7 @@ func (c Coverage) common(d Coverage) Coverage {
 	return both
 }
 
-// namespaces returns what is read: `*` for everything, nothing for a coverage of nothing.
+// namespaces returns the namespaces: `*` for everything, none for an empty coverage.
 func (c Coverage) namespaces() []string {
 	switch {
 	case len(c.Namespaces) == 0:

@@ -13,7 +13,7 @@
 //
 // # Aliasing
 //
-// An Event and everything read from it alias the reply in which they arrived. Copy what must
+// An Event and everything read from it alias the reply in which they arrived. Copy values that must
 // outlive the reply ([Position.Clone]).
 //
 // The package imports no other package of this module, starts nothing and does no I/O.

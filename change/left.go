@@ -12,8 +12,7 @@ func Left(e *Event) (Event, error) {
 	return left(e.Token(), e.Namespace(), e.Key(), e.Time())
 }
 
-// LeftAt returns the event that says that a document was found at a time not to match a filter any
-// more.
+// LeftAt returns the event for a document that has stopped matching a filter, found at a time.
 func LeftAt(ns Namespace, id Value, at Timestamp) (Event, error) {
 	return left(progressToken(at), ns, WrapDocument(AppendElement(nil, id.Type, "_id", id.Data)), at)
 }

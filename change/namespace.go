@@ -1,11 +1,11 @@
 package change
 
-// A NamespaceKind says what MongoDB has under the name of a namespace.
+// A NamespaceKind is the kind of a namespace in MongoDB.
 type NamespaceKind uint8
 
 // The kinds.
 const (
-	// NamespaceUnknown: nobody could tell.
+	// NamespaceUnknown: the kind could not be read.
 	NamespaceUnknown NamespaceKind = iota
 	// NamespaceCollection is a collection, or a database that has one.
 	NamespaceCollection

@@ -39,7 +39,7 @@ func numberOf(f float64) Number {
 	if f == math.Trunc(f) && f >= -(1<<63) && f < 1<<63 {
 		return Number{Type: TypeInt64, Int: int64(f)}
 	}
-	if math.IsNaN(f) { // of which there are many
+	if math.IsNaN(f) { // it has many representations
 		f = math.NaN()
 	}
 	return Number{Type: TypeDouble, Double: f}

@@ -97,7 +97,8 @@ func (p Position) IsZero() bool { return p.Token == nil && p.Time.IsZero() }
 // Compare orders positions as the stream does: by the tokens' _data, whose hexadecimal digits have
 // the order of their bytes. Tokens of different versions are ordered by their heads; events with
 // equal heads have an order in each version and none between them, and the earlier version comes
-// first here so that the order is total. What must not be lost asks Covers or Has.
+// first here so that the order is total. To decide whether an event may be skipped, use Covers or
+// Has instead.
 func (p Position) Compare(q Position) int {
 	c, _ := p.order(q)
 	return c

@@ -32,8 +32,8 @@ func (p Position) Ref() (r Ref) {
 	return r
 }
 
-// Between returns the Ref of a point beside the events of the same head, which is none of them:
-// whoever resumes there has seen none for sure.
+// Between returns the Ref of a point with the same head that is none of its events: a reader that
+// resumes there may have seen none of them.
 func (r Ref) Between() Ref { return Ref{head: r.head} }
 
 // IsBetween reports whether the Ref is no event's.

@@ -138,9 +138,9 @@ func versionOf(data []byte) []byte {
 	return data[timeDigits : timeDigits+4]
 }
 
-// orderOfVersions compares tokens of one time and of different versions. The place in the
-// transaction orders them, which all known versions have; sure is false where only what follows it
-// could.
+// orderOfVersions compares tokens of one time and of different versions. It orders them by the
+// place in the transaction, which all known versions have; sure is false if only later parts could
+// order them.
 func orderOfVersions(a, b []byte) (c int, sure bool) {
 	h, _ := tokenHead(a)
 	i, _ := tokenHead(b)
@@ -177,7 +177,7 @@ func PrecedesAlways(e, f *Event) bool {
 	return bytes.Compare(e.OpName(), f.OpName()) <= 0 && bytes.Compare(a.document, b.document) <= 0
 }
 
-// A subject is what a token names after its head, as hexadecimal digits.
+// A subject is the part of a token after its head, as hexadecimal digits.
 type subject struct {
 	collection []byte // its UUID; empty if there is none
 	document   []byte // the document key; empty for an event without a document
@@ -188,8 +188,8 @@ func (p Position) subject() (s subject, ok bool) {
 	return tokenSubject(tokenData(p.Token), rest)
 }
 
-// tokenSubject parses what follows the head of a token: in version 1 the collection's UUID and the
-// document key, in version 2 the UUID or null, an identifier {operationType, documentKey or
+// tokenSubject parses the part after the head of a token: in version 1 the collection's UUID and
+// the document key, in version 2 the UUID or null, an identifier {operationType, documentKey or
 // operationDescription}, and the fragment if there is one.
 func tokenSubject(data, rest []byte) (s subject, ok bool) {
 	if !knownVersion(data) || !bytes.HasSuffix(rest, []byte(keyEnd)) {
@@ -238,9 +238,9 @@ func withoutFragment(digits []byte) (identifier []byte, fragment uint64) {
 	return digits, 0
 }
 
-// tokenHead parses what follows the cluster time: the version and, from version 1 on, the token
+// tokenHead parses the part after the cluster time: the version and, from version 1 on, the token
 // type, the index in the transaction, and whether the event is an invalidate. Version 0 (MongoDB
-// 4.0) has events only. rest is what follows, nil if that is unreadable.
+// 4.0) has events only. rest is the remainder, nil if that is unreadable.
 func tokenHead(data []byte) (h Head, rest []byte) {
 	h = Head{Kind: KindEvent}
 	if len(data) < timeDigits {

@@ -8,13 +8,13 @@ import (
 )
 
 // Updated returns a document after an update event, by the event's updateDescription. told is false
-// if the event has none.
+// if the event has no description.
 //
 // A document may have had the update before, and later ones: as in MongoDB's own initial sync, all
 // updates since any time before the document was read, applied again in their order, end at the
-// present document. So what does not fit the document is left out, because a later update has
-// replaced or removed it. Only MongoDB from 6.1 on tells a name with dots from a path; before, it
-// is a name if the document has such a field.
+// present document. So a part that does not fit the document is left out, because a later update
+// has replaced or removed it. Only MongoDB from 6.1 on distinguishes a name with dots from a path;
+// before, it is a name if the document has such a field.
 func (e *Event) Updated(doc []byte) (after []byte, told bool) {
 	update := e.Lookup("updateDescription")
 	if update.Document() == nil {
@@ -163,7 +163,7 @@ func indexOf(step []byte) (i int, ok bool) {
 	return i, err == nil && i >= 0 && i < maxElements
 }
 
-// IsAlike reports whether two documents are equal but for the order of their fields.
+// IsAlike reports whether two documents are equal except for the order of their fields.
 func IsAlike(a, b []byte) bool {
 	if len(a) != len(b) || bytes.Equal(a, b) {
 		return len(a) == len(b)
