@@ -23,8 +23,8 @@ const keySum = 1 + 43
 const maxKeyDepth = 256
 
 // AppendKey appends the key of a document: its _id as text, the same for _ids that MongoDB
-// considers equal and different for others. It is the relaxed Extended JSON of a value that stands
-// for all equal ones, with these differences:
+// considers equal and different for others. It is the relaxed Extended JSON of a value that
+// represents all equal ones, with these differences:
 //
 //   - A number has no type: 7 is NumberInt(7), NumberLong(7), 7.0 and NumberDecimal("7.0"). A
 //     Decimal128 that is no int64 and no double keeps its type, without trailing zeros. A symbol is
@@ -33,7 +33,7 @@ const maxKeyDepth = 256
 //     All control characters are escaped.
 //   - A name that begins with $ begins with $$, so that no document looks like another type; $ref,
 //     $id and $db stay.
-//   - Options of a regular expression keep their order. What is not valid BSON is
+//   - Options of a regular expression keep their order. Invalid BSON is
 //     {"$bson":{"type":"…","base64":"…"}}.
 //   - What would be longer than MaxKey is cut, and ends in a tilde and the SHA-256 of the canonical
 //     form, in base64 for URLs.

@@ -89,7 +89,7 @@ func appendScientific(b, digits []byte, exponent int) []byte {
 
 // appendDigits appends the digits of a number below 2^113.
 func appendDigits(b []byte, hi, lo uint64) []byte {
-	above, rest := bits.Div64(hi, lo, 1e17) // what is above the last 17 digits fits 64 bits
+	above, rest := bits.Div64(hi, lo, 1e17) // the digits before the last 17 fit 64 bits
 	if above == 0 {
 		return strconv.AppendUint(b, rest, 10)
 	}

@@ -53,7 +53,7 @@ func appendExact(b, text []byte) []byte {
 	return append(b, '"')
 }
 
-// lowSurrogate is half of a surrogate pair. With a byte it stands for the byte.
+// lowSurrogate is half of a surrogate pair. With a byte added, it represents that byte.
 const lowSurrogate = 0xDC00
 
 // appendUnit appends a unit of UTF-16 as an escape.
@@ -61,8 +61,8 @@ func appendUnit(b []byte, r rune) []byte {
 	return append(b, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&0xF], hexDigits[r>>4&0xF], hexDigits[r&0xF])
 }
 
-// appendEscaped appends text of which some may have to be escaped. Line separators are, for readers
-// that take JSON for JavaScript.
+// appendEscaped appends text that may need escapes. It also escapes line separators, for readers
+// that parse JSON as JavaScript.
 func appendEscaped(b, text []byte) []byte {
 	done := 0 // text[:done] has been appended
 	for at := 0; at < len(text); at += plain(text[at:]) {
@@ -85,7 +85,7 @@ func appendEscaped(b, text []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendEscape appends an ASCII character that cannot stand for itself.
+// appendEscape appends an ASCII character that must be escaped.
 func appendEscape(b []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':
@@ -104,7 +104,7 @@ func appendEscape(b []byte, c byte) []byte {
 	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&0xF])
 }
 
-// plain returns how many characters at the beginning of text are ASCII and stand for themselves.
+// plain returns how many characters at the beginning of text are ASCII and need no escape.
 func plain(text []byte) int {
 	at := 0
 	for ; at+8 <= len(text); at += 8 {
@@ -120,8 +120,8 @@ func plain(text []byte) int {
 	return at
 }
 
-// specials looks at eight characters at once. The lowest bit that is set belongs to the first of
-// them that does not stand for itself.
+// specials checks eight characters at once. The lowest set bit belongs to the first of them that
+// needs an escape.
 func specials(eight uint64) uint64 {
 	const (
 		each = 0x0101010101010101
@@ -133,8 +133,8 @@ func specials(eight uint64) uint64 {
 	return (eight | control | quote | backslash) & top
 }
 
-// appendOptions appends the options of a regular expression in alphabetical order, as which BSON is
-// to have them.
+// appendOptions appends the options of a regular expression in alphabetical order, the order that
+// BSON requires.
 func appendOptions(b, options []byte) []byte {
 	for i, c := range options {
 		if c >= utf8.RuneSelf || i > 0 && c < options[i-1] {
