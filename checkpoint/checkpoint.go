@@ -121,8 +121,8 @@ type Checkpoint struct {
 	// Partitions is N at the time of the positions.
 	Partitions int
 	// Snapshots is the progress of the subscriber's snapshots at these positions, one for each
-	// subscription and set of partitions in which the same is left. If Position is zero in a Save,
-	// it is that of the partitions in Positions, and changes nothing of what is left in others.
+	// subscription and set of partitions with the same progress. If Position is zero in a Save, it
+	// is the progress in the partitions of Positions, and does not change that in others.
 	Snapshots []snapshot.Progress
 	// Generation counts the rewinds.
 	Generation uint64
@@ -135,9 +135,9 @@ type Checkpoint struct {
 	// Fingerprint identifies the stream's pipeline; tokens are valid only with the same pipeline.
 	// Empty if unknown.
 	Fingerprint string
-	// Coverage is what the stream that moved the position read; nil if unknown. The position says
-	// nothing of other changes. Lapse is what earlier streams read beyond that, nil if nothing; in
-	// a Save, it is the lapse of which the subscriber was told.
+	// Coverage is the coverage of the stream that moved the position; nil if unknown. The position
+	// says nothing about other changes. Lapse is the coverage of earlier streams beyond that, nil
+	// if none; in a Save, it is the lapse that was reported to the subscriber.
 	Coverage *change.Coverage
 	Lapse    *Lapse
 	// Losses are those of the subscriber alone, oldest first: it came back too late, and the
@@ -164,9 +164,9 @@ type Beginning struct {
 func NewBeginning(at change.Timestamp) Beginning { return Beginning{At: at, ID: rand.Text()[:10]} }
 
 // Incarnation names the life of a shared checkpoint in an incarnation of the origin. Within one,
-// the position only advances by acknowledgements, so that a target may skip what it has up to a
-// position. A rewind, an import, a deletion, a repartition and an adoption begin another one: what
-// is repeated then is repeated on purpose.
+// the position only advances by acknowledgements, so that a target may skip the changes that it
+// has, up to a position. A rewind, an import, a deletion, a repartition and an adoption begin
+// another one, because the following repetition is intended.
 func (c Checkpoint) Incarnation(origin uint64) string {
 	return fmt.Sprintf("%d-%s-%d", origin, c.Began.ID, c.Generation)
 }

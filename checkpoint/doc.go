@@ -1,5 +1,5 @@
-// Package checkpoint stores what a restart needs: the position of each subscriber, and the origin
-// of the cluster.
+// Package checkpoint stores the state that a restart needs: the position of each subscriber, and
+// the origin of the cluster.
 //
 // A [Checkpoint] is the position up to which a subscriber has acknowledged everything; later
 // changes are redelivered after a crash. An exclusive subscriber (a gateway, a named SSE client)
@@ -19,10 +19,10 @@
 //
 // # Related data
 //
-// The [Origin] is written once, at the first start, and holds what must not change. The history
-// keeps the last significant checkpoints, and one of the others per minute. The gap log ([Gap])
-// records stretches that could not be read from the oplog: no checkpoint passes a gap that is not
-// recorded.
+// The [Origin] is written once, at the first start, and holds the settings that must not change.
+// The history keeps the last significant checkpoints, and one of the others per minute. The gap log
+// ([Gap]) records stretches that could not be read from the oplog: no checkpoint passes a gap that
+// is not recorded.
 //
 // # Saving
 //
@@ -37,8 +37,8 @@
 //
 // Stores keep checkpoints, origins and the gap log as JSON that an operator can read with etcdctl
 // or mongosh. A reader refuses a newer version than its own and tolerates fields that it does not
-// know; whoever changes the meaning of a field raises the version. What is refused is a fault that
-// names where it is stored: CheckpointNewer, CheckpointPartitions, or CheckpointCorrupt. Errors
-// never show a token, which contains a document's key. A checkpoint's trail says how many entries
-// its history has had, and when the last one was made.
+// know; a code change that alters the meaning of a field must raise the version. A refused entry is
+// a fault that names where it is stored: CheckpointNewer, CheckpointPartitions, or
+// CheckpointCorrupt. Errors never show a token, which contains a document's key. A checkpoint's
+// trail says how many entries its history has had, and when the last one was made.
 package checkpoint

@@ -172,8 +172,8 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 }
 
 // Decode reads the checkpoint that is stored under name, which must be the one that nameOf gives
-// its key, and its trail. A shared one must have been made for the given number of partitions, of
-// which 0 means any.
+// its key, and its trail. A shared one must have been made for the given number of partitions; 0
+// means any.
 func Decode(name string, nameOf func(Key) string, partitions int, text []byte) (Checkpoint, Trail, error) {
 	return decodeCheckpoint(name, partitions, text, func(k Key) bool { return nameOf(k) == name })
 }

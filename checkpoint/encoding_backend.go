@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// A backend is a checkpoint.Backend as it is stored: beside the origin, so that completing it
-// disturbs nobody who compares the origin.
+// A backend is the stored form of a checkpoint.Backend. It is stored separately from the origin, so
+// that its completion does not affect comparisons of the origin.
 type backend struct {
 	Version int    `json:"v"`
 	Store   string `json:"store,omitempty"`
@@ -16,8 +16,7 @@ type backend struct {
 	ID      string `json:"id,omitempty"`
 }
 
-// EncodeBackend returns the stored form of a backend, which is nil for one of which nothing is
-// known.
+// EncodeBackend returns the stored form of a backend, nil for an unknown one.
 func EncodeBackend(b Backend) ([]byte, error) {
 	if b == (Backend{}) {
 		return nil, nil
@@ -29,8 +28,7 @@ func EncodeBackend(b Backend) ([]byte, error) {
 	return value, nil
 }
 
-// DecodeBackend reads the backend that is stored under key; no value is one of which nothing is
-// known.
+// DecodeBackend reads the backend that is stored under key; without a value the backend is unknown.
 func DecodeBackend(key string, value []byte) (Backend, error) {
 	if len(value) == 0 {
 		return Backend{}, nil

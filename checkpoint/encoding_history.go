@@ -25,8 +25,8 @@ func (h *History) Last() (c Checkpoint, t Trail, ok bool) {
 	return (*h)[0].checkpoint, (*h)[0].trail, true
 }
 
-// Newest returns the entries, the newest first. Those of a shared checkpoint are counted from 1
-// again where partitions are counted anew, which raises the incarnation.
+// Newest returns the entries, the newest first. Those of a shared checkpoint are numbered from 1
+// again after a repartition, which raises the incarnation.
 func (h *History) Newest() []Checkpoint {
 	slices.SortFunc(*h, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(b.checkpoint.Epoch.Incarnation, a.checkpoint.Epoch.Incarnation), cmp.Compare(b.trail.Entries, a.trail.Entries))

@@ -54,7 +54,7 @@ func EncodeOrigin(o Origin) ([]byte, error) {
 }
 
 // DecodeOrigin reads the origin that is stored under key. It must have been made for the given
-// number of partitions, of which 0 means any.
+// number of partitions; 0 means any.
 func DecodeOrigin(key string, partitions int, value []byte) (Origin, error) {
 	var s origin
 	if err := decode(key, value, originVersion, &s); err != nil {

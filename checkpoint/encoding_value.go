@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// version is what this code writes, and the highest that it reads, but for origins.
+// version is the version that this code writes, and the highest that it reads, except for origins.
 const version = 1
 
 // A position is a change.Position as it is stored.
@@ -25,7 +25,7 @@ func positionOf(p change.Position) position {
 	return position{Token: p.Token, T: p.Time.T, I: p.Time.I}
 }
 
-// bound returns the position, which may be zero where nobody knows it.
+// bound returns the position, which may be zero if it is unknown.
 func (s position) bound() (change.Position, error) {
 	if s.Token == nil && s.T == 0 && s.I == 0 {
 		return change.Position{}, nil

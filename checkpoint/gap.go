@@ -46,7 +46,7 @@ func (g Gap) Trimmed() Gap {
 	return g
 }
 
-// Again returns the entry after the gap was added again: it keeps what was found first and extends
+// Again returns the entry after the gap was added again: it keeps the first discovery and extends
 // the end and the namespaces.
 func (g Gap) Again(later Gap) Gap {
 	g.To = change.Later(g.To, later.To)
@@ -60,8 +60,8 @@ func (g Gap) Again(later Gap) Gap {
 	return g
 }
 
-// Over returns what is to be stored in the place of an entry with the same ID, as it was decoded;
-// keep says that the entry stays as it is.
+// Over returns the gap to store in place of a decoded entry with the same ID; keep says that the
+// entry stays unchanged.
 func (g Gap) Over(known Gap, unread error) (next Gap, keep bool) {
 	switch {
 	case unread == nil:
@@ -72,7 +72,7 @@ func (g Gap) Over(known Gap, unread error) (next Gap, keep bool) {
 	return g, false
 }
 
-// joined returns one gap in the place of two: it contains both, and what is between them.
+// joined returns one gap in place of two: it contains both, and the span between them.
 func (g Gap) joined(later Gap) Gap {
 	if g.From.After(later.From) {
 		g.From = later.From
@@ -93,10 +93,10 @@ func SortGaps(gaps []Gap) {
 
 // A GapKeeper stores the gap log.
 type GapKeeper interface {
-	// AddGap adds an entry durably. Adding a gap again, by its ID, keeps what was found first and
-	// extends To. A corrupt entry is replaced; that of a newer version tells of the same loss and
-	// stays as it is. It is not fenced, because reporting a loss twice is harmless. Beyond MaxGaps
-	// the oldest entries are removed.
+	// AddGap adds an entry durably. Adding a gap again, by its ID, keeps the first discovery and
+	// extends To. A corrupt entry is replaced; an entry of a newer version reports the same loss
+	// and stays unchanged. It is not fenced, because reporting a loss twice is harmless. Beyond
+	// MaxGaps the oldest entries are removed.
 	AddGap(ctx context.Context, g Gap) error
 	// Gaps returns the entries in the order in which they were found. If some cannot be read, it
 	// returns the others and an error.

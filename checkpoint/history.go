@@ -10,8 +10,8 @@ const (
 )
 
 // A Trail is stored with a checkpoint and describes its history: the number of entries and the time
-// of the last one. It tells a store, within the transaction that writes a checkpoint, whether to
-// add an entry and in which slot.
+// of the last one. It decides, within the transaction that writes a checkpoint, whether the store
+// adds an entry and in which slot.
 type Trail struct {
 	Entries uint64
 	Last    time.Time

@@ -5,15 +5,15 @@ import "github.com/mongostream/streamer/change"
 // A Lapse says that streams of before read changes that a later one did not, which moved the
 // checkpoint past them.
 type Lapse struct {
-	// Coverage is what was read until then.
+	// Coverage is the coverage until then.
 	Coverage change.Coverage
 	// At is the last time up to which all of it was read.
 	At change.Timestamp
 }
 
-// Lost returns the stretch that the subscriber of a checkpoint missed because a stream did not read
-// it, if a stream of the coverage reads it again: the namespaces, of which none are all, and where
-// the stretch begins; it ends at the checkpoint. Some is false where there is none.
+// Lost returns the span that the subscriber of a checkpoint missed because a stream did not read
+// it, if a stream with the coverage reads it again: the namespaces, empty for all, and the start of
+// the span; it ends at the checkpoint. some is false if there is none.
 func (c Checkpoint) Lost(reads change.Coverage) (namespaces []string, from change.Timestamp, some bool) {
 	if c.Lapse == nil || c.Coverage == nil {
 		return nil, from, false
@@ -27,7 +27,7 @@ func (c Checkpoint) Lost(reads change.Coverage) (namespaces []string, from chang
 func (c *Checkpoint) cover(before, by Checkpoint) {
 	lapse := before.Lapse
 	c.Coverage, c.Lapse = by.Coverage, lapse
-	if by.Coverage == nil { // of an earlier version, or a test: nobody knows
+	if by.Coverage == nil { // of an earlier version, or a test: unknown
 		c.Coverage = before.Coverage
 		return
 	}

@@ -26,8 +26,8 @@ type Origin struct {
 	// At is when it was written, By by which node; for information.
 	At time.Time
 	By string
-	// Backend is where the checkpoints are stored; later nodes complete what the first ones did not
-	// know.
+	// Backend is where the checkpoints are stored; later nodes complete the parts that the first
+	// ones did not know.
 	Backend Backend
 }
 

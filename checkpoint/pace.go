@@ -15,20 +15,20 @@ const (
 	maxPaced = 10_000
 )
 
-// A pace bounds what the large checkpoints of each identity cost the store, in bytes a second. An
-// identity whose checkpoints cost more waits for its own debt, and nobody else does. The zero
+// A pace bounds the cost of each identity's large checkpoints for the store, in bytes a second. An
+// identity whose checkpoints cost more waits for its own debt; others do not wait. The zero
 // identity is that of a node without access control, and of operators: it has no limit.
 type pace struct {
 	rate int64 // bytes a second; 0 means no limit
 
 	mu struct {
 		sync.Mutex
-		paid map[string]time.Time // when each identity has paid for what it has saved
+		paid map[string]time.Time // when each identity's debt for its saves is paid
 	}
 }
 
-// Large returns how many bytes of the stored checkpoint its client is responsible for, beyond what
-// is usual: snapshots in progress, long tokens, positions of partitions, and losses.
+// Large returns how many bytes of the stored checkpoint its client is responsible for, beyond the
+// usual size: snapshots in progress, long tokens, positions of partitions, and losses.
 func (c Checkpoint) Large() int {
 	size := len(c.Position.Token)
 	for _, at := range c.Positions {

@@ -16,13 +16,13 @@ type Policy struct {
 	// within the oplog window. Defaults to 1 minute.
 	IdleInterval time.Duration
 	// MaxUnsaved bounds the events that a shared subscriber may acknowledge without a saved
-	// checkpoint, and so what a crash redelivers while the store is unavailable. Defaults to
+	// checkpoint, and so the redelivery after a crash while the store is unavailable. Defaults to
 	// 1,000,000.
 	MaxUnsaved int
 	// MinInterval is the least time between the beginnings of two rounds, however many events are
 	// acknowledged meanwhile. It is at most Interval. Defaults to 100 ms.
 	MinInterval time.Duration
-	// IdentityRate bounds what the large checkpoints of an identity cost the store, in bytes a
+	// IdentityRate bounds the cost of an identity's large checkpoints for the store, in bytes a
 	// second; beyond it, they are saved later. Defaults to 64 KiB.
 	IdentityRate int64
 }
@@ -56,8 +56,8 @@ func (p Policy) due(saved time.Time, events uint64, idle time.Duration) time.Tim
 	return saved.Add(idle)
 }
 
-// joins reports whether a checkpoint goes along in a round that another one has begun: early
-// enough, it costs no transaction of its own, and no more rows than it would without the other one.
+// joins reports whether a checkpoint joins a round that another one has begun. If it does so early
+// enough, it needs neither its own transaction nor additional rows.
 func (p Policy) joins(saved, now time.Time, events uint64) bool {
 	return events > 0 && now.Sub(saved) >= p.Interval/2
 }

@@ -65,8 +65,8 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 	return all, nil
 }
 
-// SnapshotsFit returns an error that wraps ErrUnsavable if a checkpoint cannot keep a snapshot, of
-// which nothing is read, of each of the subscriptions.
+// SnapshotsFit returns an error that wraps ErrUnsavable if a checkpoint cannot hold an unstarted
+// snapshot of each of the subscriptions.
 func SnapshotsFit(ids []string) error {
 	total := 0
 	for _, id := range ids {
@@ -110,8 +110,8 @@ func withOwed(stored []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	return fitting(all, c)
 }
 
-// fitting returns progress that fits into a checkpoint: of subscriptions that are not there any
-// more nothing is kept if it is too much.
+// fitting returns progress that fits into a checkpoint: if it is too large, it drops the progress
+// of removed subscriptions.
 func fitting(all []snapshot.Progress, c Checkpoint) []snapshot.Progress {
 	if kept, err := trimmedSnapshots(all, c.Partitions); err == nil {
 		return kept
@@ -138,7 +138,7 @@ func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progr
 	saved := slices.Collect(maps.Keys(c.Positions))
 	for _, mine := range c.Snapshots {
 		known := slices.ContainsFunc(stored, func(p snapshot.Progress) bool { return p.Subscription == mine.Subscription })
-		if !known && mine.Reason == snapshot.Start { // what every subscription begins with is left in the others; of losses they are told themselves
+		if !known && mine.Reason == snapshot.Start { // the initial snapshot of every subscription is pending in the others; they get losses themselves
 			stored = append(slices.Clip(stored), snapshot.Progress{Subscription: mine.Subscription, Filter: mine.Filter, Reason: mine.Reason})
 		}
 	}
@@ -148,8 +148,8 @@ func partialSnapshots(stored []snapshot.Progress, c Checkpoint) []snapshot.Progr
 // storedSize returns an upper bound of the stored size of a progress.
 func storedSize(p snapshot.Progress) int { return sizeOf(p, escaped) }
 
-// sizeOf returns the size of a snapshot's progress in a checkpoint, whose texts have the size that
-// a function tells.
+// sizeOf returns the size of a snapshot's progress in a checkpoint; a function returns the size of
+// its texts.
 func sizeOf(p snapshot.Progress, text func(string) int) int {
 	n := 80 + text(p.Subscription) + text(string(p.Reason)) + 6*len(p.Partitions)
 	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {

@@ -85,9 +85,9 @@ type Claimer interface {
 	ClaimName(ctx context.Context, c Claim, first Checkpoint) (Checkpoint, error)
 }
 
-// IsDamage reports whether an error concerns a single checkpoint that cannot be read. What is of a
-// newer version, or of another number of partitions, can be read by another build or configuration:
-// a node that goes on beside it would be the wrong one.
+// IsDamage reports whether an error concerns a single checkpoint that cannot be read. A checkpoint
+// of a newer version, or of another number of partitions, is not damaged: another build or
+// configuration can read it, and a node that ignored it would be the wrong one.
 func IsDamage(err error) bool { return fault.Of(err) == fault.CheckpointCorrupt }
 
 // An UnreadError says which checkpoints of a claim cannot be read: those of the other partitions
@@ -105,7 +105,7 @@ func (e *UnreadError) Error() string {
 // Unwrap returns why they cannot be read.
 func (e *UnreadError) Unwrap() []error { return slices.Collect(maps.Values(e.Partitions)) }
 
-// Unread adds what cannot be read of a partition to an error that may be nil.
+// Unread adds the error of a partition's unreadable checkpoint to an error that may be nil.
 func (e *UnreadError) Unread(p change.Partition, err error) *UnreadError {
 	if e == nil {
 		e = &UnreadError{Partitions: make(map[change.Partition]error)}

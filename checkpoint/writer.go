@@ -25,7 +25,7 @@ type WriterConfig struct {
 	// Fingerprint and By are stored in every checkpoint; Partitions is N.
 	Fingerprint, By string
 	Partitions      int
-	// Coverage is what the node's streams read, for every checkpoint.
+	// Coverage is the coverage of the node's streams, for every checkpoint.
 	Coverage change.Coverage
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -130,9 +130,9 @@ type Keeper struct {
 	writer  *Writer
 	source  Source
 	events  atomic.Int64   // acknowledged ever
-	settled atomic.Int64   // of these, those of which nothing is left to save; changed under the writer's mutex
+	settled atomic.Int64   // of these, those that are completely saved; changed under the writer's mutex
 	saved   map[Key]*saved // guarded by the writer's mutex, like the following
-	room    chan struct{}  // closed when something was saved; nil while nobody waits
+	room    chan struct{}  // closed after a save; nil while no caller waits
 	ended   bool
 }
 
@@ -168,8 +168,8 @@ func (k *Keeper) Stands(c Checkpoint) {
 	k.writer.locked(func() { k.saved[c.Key] = &saved{checkpoint: c, at: now.Add(-k.writer.policy.Interval), shown: now} })
 }
 
-// Placed says that the subscriber has been moved to where it Stands. What it had acknowledged after
-// that comes again, and is not to be saved any more: Run makes room for it.
+// Placed says that the subscriber has been moved to where it Stands. Acknowledgements after that
+// position are void, because these changes come again: Run removes them.
 func (k *Keeper) Placed() { k.writer.wake() }
 
 // oldest returns when that of its checkpoints was saved that was saved longest ago. The caller
@@ -220,8 +220,8 @@ type asked struct {
 	err    error
 }
 
-// Save saves what has moved now, in one round with all others that ask for it: of thousands that
-// leave together none waits for the rounds of the others. Its error is that of the keeper's own
+// Save saves the present progress, in one round with all concurrent callers, so that thousands that
+// leave together do not wait for each other's rounds. Its error is that of the keeper's own
 // checkpoints, and of the gap log.
 func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 	w := k.writer
@@ -254,7 +254,7 @@ func (k *Keeper) Save(ctx context.Context, reason Reason) error {
 }
 
 // Refused reports whether the store has refused a checkpoint as that of an earlier owner or
-// generation, so that the source saves nothing any more.
+// generation, so that the source cannot save again.
 func (k *Keeper) Refused() bool {
 	k.writer.mu.Lock()
 	defer k.writer.mu.Unlock()
@@ -297,7 +297,7 @@ func (w *Writer) Run(ctx context.Context) {
 			wait(left)
 			continue
 		}
-		if left := again.Sub(now); left > 0 { // whoever is in a hurry: the store has just failed
+		if left := again.Sub(now); left > 0 { // even if urgent: the store has just failed
 			wait(left)
 			continue
 		}
@@ -316,7 +316,7 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// saveDue saves what is due, and what goes along with it.
+// saveDue saves due checkpoints, and those that join their round.
 func (w *Writer) saveDue(ctx context.Context, now time.Time) error {
 	idle := w.idle()
 	return w.save(ctx, now, func(_ *Keeper, p Progress, s *saved) (Reason, bool) {
@@ -336,8 +336,8 @@ func (w *Writer) owes(c Checkpoint, now time.Time) time.Duration {
 	return wait
 }
 
-// Age returns for how long Run has had something to do and has not got on. A store that does not
-// answer is waited for so long at most as a save may take.
+// Age returns how long Run has made no progress although it had work. Waiting for a store that does
+// not answer counts as progress for at most the timeout of a save.
 func (w *Writer) Age() time.Duration { return w.saving.Age() }
 
 // Flush saves everything that has advanced. Its error joins the failures of the store: a checkpoint
@@ -358,7 +358,7 @@ func (w *Writer) idle() time.Duration {
 	return w.mu.idle
 }
 
-// nextDue returns when the next checkpoint is due, and makes room for subscribers of which all is
+// nextDue returns when the next checkpoint is due, and removes subscribers that are completely
 // saved.
 func (w *Writer) nextDue(now time.Time) time.Time {
 	w.mu.Lock()
@@ -370,7 +370,7 @@ func (w *Writer) nextDue(now time.Time) time.Time {
 	for k := range w.mu.keepers {
 		events := k.events.Load() // before the progress, which has at least these
 		progress := k.source.Progress()
-		unsaved := len(progress) == 0 // without a claim, nothing tells
+		unsaved := len(progress) == 0 // without a claim, it is unknown
 		for _, p := range progress {
 			s := k.of(p, now)
 			if s.refused {
@@ -472,7 +472,7 @@ func (w *Writer) saveRound(
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.SaveTimeout)
 	defer cancel()
 	round, taken := w.collect(now, keepers, choose)
-	unrecorded = w.record(ctx) // not before: nothing that was collected is later than what had been found by now
+	unrecorded = w.record(ctx) // not before: no collected entry is later than the gaps found by now
 	if unrecorded != nil {
 		gaps := w.unrecorded()
 		round = slices.DeleteFunc(round, func(c candidate) bool {
@@ -638,8 +638,8 @@ func (w *Writer) rest(c candidate, until time.Time) {
 	}
 }
 
-// settle notes that nothing is left to save of the first events, and lets those go on who wait for
-// room. Under the writer's mutex.
+// settle notes that the first events are saved, and wakes callers that wait for room. Under the
+// writer's mutex.
 func (k *Keeper) settle(events int64) {
 	k.settled.Store(max(k.settled.Load(), events))
 	if k.room != nil {
