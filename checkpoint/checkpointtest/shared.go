@@ -350,7 +350,7 @@ func testSaveMany(h harness) {
 			h.Fatalf("round %d: %d checkpoints came back, of %d", round, len(stored), len(saved))
 		}
 		for i := range saved {
-			if !reflect.DeepEqual(saved[i], stored[i]) { // not cmp, which takes a minute for so many bytes
+			if !reflect.DeepEqual(saved[i], stored[i]) { // not cmp, which takes a minute for this size
 				h.Fatalf("round %d: checkpoint %d at %s came back otherwise, at %s", round, i, saved[i].Position, stored[i].Position)
 			}
 		}
