@@ -344,8 +344,8 @@ func (c *Client) checks() (m []*streampb.Check) {
 	return m
 }
 
-// maxCheckText is how long the text of a check may be, in bytes. What a check says must not end the
-// session.
+// maxCheckText is how long the text of a check may be, in bytes. The text of a check must not end
+// the session.
 const maxCheckText = 4096
 
 // adopt prepares for the partitions of a cluster. If their number has changed, all of them begin at

@@ -152,9 +152,9 @@ type Partitions int
 
 // The partition modes.
 const (
-	// All uses one session with one node, which serves all partitions, whoever owns them. When the
-	// node is about to stop, the client connects to another of its Addresses before it leaves, and
-	// drops duplicates.
+	// All uses one session with one node, which serves all partitions, whatever their owners. When
+	// the node is about to stop, the client connects to another of its Addresses before it leaves,
+	// and drops duplicates.
 	All Partitions = iota
 	// Owned uses one session with each node, for the partitions that the node owns, so that the
 	// cluster shares the load. The client follows partitions when they move. Addresses are used to

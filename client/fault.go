@@ -120,7 +120,7 @@ var errRepartitioned = errors.New("number of partitions changed")
 // ErrRunning is returned by a second call of Run.
 var ErrRunning = errors.New("client has already run")
 
-// A backoff is exponential backoff with jitter: each failure doubles the wait, half of which is
+// A backoff is exponential backoff with jitter: each failure doubles the wait; half of it is
 // random.
 type backoff struct{ first, longest time.Duration }
 

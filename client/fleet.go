@@ -158,8 +158,8 @@ func (f *fleet) learn(t *streampb.Topology) {
 	f.route()
 }
 
-// withdrawn moves partitions to other sessions, because the node of one does not deliver them to it
-// any more: they have moved, and the broadcast window of the handoff is over. Until a topology says
+// withdrawn moves partitions to other sessions, because the node of one has stopped delivering them
+// to it: they have moved, and the broadcast window of the handoff is over. Until a topology says
 // where they are, another node serves them.
 func (f *fleet) withdrawn(s member, partitions []uint32) {
 	f.mu.Lock()

@@ -20,13 +20,13 @@ type Document = map[string]any
 // A LiveQuery is the documents that match a subscription, kept up to date. Its methods are safe for
 // concurrent use.
 //
-// It is whole while its documents are known to be all that match, each as MongoDB has it. What may
-// have been missed makes it not whole, for the collections that it concerns: a loss, a collection
-// that was replaced, an update that does not say which fields it means. The documents are read
-// again, and the query is whole again.
+// It is whole while its documents are known to be all matching ones, each in MongoDB's state. A
+// possible gap makes it not whole, for the collections that it concerns: a loss, a replaced
+// collection, an update that does not say which fields it means. The documents are read again, and
+// the query is whole again.
 type LiveQuery struct {
 	client *Client
-	sub    Subscription // as it was asked for: the ID has no suffix
+	sub    Subscription // as requested: the ID has no suffix
 	on     LiveCallbacks
 
 	calls sync.Mutex // held during callbacks, which are in the order of the changes of a document
@@ -34,7 +34,7 @@ type LiveQuery struct {
 		sync.Mutex
 		id       string // of the current subscription
 		docs     map[string]*liveDocument
-		missing  map[string]place // namespaces of which documents may be missing or gone, and since where; "" is all of them
+		missing  map[string]place // namespaces with possibly missing or deleted documents, and the place since then; "" is all of them
 		doubtful map[string]bool  // documents that are not known to be as MongoDB has them, by key; "" is all of them
 		waiting  bool             // the documents will be read again
 		begun    time.Time        // when they were last read again
@@ -99,7 +99,7 @@ func (q *LiveQuery) Documents() (all []Document, whole bool) {
 // whole is for callers that hold the mutex.
 func (q *LiveQuery) whole() bool { return len(q.mu.missing) == 0 && len(q.mu.doubtful) == 0 }
 
-// read makes a new subscription, which begins with the documents. What the one before it brings is
+// read makes a new subscription, which begins with the documents. Events of the former one are
 // ignored from here on.
 func (q *LiveQuery) read() error {
 	sub := q.sub
@@ -206,8 +206,8 @@ func (q *LiveQuery) handle(id string, c Change) error {
 	return nil
 }
 
-// replaced applies a change of collections. What a rename brings under a name comes with a
-// snapshot, of which a loss before it has told.
+// replaced applies a change of collections. The documents of a renamed collection come with a
+// snapshot, after a loss.
 func (q *LiveQuery) replaced(e *liveEvent) {
 	switch e.Op {
 	case "drop":
@@ -290,7 +290,7 @@ func (q *LiveQuery) removeAll(which func(*liveDocument) bool) {
 	}
 }
 
-// tell tells that the query has become whole. The caller holds calls.
+// tell reports that the query has become whole. The caller holds calls.
 func (q *LiveQuery) tell(became bool) {
 	if became && q.on.Whole != nil {
 		q.on.Whole()
@@ -344,7 +344,7 @@ func (q *LiveQuery) lost(namespaces []string, at place) {
 	}
 }
 
-// told passes a notice at a place to the live queries that it concerns.
+// told passes a notice, with its place, to the live queries that it concerns.
 func (c *Client) told(n Notice, at place) {
 	switch n := n.(type) {
 	case SnapshotDone:
@@ -359,8 +359,8 @@ func (c *Client) told(n Notice, at place) {
 	}
 }
 
-// readLive has all live queries read their documents again: older changes will be delivered, which
-// would take documents back.
+// readLive makes all live queries read their documents again, because older changes will be
+// delivered, which would revert documents.
 func (c *Client) readLive() {
 	c.eachLive(func(q *LiveQuery) { _ = q.read() }) // its ID is new
 }

@@ -35,8 +35,8 @@ type Rewound struct {
 type SnapshotBegun struct{ Snapshot }
 
 // A SnapshotDone says that the subscription has had all documents that existed. With the changes
-// since then the program has what MongoDB has, but for documents that it had before and whose
-// deletion was lost: those that a snapshot after a Resync did not bring are gone.
+// since then the program has MongoDB's documents, except for those that it had before and whose
+// deletion was lost: documents that a snapshot after a Resync did not contain are gone.
 type SnapshotDone struct{ Snapshot }
 
 // A SnapshotCancelled says that an operator has ended the snapshot of a subscription, which has not

@@ -8,8 +8,8 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
-// An outbox holds what a session has to send, besides heartbeats. Adding to it never blocks. It is
-// bounded by its contents: the last acknowledgement, one change for each partition, and one for
+// An outbox holds a session's pending messages, besides heartbeats. Adding to it never blocks. It
+// is bounded by its contents: the last acknowledgement, one change for each partition, and one for
 // each subscription.
 type outbox struct {
 	woken chan struct{} // holds one signal: the outbox is not empty

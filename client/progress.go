@@ -108,7 +108,7 @@ func (g *progress) begin(t *track, at *place, all bool) {
 	}
 }
 
-// want adds partitions that the session should have. They are to be requested.
+// want adds partitions that the session should have and must request.
 func (t *track) want(partitions []uint32) {
 	for _, p := range partitions {
 		t.wanted[p] = false
@@ -134,7 +134,7 @@ func (g *progress) attach(t *track, partitions []uint32, at *place, seq uint64) 
 			continue // the node has ended it since
 		}
 		delete(t.ended, p)
-		if t.wanted[p] && !g.has(t, p) { // otherwise it is to be requested again
+		if t.wanted[p] && !g.has(t, p) { // otherwise it must be requested again
 			g.parts[p].in = append(g.parts[p].in, t)
 		}
 	}

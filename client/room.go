@@ -12,7 +12,7 @@ type room struct {
 	mu struct {
 		sync.Mutex
 		used  int
-		freed chan struct{} // closed when there is more room; nil while nobody waits
+		freed chan struct{} // closed when there is more room; nil while no goroutine waits
 	}
 }
 

@@ -22,7 +22,7 @@ type session struct {
 	silence *time.Timer   // runs while a message is awaited
 	timeout time.Duration // for silence
 	beat    time.Duration // between heartbeats
-	closing chan struct{} // closed when no more acknowledgements follow
+	closing chan struct{} // closed when no further acknowledgements follow
 
 	before   *session      // the session that this one replaces, because its node is about to stop; may be nil
 	stopping chan struct{} // holds one signal: the node is about to stop
@@ -197,7 +197,7 @@ func (s *session) receive() ([]byte, error) {
 }
 
 // runReceive handles messages until the session breaks. If the context ends while a message is
-// handled, it discards what follows: a change must not be handled after one that was not.
+// handled, it discards the following messages: a change must not be handled after one that was not.
 func (s *session) runReceive(ctx context.Context) error {
 	for {
 		message, err := s.receive()

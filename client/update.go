@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A liveUpdate is what an update event says about the change of a document. The names of fields may
-// have dots or be numbers, so that a path of names between dots can mean several fields. Since
-// MongoDB 6.1 paths says which one is meant.
+// A liveUpdate describes the change of a document by an update event. The names of fields may have
+// dots or be numbers, so that a path of names between dots can mean several fields. Since MongoDB
+// 6.1 paths says which one is meant.
 type liveUpdate struct {
 	Updated   map[string]any `json:"updatedFields"`
 	Removed   []string       `json:"removedFields"`
@@ -98,7 +98,7 @@ func (u *liveUpdate) path(field string) (steps []pathStep, known bool) {
 	for name := range strings.SplitSeq(field, ".") {
 		step := pathStep{name: name}
 		if i, ok := indexOf(name); ok && len(steps) > 0 {
-			step.index, step.isIndex, step.either = i, true, !said // a number that was a name would be told
+			step.index, step.isIndex, step.either = i, true, !said // a numeric name would be in the event's paths
 		}
 		steps = append(steps, step)
 	}
@@ -143,7 +143,7 @@ func (u *liveUpdate) changed(in any, path []pathStep, change func(any) (any, boo
 		list[step.index] = v
 		return list, fits
 	case nil:
-		if u.Truncated != nil { // since 5.0 a new document is told as a whole
+		if u.Truncated != nil { // since 5.0 the event contains a new document as a whole
 			return nil, false
 		}
 		return u.changed(Document{}, path, change)

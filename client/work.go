@@ -81,7 +81,7 @@ type feed struct {
 	caught bool
 }
 
-// A behind is the place that a session must reach before it replaces others in partitions.
+// A behind is the place that a session must reach before it replaces other sessions in partitions.
 type behind struct {
 	goal       place
 	partitions []uint32
@@ -480,9 +480,9 @@ func (w *work) waitsIn(partition uint32, at *place) bool {
 	return false
 }
 
-// stuck reports whether a session waits in vain: it would itself bring a missing partition after it
-// reads on, or nobody brings it, because nothing is attached to any session before this one has
-// ended. The caller holds the mutex.
+// stuck reports whether a session waits in vain: its own stream has the missing partition, but only
+// after it continues to read; or no session has it, because no partition is attached to another
+// session before this one has ended. The caller holds the mutex.
 func (w *work) stuck(f *feed) bool {
 	alone := w.client.fleet != nil && w.client.fleet.alone.Load()
 	for p := range w.mu.parts {
