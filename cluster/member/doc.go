@@ -20,7 +20,7 @@
 // last answers, without asking it again. A second process on the same checkpoints is refused.
 //
 //	claim ──► terms run ◄──renewed
-//	  │            ├── one is taken away ─────► that term ends ──► given back ──► claimed again
+//	  │            ├── one is taken over ─────► that term ends ──► returned ──► claimed again
 //	  │            ├── asked to stop ─────────► serve ends in its own time ──► released
 //	  │            ├── expired unanswered ────► claimed again ─► all terms end, and begin again with new epochs
 //	  │ held       └── frozen, or taken over ─► terms end (change.ErrTermLost) ──► serve ends
@@ -60,7 +60,7 @@
 //
 // # Terms
 //
-//	begun ──► runs ──► over (taken, refused, or all of them) ──► given back ──► claimed again, not before a second has passed
+//	begun ──► runs ──► over (taken, refused, or all of them) ──► returned ──► claimed again, after at least a second
 //
 // A node relies on a lease or claim until a deadline that counts from the sending of the request
 // (deadline.go); the terms under it begin, end and are returned one by one (terms.go).
