@@ -55,7 +55,7 @@ type Input struct {
 
 // An Assignment is a plan.
 type Assignment struct {
-	// Owners is by partition who should own it, empty for nobody, which is when nobody takes any.
+	// Owners is the planned owner of each partition, empty for none, if no member takes any.
 	Owners []string
 	// Why says for each partition why it is where it is: an index into Reasons, which are for
 	// people.
@@ -70,7 +70,7 @@ type Assignment struct {
 	Balanced bool
 }
 
-// nobody takes the place of a member's number.
+// nobody is the number for no member.
 const nobody = -1
 
 // A seat is a member at the table.
@@ -83,7 +83,7 @@ type seat struct {
 	urgent       bool
 
 	load  int // partitions
-	fixed int // of those, how many stay whatever its share
+	fixed int // of those, how many stay independent of its share
 	quota int // its share
 }
 
@@ -91,7 +91,7 @@ type seat struct {
 type assigner struct {
 	in      Input
 	members []seat
-	had     []int  // by partition: the owner that may keep it, or nobody
+	had     []int  // by partition: the owner that may keep it, or none
 	at      []int  // by partition: where it is by now
 	pinned  []bool // by partition: an operator has put it there
 	waiting []bool // by partition: it has no move left to go where it is pinned
@@ -103,8 +103,8 @@ type assigner struct {
 	events  traffic
 }
 
-// Assign plans which member owns which partition, the same for the same input, in whatever order
-// the members come.
+// Assign assigns partitions to members. The result is the same for the same input, in any order of
+// the members.
 //
 // # Three questions, in this order
 //

@@ -11,7 +11,7 @@ import (
 
 // Config says how a cluster is planned.
 type Config struct {
-	// Node is the leader's own node; its heartbeat tells whether heartbeats come through at all.
+	// Node is the leader's own node; its heartbeat shows whether heartbeats arrive at all.
 	// Required.
 	Node string
 	// Partitions is N. Required.

@@ -29,19 +29,19 @@
 // # Verification
 //
 // The member to which the plan assigns a partition must serve it within Config.Grace of the plan,
-// or of the claim, according to its own heartbeat under the key's epoch. A member that gives up
+// or of the claim, according to its own heartbeat under the key's epoch. A member that hands over
 // partitions one after the other has this time for each. If it does not:
 //
-//   - nobody has the key, or its owner does not serve: a failure of the member. The partition goes
-//     to another one, the key is taken away.
+//   - the key does not exist, or its owner does not serve: a failure of the member. The partition
+//     goes to another one, the key is taken away.
 //   - another one has the key and serves: the partition stays there, and both have no part in plans
 //     for a while.
 //   - another one has the key and does not serve, or has to go: a failure of that one. Its key is
 //     taken away; from one that is dead though its lease lives, at once.
 //
-// Failures open the member's assignment breaker: with the third it is given nothing for 30 s, then
-// one partition to try; two successes close it, a failed trial doubles the wait. A restart resets
-// it. If half of the members fail at once, it is nobody's failure.
+// Failures open the member's assignment breaker: after the third it gets no partition for 30 s,
+// then one as a trial; two successes close it, a failed trial doubles the wait. A restart resets
+// it. If half of the members fail at once, no member is blamed.
 //
 // # Restarts
 //

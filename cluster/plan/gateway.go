@@ -130,8 +130,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// refill lets as many notices about gateways be posted as the time allows, and tells how many were
-// not.
+// refill permits as many notices about gateways as the time allows, and reports how many were
+// suppressed.
 func (s *Planner) refill(elapsed time.Duration) {
 	s.words = min(gatewayNotices, s.words+elapsed.Seconds())
 	if s.unsaid > 0 && s.words >= 1 {

@@ -15,11 +15,11 @@ import (
 //	degraded            a check fails, or its heartbeat is late: keeps its partitions, gets no new ones
 //	unhealthy           a critical check has failed for long enough: loses its partitions
 //	dead                its lease has ended, or its heartbeat has not changed for long: loses its partitions at once
-//	stopping            says so itself: loses its partitions at once
+//	stopping            reports it itself: loses its partitions at once
 //	refused             has another number of partitions, or its heartbeat cannot be read: is given nothing
 //
 // Ages are by the leader's clock, from when it saw a heartbeat change; members' timestamps are
-// compared with their own only. Time in which the leader itself did not look counts against nobody.
+// compared with their own only. Time in which the leader itself did not look is not counted.
 //
 // Gateways are members, too: the nodes name them in their heartbeats (gateway.go).
 //
@@ -47,13 +47,13 @@ type health struct {
 	events  []event
 
 	began   time.Duration
-	changed time.Duration // when somebody last came or went
+	changed time.Duration // when a member last joined or left
 	cold    bool
 	counts  map[string]int           // members by check that fails
 	shared  map[string]time.Duration // checks that half of them fail, since when
 }
 
-// newHealth makes a health of nobody.
+// newHealth makes a health without members.
 func newHealth(cfg Config) *health {
 	return &health{cfg: cfg, members: make(map[string]*member), counts: make(map[string]int), shared: make(map[string]time.Duration)}
 }
@@ -154,8 +154,8 @@ func (c *health) Fitness(m *member) (fitness fitness, try bool) {
 	return fitness, false
 }
 
-// settle ends the cold start, and gives those that have waited long enough their place. A topology
-// that does not come to rest holds nobody up for ever.
+// settle ends the cold start, and admits members that have waited long enough. A topology that
+// never becomes stable does not delay members for ever.
 func (c *health) settle() {
 	if c.cold {
 		c.settleCold()
@@ -184,7 +184,7 @@ func (c *health) settleCold() {
 			there++
 		}
 	}
-	missing := false // somebody of the last plan
+	missing := false // a member of the last plan
 	for _, node := range c.view.Plan.Owners {
 		m := c.members[node]
 		missing = missing || node == "" || m == nil || !m.Present

@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// Checks beside those that heartbeats bring.
+// Checks in addition to those in heartbeats.
 const (
 	checkHeartbeat = "heartbeat" // fails where the last one is late
 	checkStatus    = "status"    // fails where the member calls itself unhealthy
@@ -32,8 +32,8 @@ func (m *member) critical(check string) bool {
 // failed returns the checks that a member fails.
 func (m *member) failed() []string { return slices.Sorted(maps.Keys(m.failing)) }
 
-// Excused says whether a member cannot be expected to take or give up anything, for reasons that
-// are not its own.
+// Excused says whether a member cannot be expected to take or hand over partitions, for reasons
+// outside the member.
 func (c *health) Excused(m *member) bool {
 	for check := range m.failing {
 		if _, shared := c.shared[check]; shared && m.critical(check) {
@@ -116,8 +116,8 @@ func (c *health) fails(m *member, check string, fails bool) {
 	}
 }
 
-// share finds the checks that fail for so many that moving partitions would help nobody, or that
-// the leader had better doubt itself.
+// share finds the checks that fail for so many members that moving partitions would not help, or
+// that the leader should doubt itself.
 func (c *health) share(total int) {
 	deaf := false
 	if leader := c.members[c.cfg.Node]; leader != nil && leader.Present {
@@ -148,7 +148,7 @@ func (c *health) share(total int) {
 const recovery = time.Minute
 
 // spare lets those who still fail a check have more time than one that fails it alone. Silence is
-// another matter: nobody waits to be heard.
+// different: it gets no additional time.
 func (c *health) spare(check string) {
 	for _, m := range c.members {
 		if _, fails := m.failing[check]; fails && check != checkHeartbeat {

@@ -24,7 +24,7 @@ const (
 	eventDied                       // Why says how that is known
 	eventHeard                      // it was dead though its lease lived, and is not
 	eventRestarted                  // it is another process: Old and New are when they started, Quick that it kept its place
-	eventStops                      // it asks to give up its partitions
+	eventStops                      // it asks to hand over its partitions
 	eventSick                       // it is unhealthy: Why is the check
 	eventSettled                    // it may get partitions
 	eventRejected                   // it cannot take part: Code and Why

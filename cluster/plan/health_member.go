@@ -14,9 +14,9 @@ import (
 const (
 	forget    = 30 * time.Minute // memory of members that are gone
 	maxGone   = 1024             // and of how many
-	calmFor   = 5 * time.Minute  // a member that lives for so long is lost for the first time again
+	calmFor   = 5 * time.Minute  // after this uptime the next loss of a member counts as its first
 	maxLosses = 6                // the settle time doubles with each loss, up to this one
-	crashes   = 3                // so many losses make a quick restart lose the place
+	crashes   = 3                // after this many losses a quick restart loses the member's place
 )
 
 // A member is the leader's knowledge of one name.
@@ -31,11 +31,11 @@ type member struct {
 	Garbled  bool // it cannot be read
 	Settled  bool // it has been there for long enough
 	Shared   bool // all that it fails, half of the others fail too
-	Late     bool // it should serve partitions and does not: the policy says so
+	Late     bool // it should serve partitions and does not, by the policy
 	Narrow   bool // another member reads more, or serves more sinks
 	Losses   int  // how often it was lost lately
 	Process  string
-	Gave     time.Duration // when it last gave up a partition that it was to give up: the policy says so
+	Gave     time.Duration // when it last handed over a partition as planned, by the policy
 
 	started      time.Time
 	joined, beat int64
@@ -47,9 +47,9 @@ type member struct {
 	gone    time.Duration // when it went, if it is not seated
 	pending time.Duration // since when it waits to be settled
 
-	refused fault.Code               // why it was refused, as told
+	refused fault.Code               // why it was refused, as reported
 	failing map[string]time.Duration // checks that fail, since when that counts
-	told    notice.Severity          // of degradation, as told
+	told    notice.Severity          // of degradation, as reported
 	toldAt  time.Duration
 
 	breaker breaker
@@ -197,5 +197,5 @@ func (c *health) lose(m *member) {
 	m.Losses = min(m.Losses+1, maxLosses)
 }
 
-// unsettle has a member wait anew until it is given partitions.
+// unsettle makes a member wait again before it gets partitions.
 func (c *health) unsettle(m *member) { m.Settled, m.pending = false, c.now }

@@ -58,7 +58,7 @@ func (s *Planner) hear(events []event) {
 	}
 }
 
-// died reports a dead member, and has its partitions planned anew.
+// died reports a dead member, and makes the planner reassign its partitions.
 func (s *Planner) died(e event) {
 	m := e.Member
 	s.dequeue(m.key)
@@ -110,7 +110,7 @@ func (a Ago) Time(now time.Time) string {
 	return now.Add(-time.Duration(a)).UTC().Format(time.RFC3339)
 }
 
-// degraded tells that a member fails checks, or half of all fail one.
+// degraded reports that a member fails checks, or half of all fail one.
 func (s *Planner) degraded(e event) {
 	node, kind, text := "cluster", "cluster", ""
 	switch {
@@ -127,7 +127,7 @@ func (s *Planner) degraded(e event) {
 		Fields: map[string]any{"member": node, "member_kind": kind, "failed_checks": e.Checks}})
 }
 
-// recovered tells that it is well again.
+// recovered reports that it is healthy again.
 func (s *Planner) recovered(e event) {
 	node, kind, text := "cluster", "cluster", ""
 	if e.Member == nil {
@@ -140,7 +140,7 @@ func (s *Planner) recovered(e event) {
 		Fields: map[string]any{"member": node, "member_kind": kind, "was_degraded_seconds": e.For.Seconds()}})
 }
 
-// opened tells that a member's assignment breaker has opened.
+// opened reports that a member's assignment breaker has opened.
 func (s *Planner) opened(m *member, failures, n int) {
 	s.post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerOpened, Level: notice.Info,
 		Text: fmt.Sprintf("%s does not serve what it is given: it is given nothing for %s, then one partition to try.", m.Node, s.cfg.OpenFor),
@@ -150,7 +150,7 @@ func (s *Planner) opened(m *member, failures, n int) {
 		}})
 }
 
-// closed tells that it has closed.
+// closed reports that it has closed.
 func (s *Planner) closed(m *member, after time.Duration, why string) {
 	s.post(notice.Notice{Channel: notice.Breaker, Kind: notice.KindBreakerClosed, Level: notice.Info,
 		Text:   fmt.Sprintf("%s %s.", m.Node, why),

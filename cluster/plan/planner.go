@@ -191,7 +191,7 @@ func (s *Planner) eligible(want directives) (members []Candidate, trials []int, 
 	}
 	for i := range members {
 		members[i].Takes = fitness[i] == best && best < unfit
-		members[i].Keeps = members[i].Keeps || best == unfit // there is nobody else
+		members[i].Keeps = members[i].Keeps || best == unfit // there is no other member
 	}
 	return members, trials, best == fit
 }

@@ -13,8 +13,8 @@ const (
 	parts = 10
 	// certain is how many standard errors of the average are chance.
 	certain = 4
-	// exchanges is how many partitions are exchanged for balance in so many periods, unless a
-	// member has for all the time had half of its share too much, or more.
+	// exchanges bounds the partitions that are exchanged for balance in a number of periods, unless
+	// a member has exceeded its share by half or more for all of that time.
 	exchanges, exchangesIn = 4, 10
 	far                    = 0.5
 )
@@ -130,8 +130,8 @@ func (s *Planner) beside(rates []float64) (beside, share map[string]float64) {
 	return beside, share
 }
 
-// average returns the partitions' rates over periods, and for one that nobody has measured the
-// average of the others. It is nil where nobody has measured any.
+// average returns the partitions' rates over periods, and for an unmeasured one the average of the
+// others. It is nil if none was measured.
 func average(periods [][]float32) []float64 {
 	rates := make([]float64, len(periods[0]))
 	sum, known := 0.0, 0

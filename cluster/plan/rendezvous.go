@@ -77,9 +77,9 @@ func (p *assigner) rank() []int {
 	return first
 }
 
-// match finds the one stable matching of partitions with members that have room for so many: each
-// partition asks the member that it ranks highest, a full member rejects its lowest, and a rejected
-// partition asks its next choice. The result has an entry for every partition.
+// match finds the one stable matching of partitions with members of limited room: each partition
+// asks the member that it ranks highest, a full member rejects its lowest, and a rejected partition
+// asks its next choice. The result has an entry for every partition.
 func (p *assigner) match(partitions, room []int) (to []int) {
 	to = make([]int, len(p.at))
 	for i := range to {

@@ -31,10 +31,10 @@ type resync struct {
 	next      int // the partition to be looked at next
 	resent    int
 	missing   int           // of them, not served
-	until     time.Duration // when it is given up; 0 before all have been looked at
+	until     time.Duration // when it is abandoned; 0 before all have been checked
 }
 
-// enqueue has a member resynced after a while; one that restarts again begins anew.
+// enqueue schedules the resync of a member; a second restart starts it again.
 func (s *Planner) enqueue(m *member) {
 	s.dequeue(m.key)
 	s.queue = append(s.queue, resync{node: m.Node, key: m.key, kind: m.Kind, restarted: s.now, due: s.now + s.cfg.ResyncDelay})

@@ -22,7 +22,7 @@ type traffic struct {
 	rate  []int64   // by member
 	share []float64 // by member: its share
 	slack []float64 // by member: by how much it may have more or less
-	least float64   // the least gain of an exchange, whatever the share
+	least float64   // the least gain of an exchange, independent of the share
 	lists [][]int   // by member: the partitions that may be exchanged, the quietest first
 }
 
@@ -90,11 +90,11 @@ func (t *traffic) excess(m int, rate float64) float64 {
 	return max(0, math.Abs(rate-t.share[m])-t.slack[m])
 }
 
-// beside is how far a member is from its share, as a part of it.
+// beside returns a member's deviation from its share, as a fraction of the share.
 func (t *traffic) beside(m int) float64 { return float64(t.rate[m])/t.share[m] - 1 }
 
-// exchange finds the next two partitions to be exchanged, for the member that is furthest beside
-// its share and can be helped.
+// exchange finds the next two partitions to exchange, for the member with the greatest deviation
+// from its share that an exchange can reduce.
 func (p *assigner) exchange() (step, bool) {
 	if p.in.Rates == nil || p.in.Moves == 1 {
 		return step{}, false

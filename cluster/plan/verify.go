@@ -23,7 +23,7 @@ type part struct {
 	gauge           gauge
 }
 
-// restart begins the grace anew.
+// restart restarts the grace period.
 func (p *part) restart(now time.Duration) {
 	p.since, p.late, p.stays, p.served = now, false, false, false
 }
@@ -106,7 +106,7 @@ type miss struct {
 	blame *member
 }
 
-// verify finds members that do not serve their assigned partitions in time, or do not give up
+// verify finds members that do not serve their assigned partitions in time, or do not hand over
 // others in time.
 func (s *Planner) verify() {
 	var misses []miss
@@ -125,7 +125,7 @@ func (s *Planner) verify() {
 		}
 		due := p.since + s.cfg.Grace
 		if blame != m {
-			due = max(p.since, blame.Gave) + s.cfg.Grace // who gives up one partition after the other is not late with the rest
+			due = max(p.since, blame.Gave) + s.cfg.Grace // a member that hands over one partition after the other is not late with the rest
 		}
 		switch {
 		case s.health.Excused(blame):
@@ -147,7 +147,7 @@ func (s *Planner) verify() {
 			}
 		}
 	}
-	if n := len(blamed); n >= 2 && 2*n >= len(s.health.Present()) { // so many cannot all be to blame
+	if n := len(blamed); n >= 2 && 2*n >= len(s.health.Present()) { // this many cannot all be at fault
 		for _, miss := range misses {
 			miss.part.since = s.now
 		}
@@ -173,8 +173,8 @@ func (s *Planner) verify() {
 	}
 }
 
-// leave gives up moving a partition whose holder does well: better a plan that is not followed than
-// a partition that nobody serves.
+// leave cancels the move of a partition whose owner is healthy: a plan that is not followed is
+// better than a partition without a server.
 func (s *Planner) leave(p *part, m, holder *member) {
 	p.stays = true
 	if !s.health.Resting(m) {
