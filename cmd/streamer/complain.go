@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// complain tells a person what is wrong and what to do about it: each error with its code, and
-// after the last one of a code the remedy.
+// complain prints errors for people: each error with its code, and after the last one of a code the
+// remedy.
 func complain(err error) {
 	w := operator.Terminal{Writer: os.Stderr}
 	all := spread(err)

@@ -96,8 +96,8 @@ func lookup(name string) (fault.Entry, bool) { return fault.Lookup(fault.Code(ca
 // longestHint is how many codes of a subject are named.
 const longestHint = 8
 
-// similar names the codes that may be meant: those that continue what was written, those of which
-// it is a word, or the one that is spelt nearly so.
+// similar returns the codes that may be meant: those that start with the text, those that contain
+// it as a word, or the one with a similar spelling.
 func similar(name string) string {
 	code := canonical(name)
 	word := strings.TrimPrefix(code, codePrefix)

@@ -16,10 +16,10 @@ const (
 )
 
 // A logQueue writes log lines in the background, because standard error may be a pipe that nobody
-// reads: whoever logs never waits for the reader. It is an io.Writer for whole lines.
+// reads: the caller never waits for the reader. It is an io.Writer for whole lines.
 type logQueue struct {
 	to      io.Writer
-	dropped func(lines uint64) []byte // the line that tells of dropped lines
+	dropped func(lines uint64) []byte // the line that reports dropped lines
 	more    chan struct{}             // holds one signal: there are lines, or the end
 	done    chan struct{}             // closed when everything is written after the end
 
@@ -28,14 +28,14 @@ type logQueue struct {
 		lines [][]byte
 		bytes int
 		since time.Time // since when the line that is being written waits; zero while none does
-		lost  uint64    // not told of yet
+		lost  uint64    // not reported yet
 		total uint64    // ever dropped
 		ended bool
 	}
 }
 
-// newLogQueue returns a queue that writes until it is closed. dropped returns the line that tells
-// how many are missing where it stands.
+// newLogQueue returns a queue that writes until it is closed. dropped returns the line that reports
+// how many lines are missing in its place.
 func newLogQueue(to io.Writer, dropped func(lines uint64) []byte) *logQueue {
 	q := &logQueue{to: to, dropped: dropped, more: make(chan struct{}, 1), done: make(chan struct{})}
 	go q.run()
@@ -74,7 +74,7 @@ func (q *logQueue) State() (dropped uint64, stuck time.Duration) {
 	return q.mu.total, stuck
 }
 
-// Close writes what is queued, and waits for that for at most so long.
+// Close writes the queued lines, and waits for that at most for the timeout.
 func (q *logQueue) Close(within time.Duration) {
 	q.mu.Lock()
 	q.mu.ended = true
@@ -83,8 +83,8 @@ func (q *logQueue) Close(within time.Duration) {
 	bounded(within, func() { <-q.done })
 }
 
-// bounded waits for f for at most so long: it writes to what perhaps nobody reads, right before the
-// process ends.
+// bounded waits for f with a timeout, because f writes, right before the process ends, to a pipe
+// that may have no reader.
 func bounded(within time.Duration, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -105,7 +105,7 @@ func (q *logQueue) run() {
 		line, ended := q.next()
 		switch {
 		case line != nil:
-			_, _ = q.to.Write(line) // there is nobody to tell
+			_, _ = q.to.Write(line) // there is no way to report it
 		case ended:
 			return
 		default:
@@ -115,7 +115,7 @@ func (q *logQueue) run() {
 }
 
 // next returns the line to write next, nil if there is none. After the lines comes the one that
-// tells how many were dropped after them.
+// reports how many were dropped after them.
 func (q *logQueue) next() (line []byte, ended bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/cmd/streamer/operator"
 )
 
-// version is set when a release is built; otherwise the build information tells what there is.
+// version is set when a release is built; otherwise the build information is used.
 var version = ""
 
 func main() {
@@ -40,7 +40,7 @@ func command() *cobra.Command {
 	return root
 }
 
-// versionText returns the release's version, or what the build knows of its commit.
+// versionText returns the release's version, or the commit of the build.
 func versionText() string {
 	if version != "" {
 		return version

@@ -74,8 +74,8 @@ users of the machine can see the connection string: set STREAMER_MONGODB_URI ins
 	return cmd
 }
 
-// alone returns the environment with a connection string, if one is given. Where neither a file nor a
-// variable says what etcd is, checkpoints are in MongoDB then.
+// alone returns the environment with a connection string, if one is given. If neither a file nor a
+// variable sets etcd, checkpoints are then in MongoDB.
 func alone(environment []string, file, uri string) (with []string, inMongoDB bool) {
 	if uri == "" {
 		return environment, false
