@@ -51,7 +51,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return err
 }
 
-// An imported is what an import would do, and whether it was done.
+// An imported is the plan of an import, and whether it was executed.
 type imported struct {
 	*admin.ImportPlan
 

@@ -22,13 +22,13 @@ const (
 	nodeTriesTo = time.Minute + 10*time.Second
 )
 
-// readStatus reads what a node knows of its cluster.
+// readStatus reads a node's view of its cluster.
 func readStatus(ctx context.Context, node *nodeClient) (s admin.Status, err error) {
 	return s, node.ask(ctx, http.MethodGet, "v1/status", nil, &s)
 }
 
-// awaitStatus reads the status until over says so, or the time has passed. The node tells what it
-// last saw of the others, some heartbeats ago.
+// awaitStatus reads the status until over returns true, or until the timeout. The node's data about
+// other nodes is some heartbeats old.
 func awaitStatus(ctx context.Context, node *nodeClient, patience time.Duration, over func(admin.Status) bool) (bool, error) {
 	begun := time.Now()
 	for {

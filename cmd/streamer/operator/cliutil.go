@@ -49,7 +49,7 @@ type command struct {
 	args []string
 }
 
-// An action is what a command does. It writes its result to w. Of joined errors only the first is
+// An action is the body of a command. It writes its result to w. Of joined errors only the first is
 // shown.
 type action func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error
 
@@ -136,12 +136,12 @@ func checkOutput(output string) error {
 	return nil
 }
 
-// print writes the result: as JSON where that is asked for, otherwise as human does.
+// print writes the result: as JSON if that is requested, otherwise with human.
 func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) error {
 	return printResult(w, o.output, result, human)
 }
 
-// printResult writes a result: as JSON where output says so, otherwise as human does.
+// printResult writes a result: as JSON if output requests it, otherwise with human.
 func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
 	w = Terminal{w}
 	if output == "json" {
@@ -161,10 +161,10 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 	return nil
 }
 
-// decide says whether a command that changes something is to do it, which every such command asks
-// before it writes anything: it shows the plan, asks, and returns nil for yes. The plan is shown as
-// JSON only where it is the result: with --dry-run, and where the plan is refused. errDryRun is for
-// --dry-run, refused what is wrong with the plan.
+// decide decides whether a command executes its plan. Every command that changes something calls it
+// before any write: it shows the plan, asks, and returns nil for yes. It shows the plan as JSON only
+// if that is the result: with --dry-run, and if the plan is refused. It returns errDryRun for
+// --dry-run, and refused, the error of the plan, if that is not nil.
 func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
 	switch {
 	case o.dryRun || refused != nil:
@@ -184,7 +184,7 @@ func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(
 	return o.confirm(ctx, question)
 }
 
-// errDryRun ends a command that only shows what it would do.
+// errDryRun ends a command that only shows its plan.
 var errDryRun = errors.New("nothing was done: --dry-run")
 
 // confirm asks for confirmation on the terminal, unless --yes is set, and writes a record into the
@@ -221,7 +221,7 @@ func interactive() bool {
 	if err != nil || stdin.Mode()&os.ModeCharDevice == 0 {
 		return false
 	}
-	null, err := os.Stat(os.DevNull) // a device too, with nobody at it
+	null, err := os.Stat(os.DevNull) // also a device, but without a user
 	return err != nil || !os.SameFile(stdin, null)
 }
 
@@ -288,8 +288,8 @@ func complete(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
 	}
 }
 
-// newLogger makes the logger of a command. It logs warnings and errors only: what a command has to
-// say is its output.
+// newLogger makes the logger of a command. It logs warnings and errors only: the result of a
+// command is its output.
 func newLogger(cfg config.Config) *slog.Logger { return cfg.Log.Logger(os.Stderr, slog.LevelWarn) }
 
 // operatorName names the operator, for the history.
@@ -304,8 +304,8 @@ func operatorName() string {
 	return name
 }
 
-// quoted shows a text that somebody else has chosen, in quotes where it would not be taken for one
-// word or would write on the terminal what it is not to.
+// quoted returns a text that somebody else has chosen. It adds quotes if the text does not look
+// like one word or has characters that a terminal would obey.
 func quoted(s string) string {
 	if quoted := strconv.Quote(s); s == "" || len(quoted) != len(s)+2 || strings.Contains(s, " ") {
 		return quoted

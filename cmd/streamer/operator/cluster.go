@@ -18,7 +18,7 @@ func clusterCommand() *cobra.Command {
 	return group("cluster", "Adopt a restored cluster, or change its partitions", adoptCommand(), repartitionCommand())
 }
 
-// An adopted is what adopting would do, and what stands when it was done.
+// An adopted is the plan of an adoption, and the new origin after it.
 type adopted struct {
 	*admin.AdoptPlan
 

@@ -13,14 +13,13 @@ import (
 	"github.com/mongostream/streamer/health"
 )
 
-// A clusterView is what the nodes of a cluster have in common, as it stands in etcd: no node is
-// asked.
+// A clusterView is the shared state of a cluster's nodes, read from etcd without asking a node.
 type clusterView struct {
 	Cluster string `json:"cluster"`
-	// Leader is the node that makes plans, empty for nobody.
+	// Leader is the node that makes plans, empty for none.
 	Leader string   `json:"leader"`
 	Plan   planView `json:"plan"`
-	// Problems are those that the nodes report, and those that what they have in common shows.
+	// Problems are those that the nodes report, and those in the shared state.
 	Problems []health.Problem `json:"problems"`
 	Members  []memberView     `json:"members"`
 	// Absent are nodes that the plan names and that are not there.
@@ -36,8 +35,8 @@ type planView struct {
 	Cause   string    `json:"cause"`
 }
 
-// A memberView is who is there: its last heartbeat, and what it has. How old the heartbeat is only
-// the leader knows; that it is there says that its lease lives.
+// A memberView is a member: its last heartbeat, and its partitions. Only the leader knows the age
+// of the heartbeat; its presence means that the lease is valid.
 type memberView struct {
 	cluster.Heartbeat
 
@@ -49,7 +48,7 @@ type memberView struct {
 	Owned   int    `json:"owned"`
 }
 
-// A partitionView is who should own it, and who does.
+// A partitionView has the planned and the present owner of a partition.
 type partitionView struct {
 	ID      change.Partition `json:"id"`
 	Planned string           `json:"planned"`
@@ -57,11 +56,11 @@ type partitionView struct {
 	Owner   string           `json:"owner"`
 	Process string           `json:"process"`
 	Epoch   string           `json:"epoch"`
-	// State is what the owner says of it, empty where it says nothing yet.
+	// State is the state that the owner reports, empty if it has not reported one yet.
 	State string `json:"state"`
 }
 
-// newClusterView makes the clusterView of what etcd holds.
+// newClusterView makes the clusterView from the content of etcd.
 func newClusterView(name string, view cluster.View) *clusterView {
 	a := &clusterView{
 		Cluster: name, Leader: view.Leader, Members: []memberView{}, Absent: []string{}, Partitions: make([]partitionView, len(view.Owners)),
@@ -109,8 +108,8 @@ func newClusterView(name string, view cluster.View) *clusterView {
 	return a
 }
 
-// judge judges the cluster by what its nodes have in common. Of what is wrong with that nobody has
-// noted the beginning: it is at most as old as the plan.
+// judge judges the cluster by its shared state. No node has recorded the beginning of its problems:
+// they are at most as old as the plan.
 func (a *clusterView) judge(view cluster.View) health.Verdict {
 	since := func(holds bool) (s health.Since) {
 		if holds && view.Plan.Version > 0 {
@@ -184,7 +183,7 @@ func (a *clusterView) plannedFor(node string) (n int) {
 	return n
 }
 
-// failing lists what is wrong at a node.
+// failing lists the problems of a node.
 func failing(m memberView) string {
 	subjects := make([]string, len(m.Problems))
 	for i, p := range m.Problems {

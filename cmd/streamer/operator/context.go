@@ -28,8 +28,7 @@ type nodeContext struct {
 	ServerName string `json:"server_name,omitempty"`
 }
 
-// A contextFile has the contexts of a user by their names, and which of them is used where nothing
-// else is said.
+// A contextFile has the contexts of a user by their names, and the default one.
 type contextFile struct {
 	Current  string                  `json:"current,omitempty"`
 	Contexts map[string]*nodeContext `json:"contexts"`
@@ -49,7 +48,7 @@ func contextPath() (string, error) {
 }
 
 // readContexts reads the contexts; without a file, or a home, there are none. A file that others
-// may write is refused: it says to whom a token is shown.
+// may write is refused, because it decides which server gets a token.
 func readContexts() (contextFile, error) {
 	contexts := contextFile{Contexts: map[string]*nodeContext{}}
 	path, err := contextPath()

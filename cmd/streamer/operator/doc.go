@@ -5,5 +5,5 @@
 // Every command that prints data prints a table, or JSON with -o json. Invalid arguments are the
 // fault CommandBadArgument and change nothing. Every command that changes something asks for
 // confirmation on a terminal; without a terminal it needs --yes. Commands that move checkpoints
-// show with --dry-run what they would do.
+// show their plan with --dry-run.
 package operator

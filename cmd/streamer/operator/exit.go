@@ -22,7 +22,7 @@ const ExitCodes = `Exit codes:
   2  wrong usage: an argument, a flag, a name, or the configuration
   3  a node, etcd or MongoDB cannot be reached`
 
-// A badResult says that the command was done and that what it shows is bad, whatever the code of
+// A badResult says that the command has succeeded and that its result is bad, whatever the code of
 // the finding.
 type badResult struct{ error }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/handoff"
 )
 
-// writeMoves writes for people what has moved, and what is wished.
+// writeMoves writes past handoffs and present directives for people.
 func writeMoves(t *tabwriter.Writer, l *handoff.History) {
 	if len(l.Pinned)+len(l.Drained) == 0 {
 		fmt.Fprintln(t, "No directives.")

@@ -38,7 +38,7 @@ type nodeClient struct {
 	client *http.Client // nil before the first request
 }
 
-// addFlags adds the flags that say which node to ask, what to show, and whom to trust.
+// addFlags adds the flags for the node, the client's credentials, and the trusted authorities.
 func (c *nodeClient) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.address, "address", "", "HTTP address of a node; without it, "+addressVariable+", a context, http.listen of -f, or "+defaultAddress)
@@ -58,8 +58,8 @@ func (c *nodeClient) addFileFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.file, "file", "f", "", "configuration of the node: its http.listen is the address")
 }
 
-// do sends a request, with what there is to show. An answer of any status is no error. What is
-// wrong with the flags or their files is the fault CommandBadArgument.
+// do sends a request with the client's credentials. An answer of any status is not an error. Errors
+// in the flags or their files are the fault CommandBadArgument.
 func (c *nodeClient) do(req *http.Request) (*http.Response, error) {
 	if err := c.open(); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (c *nodeClient) open() error {
 	transport.TLSClientConfig = cfg
 	c.client = &http.Client{
 		Transport: transport,
-		// A node sends nobody elsewhere, and a token is not for whoever does.
+		// A node never redirects, and a server that does must not get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return nil
@@ -135,7 +135,7 @@ func (c *nodeClient) token() (string, error) {
 	return token, nil
 }
 
-// private reports whether nobody else can read what is sent to the address.
+// private reports whether requests to the address are safe from other readers.
 func private(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
@@ -218,8 +218,8 @@ func (c *nodeClient) request(ctx context.Context, method, path string, query url
 // healthPath is the path that http.probes_listen serves instead of http.listen.
 const healthPath = "health"
 
-// unreachable says of an error which node did not answer, who named it, and what may be wrong with
-// the address. A fault stays what it is.
+// unreachable adds to an error the node that did not answer, the source of its address, and a
+// possible mistake in it. A fault stays unchanged.
 func (c *nodeClient) unreachable(err error) error {
 	if fault.Of(err) != "" {
 		return err

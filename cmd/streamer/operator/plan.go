@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// readClusterView reads what the nodes have in common.
+// readClusterView reads the nodes' shared state.
 func readClusterView(ctx context.Context, cfg config.Config) (*clusterView, error) {
 	conn := backend.New(cfg, "operator", newLogger(cfg))
 	defer conn.Close()
@@ -31,7 +31,7 @@ func readClusterView(ctx context.Context, cfg config.Config) (*clusterView, erro
 	return newClusterView(cfg.Cluster.ID, view), nil
 }
 
-// showPlan prints what the nodes have in common.
+// showPlan prints the nodes' shared state.
 func showPlan(ctx context.Context, w io.Writer, file, output string, environment []string) error {
 	cfg, err := config.Load(file, environment)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/internal/backend"
 )
 
-// A repartitioned is what counting the partitions anew would do, and what stands when it was done.
+// A repartitioned is the plan of a repartition, and the new origin after it.
 type repartitioned struct {
 	*admin.RepartitionPlan
 

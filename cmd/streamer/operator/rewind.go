@@ -14,18 +14,18 @@ import (
 	"github.com/mongostream/streamer/internal/backend"
 )
 
-// A rewound is what a rewind would do, and whether it was done.
+// A rewound is the plan of a rewind, and whether it was executed.
 type rewound struct {
 	*admin.RewindPlan
 
 	Done bool `json:"done"`
-	// Announced says that the nodes have been told, AnnounceError why they have not.
+	// Announced says that the nodes have been informed, AnnounceError why not.
 	Announced     bool   `json:"announced"`
 	AnnounceError string `json:"announce_error,omitempty"`
 }
 
-// announceTimeout is how long it may take to tell the nodes of a rewind, which they find out with
-// their next save in any case.
+// announceTimeout bounds the announcement of a rewind to the nodes, which also notice it at their
+// next save.
 const announceTimeout = 10 * time.Second
 
 func rewindCommand() *cobra.Command {

@@ -29,10 +29,10 @@ type site struct {
 	from string
 }
 
-// locate says which node is asked. The first of these that is there decides: --address, the
-// variable STREAMER_ADDRESS, the context that --context or STREAMER_CONTEXT names, the
-// configuration of -f, the current context, the configuration in the environment, the default.
-// What a context has besides its address is used where its address is, or where it is named.
+// locate returns the node to ask. The first of these that exists decides: --address, the variable
+// STREAMER_ADDRESS, the context that --context or STREAMER_CONTEXT names, the configuration of -f,
+// the current context, the configuration in the environment, the default. The other settings of a
+// context are used together with its address, or if the context is named.
 func (c *nodeClient) locate() (site, error) {
 	if c.site.base != nil {
 		return c.site, nil
@@ -94,7 +94,7 @@ func (c *nodeClient) names() bool {
 
 func (c *nodeClient) addressGiven() bool { return c.address != "" || c.flag != nil && c.flag.Changed }
 
-// fill takes what a context has and no flag has said.
+// fill takes the settings of a context that no flag has set.
 func (c *nodeClient) fill(from nodeContext) {
 	for to, value := range map[*string]string{&c.tokenFile: from.TokenFile, &c.caFile: from.CAFile, &c.serverName: from.ServerName} {
 		if *to == "" {

@@ -94,7 +94,7 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	}
 }
 
-// writeProblems writes what is wrong, with what to do.
+// writeProblems writes the problems, with their remedies.
 func writeProblems(t *tabwriter.Writer, problems []health.Problem) {
 	if len(problems) == 0 {
 		fmt.Fprintln(t, "no problems")
@@ -109,7 +109,7 @@ func writeProblems(t *tabwriter.Writer, problems []health.Problem) {
 	}
 }
 
-// writeMembership writes what a node knows of its cluster.
+// writeMembership writes a node's view of its cluster.
 func writeMembership(t *tabwriter.Writer, m *health.Membership) {
 	if m.Detached {
 		fmt.Fprintln(t, "DETACHED: the node is not a member of its cluster now and owns no partitions")

@@ -32,7 +32,7 @@ func subscribersCommand() *cobra.Command {
 type listing struct {
 	*admin.SubscriberList
 
-	// NodeError says why no node has told who is connected.
+	// NodeError says why no node has listed the connected subscribers.
 	NodeError string `json:"node_error,omitempty"`
 }
 
@@ -81,7 +81,7 @@ which subscribers are connected to it. Without a configuration (-f, or variables
 	return cmd
 }
 
-// join adds what a node knows of its sessions.
+// join adds a node's sessions.
 func join(ctx context.Context, all *admin.SubscriberList, client *nodeClient) error {
 	answer, err := readSubscribers(ctx, client)
 	if err != nil {
@@ -104,8 +104,7 @@ func readSubscribers(ctx context.Context, client *nodeClient) (*admin.Subscriber
 // dialTimeout is how long MongoDB may take to be reached where a command can do without it.
 const dialTimeout = 5 * time.Second
 
-// measure fills in how far the subscribers are behind. Without MongoDB their checkpoints are shown
-// all the same.
+// measure fills in the lag of the subscribers. Without MongoDB their checkpoints are still shown.
 func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList) {
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -150,7 +149,7 @@ func (l listing) write(t *tabwriter.Writer) {
 	}
 }
 
-// connected tells whether a subscriber is connected, and how.
+// connected returns whether and how a subscriber is connected.
 func connected(s admin.Subscriber) string {
 	switch {
 	case s.Connected == nil:
@@ -169,7 +168,7 @@ func connected(s admin.Subscriber) string {
 	return "yes, live"
 }
 
-// process tells which process has a subscriber's name.
+// process returns the process that has a subscriber's name.
 func process(c *admin.Claim) string {
 	if c == nil {
 		return "-"
@@ -269,7 +268,7 @@ func writeCheckpoints(t *tabwriter.Writer, all []admin.Checkpoint) {
 	}
 }
 
-// because tells the reason of a checkpoint, and what an operator said about it.
+// because returns the reason of a checkpoint, and the operator's remark.
 func because(c admin.Checkpoint) string {
 	if c.Note == "" {
 		return string(c.Reason)
@@ -326,7 +325,7 @@ func history(ctx context.Context, s checkpoint.Store, name string, wanted []chan
 	return past, unread
 }
 
-// A deleted is what a deletion would do, and whether it was done.
+// A deleted is the plan of a deletion, and whether it was executed.
 type deleted struct {
 	checkpointList
 

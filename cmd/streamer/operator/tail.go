@@ -101,7 +101,7 @@ func operations() []string {
 	return []string{"insert", "update", "replace", "delete", "drop", "rename", "dropDatabase"}
 }
 
-// startParameter makes of --start what a node takes.
+// startParameter translates --start into the node's parameter.
 func startParameter(text string) (string, error) {
 	switch text {
 	case "", "now", "earliest":
@@ -173,7 +173,7 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 	events := sse.NewReader(resp.Body)
 	for {
 		m, err := events.Next()
-		t.lastID = cmp.Or(events.LastID(), t.lastID) // a connection may end before it has told an id
+		t.lastID = cmp.Or(events.LastID(), t.lastID) // a connection may end before it has sent an id
 		switch {
 		case errors.Is(err, io.EOF):
 			return errors.New("the node closed the connection")
@@ -198,7 +198,7 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 	}
 }
 
-// refusal makes an error of what the node said.
+// refusal makes an error from the node's answer.
 func refusal(body []byte, status string) error {
 	var said struct {
 		Code    fault.Code
@@ -271,7 +271,7 @@ func (t *tail) print(data []byte) error {
 	return err
 }
 
-// note shows a notice about what is followed, which is no event, and reports whether it is one.
+// note shows a notice about the stream, which is not an event, and reports whether it is one.
 func (t *tail) note(data []byte) bool {
 	var n struct{ Message string }
 	if json.Unmarshal(data, &n) != nil || n.Message == "" {
@@ -281,7 +281,7 @@ func (t *tail) note(data []byte) bool {
 	return true
 }
 
-// printLoss shows what the log no longer had.
+// printLoss shows the span of a loss.
 func (t *tail) printLoss(data []byte) error {
 	type at struct {
 		Timestamp struct{ T uint32 } `json:"$timestamp"`
@@ -327,7 +327,7 @@ func id(key json.RawMessage) string {
 	return string(key)
 }
 
-// longestDetail bounds what is shown of a document.
+// longestDetail bounds the shown part of a document.
 const longestDetail = 160
 
 // detail says what changed.

@@ -8,9 +8,9 @@ import (
 )
 
 // A Terminal writes text in which others have chosen words: documents, names, notices, errors of
-// servers. What a terminal would obey (control characters but line breaks and tabs, as C0, C1 and
-// DEL), and what shows other text than there is (bidirectional controls, line separators), it
-// writes as \uXXXX. In JSON such characters occur in strings alone, where that is the same
+// servers. It writes characters that a terminal would obey (control characters except line breaks
+// and tabs: C0, C1 and DEL), and those that falsify the shown text (bidirectional controls, line
+// separators), as \uXXXX. In JSON such characters occur in strings alone, where that is the same
 // character.
 type Terminal struct{ io.Writer }
 
@@ -28,11 +28,12 @@ func commands(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// printable returns a text of somebody else's as one word or cell: what cannot be printed is
-// escaped, line breaks and tabs too.
+// printable returns a foreign text as one word or cell: it escapes unprintable characters,
+// including line breaks and tabs.
 func printable(s string) string { return escape(s, func(r rune) bool { return !unicode.IsPrint(r) }) }
 
-// escape writes the characters of which escaped is true, and bytes that are no UTF-8, as \uXXXX.
+// escape writes the characters for which escaped returns true, and bytes that are not UTF-8, as
+// \uXXXX.
 func escape(s string, escaped func(rune) bool) string {
 	if strings.IndexFunc(s, escaped) < 0 {
 		return strings.ToValidUTF8(s, string(unicode.ReplacementChar))

@@ -26,7 +26,7 @@ func terminalWidth(w io.Writer) int {
 	return int(size.Col)
 }
 
-// coloured reports whether what is written there may have colours (no-color.org).
+// coloured reports whether output there may have colours (no-color.org).
 func coloured(w io.Writer) bool {
 	return terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
