@@ -1,5 +1,5 @@
 // Package dedup drops changes that come a second time under another resume token. It complements
-// positions, which drop what comes again under the same one.
+// positions, which drop repetitions under the same token.
 //
 // MongoDB gives a change another token where
 //
@@ -22,6 +22,6 @@
 // # The bound
 //
 // Positions order the log by time in every form, so only changes of the latest time are ever asked
-// for, and the window forgets all others. It is an LRU with bounded size and age: what it has
-// forgotten is delivered again, never lost.
+// for, and the window forgets all others. It is an LRU with bounded size and age: a forgotten
+// change may be delivered again, but is never lost.
 package dedup
