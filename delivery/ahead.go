@@ -56,8 +56,8 @@ func (sub *Subscription) isAhead(ns change.Namespace, id change.Value) bool {
 	return is
 }
 
-// forgetAhead forgets what was sent: at the beginning of a snapshot, which brings everything again,
-// at its end, and where something may be missing.
+// forgetAhead forgets the sent documents: at the start of a snapshot, which sends everything again,
+// at its end, and after a possible loss.
 func (sub *Subscription) forgetAhead() {
 	for key := range sub.ahead {
 		sub.session.remembers(-aheadSize(key))

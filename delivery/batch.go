@@ -35,8 +35,8 @@ type Batch struct {
 	Snapshots []snapshot.Progress
 	// Attached is set instead of Events: the partitions that the session has from here on.
 	Attached []change.Partition
-	// Detached are partitions that the session does not have any more, neither in this batch nor
-	// after it.
+	// Detached are partitions that the session has lost: neither this batch nor a later one has
+	// their events.
 	Detached []change.Partition
 
 	payloads []byte // of the events, concatenated

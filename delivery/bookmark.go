@@ -2,8 +2,8 @@ package delivery
 
 import "time"
 
-// An oplog that covers less than shortLog is short: what is idle receives its position every
-// shortBookmark there.
+// An oplog that covers less than shortLog is short: then idle sessions receive their position every
+// shortBookmark.
 const (
 	shortLog      = 2 * time.Minute
 	shortBookmark = 5 * time.Second
@@ -23,7 +23,7 @@ func (h *Hub) newBookmark() *bookmark {
 	return &bookmark{Ticker: time.NewTicker(tick), hub: h, every: int(h.cfg.Bookmark / tick)}
 }
 
-// due reports, at each tick, whether positions are to be sent.
+// due reports, at each tick, whether to send positions.
 func (b *bookmark) due() bool {
 	if b.passed++; b.passed < b.every && !b.hub.short(time.Now()) {
 		return false

@@ -8,20 +8,19 @@ import (
 )
 
 const (
-	// leastHeld is what a session may hold in any case, so that each makes progress; less where the
-	// budget is small, or where there are so many sessions that this would be more than a quarter
-	// of it.
+	// leastHeld is how much a session may always hold, so that each makes progress. It is less if
+	// the budget is small, or if all sessions together would take more than a quarter of it.
 	leastHeld = 64 << 10
 	// eventOverhead and batchOverhead are the bytes of an event and of a batch besides its payload.
 	eventOverhead, batchOverhead = 128, 512
 )
 
-// A budget bounds what all sessions of a Hub have queued or sent and not acknowledged, and what
-// they remember of it, in bytes of memory. The first half of it is for whoever comes first. The
-// other half is divided equally among the identities with sessions, each share likewise: half of it
-// for whichever of its sessions comes first, and the rest equally among them. So a session within
-// its part always has room, whatever the others hold, and together they never hold more than the
-// budget but for leastHeld and one event of each.
+// A budget bounds the memory of all sessions of a Hub, in bytes: for events that are queued or sent
+// and not acknowledged, and for remembered documents. The first half is first come, first served.
+// The other half is divided equally among the identities with sessions, and so is each share among
+// its sessions: half of it first come, first served, the rest equally. So a session within its part
+// always has room, whatever the others hold, and together they never exceed the budget except for
+// leastHeld and one event each.
 type budget struct {
 	most     int          // 0: no bound
 	held     atomic.Int64 // changed under the mutex
@@ -60,7 +59,7 @@ func (b *budget) enter(identity string) *stake {
 	return k
 }
 
-// exit removes a session that holds nothing any more. The others then have a larger share.
+// exit removes a session that holds nothing. The others then have a larger share.
 func (b *budget) exit(s *Session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +71,7 @@ func (b *budget) exit(s *Session) {
 	b.wakeAll()
 }
 
-// add changes what a session holds, and wakes those that may have room now.
+// add changes the bytes that a session holds, and wakes sessions that may have room now.
 func (b *budget) add(k *stake, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,8 +87,8 @@ func (b *budget) add(k *stake, bytes int) {
 	}
 }
 
-// first returns up to where whoever comes first has room. Who waits for room has it only up to a
-// part of that.
+// first returns the bound of the first-come part. A session that waits for room gets it only up to
+// a part of that.
 func (b *budget) first(divisor int) int {
 	if divisor == 1 {
 		return b.most / 2
@@ -97,14 +96,14 @@ func (b *budget) first(divisor int) int {
 	return b.most * 3 / 8
 }
 
-// tight reports whether those above their share have no room once so many bytes more are held.
+// tight reports whether sessions above their share have no room once n more bytes are held.
 func (b *budget) tight(more int) bool {
 	return b.most > 0 && b.bytes()+more >= b.first(1)
 }
 
-// has reports whether a session that holds so many bytes may hold more: with divisor 1 whether it
-// may go on, with room whether it may begin again. A session that may not is woken when something
-// changes. The caller holds the session's mutex.
+// has reports whether a session that holds n bytes may hold more: with divisor 1 whether it may
+// continue, with room whether it may begin again. A session that may not is woken after a change.
+// The caller holds the session's mutex.
 func (b *budget) has(s *Session, held, divisor int) bool {
 	if b.most == 0 || held < b.least() || s.mu.released {
 		return true
@@ -120,13 +119,13 @@ func (b *budget) has(s *Session, held, divisor int) bool {
 	return false
 }
 
-// least returns what a session may hold in any case.
+// least returns how much a session may always hold.
 func (b *budget) least() int {
 	return min(leastHeld, b.most/64, b.most/4/max(1, int(b.sessions.Load())))
 }
 
-// events returns how many events each of so many readers of a page may get with it: all of them
-// together, an eighth of the budget.
+// events returns how many events each of a page's readers may get with it: all readers together get
+// an eighth of the budget.
 func (b *budget) events(readers int) int {
 	if b.most == 0 {
 		return math.MaxInt
@@ -141,7 +140,7 @@ type lease struct {
 	holders []*stake // once for each batch
 }
 
-// lease returns a lease of so many bytes, which nobody has yet.
+// lease returns a new lease of n bytes.
 func (b *budget) lease(bytes int) *lease { return &lease{bytes: bytes} }
 
 // take counts a lease for a batch of an identity.
@@ -206,7 +205,7 @@ func (b *budget) wakeAll() {
 }
 
 // spares reports whether sessions may hold more that acknowledgements do not free: a quarter of the
-// budget, so that the rest goes on.
+// budget, so that the rest stays available.
 func (b *budget) spares() bool { return b.most == 0 || b.bytes() < b.most/4 }
 
 // bytes returns what all sessions hold.
@@ -217,7 +216,7 @@ func (b *Batch) memory() int {
 	return batchOverhead + cap(b.payloads) + cap(b.Events)*eventOverhead + 4*len(b.Attached)
 }
 
-// hold changes what the session holds. The caller holds the session's mutex.
+// hold changes the bytes that the session holds. The caller holds the session's mutex.
 func (s *Session) hold(bytes int) {
 	if s.mu.released {
 		return
@@ -226,7 +225,7 @@ func (s *Session) hold(bytes int) {
 	s.hub.budget.add(s.stake, bytes)
 }
 
-// release gives back what an ended session holds.
+// release frees the bytes of an ended session.
 func (s *Session) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
 	s.begins(cfg.Start, cfg.Partitions, cfg.Generation)
-	left := slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of subscriptions that are not there any more
+	left := slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of removed subscriptions
 		return !slices.ContainsFunc(subscriptions, func(sub Subscription) bool { return sub.ID == p.Subscription })
 	})
 	if cfg.Attached {
@@ -74,7 +74,7 @@ func (s *Session) tellLapse() {
 	}
 }
 
-// welcome queues an empty batch, which tells the subscriber where the session begins.
+// welcome queues an empty batch, which has the start of the session.
 func (s *Session) welcome(at change.Position) {
 	s.open = &Batch{}
 	s.queue(at)
@@ -169,9 +169,9 @@ func (s *Session) catchUp(ctx context.Context) error {
 	defer cursor.Close()
 	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
 	defer c.giveBack()
-	bookmark := h.newBookmark() // while it is away
+	bookmark := h.newBookmark() // while it is off the live path
 	defer bookmark.Stop()
-	back := time.NewTimer(0) // fires when it need not be away any more
+	back := time.NewTimer(0) // fires when it can return to the live path
 	defer back.Stop()
 	told := s.position()
 	for key, sub := range s.byKey {
@@ -234,7 +234,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 	}
 }
 
-// follow advances a session that is away from the live path, when the log has only advanced.
+// follow advances a session off the live path when the log has only advanced.
 func (s *Session) follow(at change.Position) {
 	if s.seen == nil && !s.position().IsZero() && at.After(s.position()) {
 		s.queue(at.Clone())
@@ -268,15 +268,15 @@ type catchup struct {
 	gone  <-chan struct{} // closed when its context has ended
 	asked *Subscription
 	slot  bool // it has one
-	slice int  // what it may still spend with it
+	slice int  // the cost that it may still spend with it
 	spent int  // for the batch
 	sends int  // what its deliveries cost in the batch
-	ended bool // the session is over: what it has considered last does not count
+	ended bool // the session is over: its last events do not count
 }
 
 // consider queues the matching events of a batch of the log. It returns false if it stopped within
-// it: because the session ends, and has not considered the batch, or because the budget allows no
-// more.
+// it: because the session ends, and has not considered the batch, or because the budget is
+// exhausted.
 func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	s := c.session
 	defer c.settle()
@@ -337,7 +337,7 @@ func (c *catchup) standStill(at *standstill) {
 	c.session.standing = true
 }
 
-// settle remembers what a batch has cost.
+// settle records the cost of a batch.
 func (c *catchup) settle() {
 	s := c.session
 	if c.slot {
@@ -470,7 +470,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
 		s.joinSnapshots(list)
-		if s.cfg.Owner { // what it owes is of these partitions, and whose losses its subscriber's checkpoints have
+		if s.cfg.Owner { // the partitions of the snapshots that it owes, whose losses are in its subscriber's checkpoints
 			s.owed = nil
 		} else {
 			s.owes(places)
@@ -526,7 +526,7 @@ func (s *Session) Detach(partitions []change.Partition) error {
 }
 
 // Pause stops reading. Queued batches can still be received and acknowledged. It waits until
-// nothing more is read, or until the context ends: a hub that does not get on reads nothing either.
+// reading has stopped, or until the context ends: a hub that hangs reads nothing either.
 func (s *Session) Pause(ctx context.Context) {
 	did := make(chan struct{})
 	s.do(func() {
@@ -615,9 +615,9 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 	}
 }
 
-// readAgain has the session read from where the subscriber is, off the live path unless it is there
-// already, and calls then when that is prepared, right before the reading. The owner calls it, and
-// does not touch the session afterwards.
+// readAgain makes the session read from the subscriber's position, off the live path, and calls
+// then right before it starts to read. The owner calls it, and does not touch the session
+// afterwards.
 func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
 	at := s.at()
 	s.queue(at)

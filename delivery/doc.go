@@ -20,15 +20,15 @@
 // A loss, a rewind, and a rename onto a watched collection are batches of their own in their place
 // in the log. They are acknowledged like events and redelivered until they are.
 //
-// All entries of one position (a change, what has left with it, in all forms) are one unit: they
-// are in one batch. Losses and marks of snapshots name the namespaces that they concern. A document
-// has left unless it is known that the subscriber does not have it; that it has nothing is never
-// assumed.
+// All entries of one position (a change, the documents that have left with it, in all forms) are
+// one unit: they are in one batch. Losses and marks of snapshots name the namespaces that they
+// concern. A document has left unless it is known that the subscriber does not have it; that it has
+// nothing is never assumed.
 //
 // # Snapshots
 //
-// For each page of documents a session leaves the live path and stands still at the time at which
-// the page is read; see hold.go and package snapshot.
+// For each page of documents a session leaves the live path and pauses at the time at which the
+// page is read; see hold.go and package snapshot.
 //
 // # Ownership of state
 //

@@ -27,7 +27,7 @@ type Form struct {
 	key string // of equal forms, of a subscription's form
 }
 
-// keyed returns the form with its key, by which many forms are told apart quickly.
+// keyed returns the form with its key, for fast comparison of many forms.
 func (f Form) keyed() Form {
 	f.key = string(rune(f.Format)) + strings.Join(f.Fields, "\x00")
 	return f
@@ -45,8 +45,8 @@ type Writer struct {
 	bytes   int            // of the buffers
 	bson    []byte
 	key     []byte // of the event's document, empty until a form has it
-	cost    int    // of what it has encoded, in units of match.MaxCost; without what is copied
-	copied  int    // what it costs to copy and to deliver that
+	cost    int    // of its encodings, in units of match.MaxCost; without copies
+	copied  int    // the cost of copying and delivering them
 }
 
 // encodedBytes is how many bytes cost a unit when they are encoded.
@@ -57,7 +57,7 @@ type written struct {
 	payload []byte
 }
 
-// Bounds of what a Writer keeps: buffers between events, and forms that it compares one by one.
+// Bounds of a Writer's memory: buffers between events, and forms that it compares one by one.
 const (
 	maxBuffers = 8 << 20 // bytes
 	fewForms   = 8

@@ -9,17 +9,17 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A standstill is where a session stands still for pages: it considers everything up to at, takes
-// the pages there, and goes on. So a page, which is read at this time, is exact wherever the
-// session was, whatever it wants of the changes and however often the documents change. The mutex
-// of the session guards it.
+// A standstill is a pause of a session for pages: the session considers everything up to at, takes
+// the pages there, and continues. So a page, which is read at this time, is exact, whatever the
+// session's place and filter and however often the documents change. The mutex of the session
+// guards it.
 type standstill struct {
 	at    change.Timestamp
 	takes []taking // that the session has not taken yet, in the order of their pages
 	last  bool     // no page comes after these
 }
 
-// A taking is what a subscription takes of a page.
+// A taking is a subscription's part of a page.
 type taking struct {
 	reader *reader
 	page   *page
@@ -29,7 +29,7 @@ type taking struct {
 	read   int
 }
 
-// standStill has a live session stand still at a time, which the Hub has not passed.
+// standStill pauses a live session at a time, which the Hub has not passed.
 func (h *Hub) standStill(s *Session, at change.Timestamp) *standstill {
 	place := change.Later(h.at, s.from)
 	hold := &standstill{at: at}
@@ -41,16 +41,16 @@ func (h *Hub) standStill(s *Session, at change.Timestamp) *standstill {
 	return hold
 }
 
-// held returns the standstill of a session, nil if it may go on.
+// held returns the standstill of a session, nil if it may continue.
 func (s *Session) held() *standstill {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.hold
 }
 
-// stands reports whether the session, which reads with its own loop, stands at the time of its
-// hold: it has considered everything up to there. The log must show that no event of that time
-// follows; drained says that it had nothing more.
+// stands reports that the session, which reads with its own loop, has reached the time of its hold:
+// it has considered everything up to there. The log must show that no event of that time follows;
+// drained says that the log had no further events.
 func (s *Session) stands(drained bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,7 @@ func (s *Session) stands(drained bool) bool {
 	return c > 0 || c == 0 && drained
 }
 
-// takePages takes what is there of what the session stands still for. It returns false while more
-// comes.
+// takePages takes the available pages of the standstill. It returns false while more will come.
 func (s *Session) takePages() (over bool) {
 	s.mu.Lock()
 	held := s.mu.hold
@@ -89,7 +88,7 @@ func (s *Session) takePages() (over bool) {
 	return last
 }
 
-// takePage takes a page for subscriptions. What was taken counts once all of it is queued.
+// takePage takes a page for subscriptions. The page counts once all of it is queued.
 func (s *Session) takePage(place change.Position, takes []taking) {
 	takes = slices.DeleteFunc(takes, func(t taking) bool { return t.reader.Gone.Load() || s.subscriptions[t.reader.Who.ID] != t.reader.Who })
 	for _, t := range takes {
@@ -101,8 +100,8 @@ func (s *Session) takePage(place change.Position, takes []taking) {
 	}
 }
 
-// breakHold ends the hold of a session that goes elsewhere. What it has not taken is read again.
-// Called by the owner.
+// breakHold ends the hold of a session that moves elsewhere. Pages that it has not taken are read
+// again. Called by the owner.
 func (s *Session) breakHold() {
 	if s.held() == nil {
 		return
@@ -178,8 +177,8 @@ func (s *Session) passed(t taking) {
 	}
 }
 
-// replaced begins a collection anew that another one was renamed to, for the snapshots that have
-// read some of it and are not complete. Called by the owner.
+// replaced restarts a collection that another one was renamed to, for the incomplete snapshots that
+// have read a part of it. Called by the owner.
 func (s *Session) replaced(namespace string) {
 	db, coll, _ := strings.Cut(namespace, ".")
 	for _, sub := range s.byKey {

@@ -32,8 +32,8 @@ type Config struct {
 	// Halt ends sessions affected by a loss of history with the fault LogHistoryLost, instead of
 	// reporting the loss to them.
 	Halt bool
-	// CreditEvents and CreditBytes bound what a session has queued or sent and not acknowledged.
-	// Default to 65536 and 16 MiB. One reply of MongoDB may exceed them.
+	// CreditEvents and CreditBytes bound the events of a session that are queued or sent and not
+	// acknowledged. Default to 65536 and 16 MiB. One reply of MongoDB may exceed them.
 	CreditEvents, CreditBytes int
 	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in
 	// bytes of memory; see budget. 0 means no bound.
@@ -48,18 +48,19 @@ type Config struct {
 	// SnapshotPage is how many documents are read at a time. Defaults to 512.
 	SnapshotPage int
 	// Covers reports whether changes of a namespace are read, of some collection with an empty
-	// Coll, of some database with an empty DB. Nobody subscribes to another one, or reads its
-	// documents. nil covers all.
+	// Coll, of some database with an empty DB. Subscriptions to other namespaces, and reads of
+	// their documents, are refused. nil covers all.
 	Covers func(change.Namespace) bool
-	// Kinds returns what there is of databases and collections, as far as that can be known. Who
-	// subscribes to what has no changes is refused, to what does not exist yet is told. Optional.
+	// Kinds returns the kinds of databases and collections, as far as they are known. A
+	// subscription to a namespace without changes is refused; a subscriber to one that does not
+	// exist yet gets a notice. Optional.
 	Kinds func(context.Context, []change.Namespace) (map[change.Namespace]change.NamespaceKind, error)
 	// Range is the extent of the oplog. Required for Page; without it no oplog is short.
 	Range *oplog.Range
 	// Recover are collections whose documents every subscription of them gets again after a loss.
 	Recover []change.Namespace
-	// Stall is called before each turn of the loop, which waits for it. For demonstrations of what
-	// becomes of a hub that does not get on; nil otherwise. It must return when its context ends.
+	// Stall is called before each turn of the loop, and delays it. It is for demonstrations of a
+	// hub that hangs; nil otherwise. It must return when its context ends.
 	Stall func(ctx context.Context)
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -87,7 +88,7 @@ type Hub struct {
 	turns    atomic.Uint64 // of the loop
 	loops    sync.WaitGroup
 	turning  *health.Loop
-	behind   health.Progress // of whoever asks for Age
+	behind   health.Progress // of the caller of Age
 
 	// The following fields belong to the loop.
 	at            change.Position // everything up to here has been considered on the live path; zero while unknown
@@ -101,9 +102,9 @@ type Hub struct {
 	leavers       leavers                     // of the live sessions
 	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
 	touched       map[*Session]struct{}       // by the current reply
-	bound         bool                        // a loss has the position of the current event: a session that was told cannot leave before it
+	bound         bool                        // a loss has the position of the current event: a session that has got it cannot leave before it
 	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
-	start         func(func(context.Context)) // runs a function beside the loop; its context ends with Run
+	start         func(func(context.Context)) // runs a function concurrently with the loop; its context ends with Run
 	scans         []*scan
 	listings      []listing // that wait for the Hub to reach their time
 	early         bool      // a reader waits because its session is later than the Hub
@@ -113,7 +114,7 @@ type Hub struct {
 	// What filters cost, also for the loop.
 	now      time.Time // when the current reply came
 	reply    uint64    // its number
-	allowed  int       // what an identity may spend in it
+	allowed  int       // the cost that an identity may spend in it
 	spent    int       // by all of them in it
 	level    level     // spent before it
 	spenders []*tenant // in it
@@ -129,10 +130,10 @@ type Hub struct {
 		sessions map[*Session]struct{}
 		mail     []*Session
 		events   []uint64
-		closing  error                         // why no more sessions are accepted
+		closing  error                         // why new sessions are refused
 		restart  context.CancelFunc            // ends the loop that runs
 		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
-		losses   []rememberedLoss              // of late, oldest first
+		losses   []rememberedLoss              // recent ones, oldest first
 	}
 }
 
@@ -180,9 +181,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// Restart ends the loop and begins it anew: every live session leaves the live path where it is,
-// and loses nothing. It does not wait, and has no effect on a loop that does not come to the end of
-// what it does.
+// Restart ends the loop and starts a new one: every live session leaves the live path at its place,
+// and loses nothing. It does not wait, and has no effect on a loop that hangs.
 func (h *Hub) Restart() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,15 +191,15 @@ func (h *Hub) Restart() {
 	}
 }
 
-// Age returns for how long the loop has had something to do and has not got on. It is for one
-// goroutine.
+// Age returns how long the loop has made no progress although it had work. Only one goroutine may
+// call it.
 func (h *Hub) Age() time.Duration {
 	end, at := h.log.End(), h.Position()
 	return max(h.turning.Age(), h.behind.Age(h.turns.Load(), end.After(at), time.Now()))
 }
 
-// part takes all sessions off the live path, where they are, and what is between here and the log's
-// end from whoever reads pages.
+// part takes all sessions off the live path at their places, and tells page readers to consider the
+// span from here to the log's end.
 func (h *Hub) part() {
 	for s := range h.live {
 		h.leave(s, change.Later(h.at, s.from))
@@ -468,15 +468,15 @@ func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before chan
 	h.getting = h.getting[:0]
 }
 
-// forgetMatched clears what the current event concerns. Called by the owner.
+// forgetMatched clears the matches of the current event. Called by the owner.
 func (s *Session) forgetMatched() {
 	clear(s.matched)
 	clear(s.leaving)
 	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
 }
 
-// shed removes a session from the live path before the current event, because the budget allows it
-// no more. before is the position of the previous one.
+// shed removes a session from the live path before the current event, because its budget is
+// exhausted. before is the position of the previous event.
 func (h *Hub) shed(s *Session, before change.Position) {
 	at := change.Later(before, s.position()).Clone()
 	delete(h.touched, s)
@@ -526,7 +526,7 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 	case !some, !s.concerned(loss):
 		return false
 	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
-		return false // it asked for what the log has
+		return false // it asked for the beginning of the log
 	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
 		s.Close(fault.Newf(fault.LogHistoryLost, "changes from %s to %s may have been lost (%s)", loss.From, loss.To, loss.Reason))
 		s.loss(lossOf(loss), to) // never received, so no checkpoint passes it
@@ -542,15 +542,15 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 		s.replaced(loss.Namespaces[0])
 	}
 	if attached := s.attached.Load(); attached != nil && len(*attached) == 0 && !s.cfg.Owner {
-		// It misses nothing, but what is attached to it does, and begins before the loss then or
-		// has had it.
+		// The session misses nothing, but partitions attached to it do; they begin before the loss
+		// then, or have had it.
 		s.hub.remember(loss, s.loser(loss))
 		return false
 	}
 	s.compensate(loss, s.promise) // before the subscriber hears of it: it may resume after the loss
 	s.loss(told, to)
 	if loss.Reason == gap.Unread {
-		s.compensate(loss, s.beginSnapshot) // it is nobody else's
+		s.compensate(loss, s.beginSnapshot) // it concerns no other session
 		return true
 	}
 	s.recover(loss)
@@ -620,9 +620,9 @@ func (h *Hub) remember(loss *oplog.Loss, loser string) {
 	}
 }
 
-// owes begins the snapshots that compensate for losses of late before the places of partitions that
-// are attached: another node may have begun with them, and nobody says how far it has come. What
-// was read before does not count for these partitions. Called by the owner.
+// owes begins the snapshots that compensate for recent losses before the places of attached
+// partitions: another node may have begun them, and its progress is unknown. Documents that were
+// read before do not count for these partitions. Called by the owner.
 func (s *Session) owes(places map[change.Partition]Place) {
 	s.hub.mu.Lock()
 	losses := slices.Clone(s.hub.mu.losses)
@@ -732,7 +732,7 @@ func (s *Session) handOver() {
 	notify(s.stirred)
 }
 
-// Stop closes the sessions with the error and accepts no more.
+// Stop closes the sessions with the error and refuses new ones.
 func (h *Hub) Stop(cause error) {
 	h.mu.Lock()
 	if h.mu.closing == nil {

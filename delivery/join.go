@@ -7,9 +7,9 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Owe sets what is left of the subscriber's snapshots by its checkpoint, by partition: a session
-// with attached partitions gets it with those that are attached from now on, and with those that
-// are named.
+// Owe sets the progress of the subscriber's snapshots from its checkpoint, by partition: a session
+// with attached partitions applies it to those that are attached from now on, and to those that are
+// named.
 func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) {
 	s.await(func() {
 		if s.owed = left; len(partitions) > 0 {
@@ -18,9 +18,10 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 	})
 }
 
-// joinSnapshots has partitions that are attached take part in the snapshots of the session, which
-// may have read what they have not had, and in what is left in them by the subscriber's checkpoint.
-// It is left from now on, wherever the subscriber is by its acknowledgements. Called by the owner.
+// joinSnapshots makes newly attached partitions take part in the snapshots of the session, which
+// may have read documents that they have not had, and in the unfinished snapshots of the
+// subscriber's checkpoint. These are unfinished from now on, whatever the subscriber acknowledges.
+// Called by the owner.
 func (s *Session) joinSnapshots(partitions []change.Partition) {
 	owed := snapshot.Together(snapshot.In(s.owed, partitions))
 	for _, sub := range s.byKey {
@@ -59,7 +60,7 @@ func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progr
 		owed[j].Subscription = sub.ID
 	}
 	reads, owes := i >= 0 && !all[i].Done, j >= 0 && !owed[j].Done
-	if filter := FilterHash(sub.Program); owes && owed[j].Filter != filter { // nothing of what was read counts
+	if filter := FilterHash(sub.Program); owes && owed[j].Filter != filter { // no document that was read counts
 		owed[j] = snapshot.Progress{Subscription: sub.ID, Filter: filter, Reason: owed[j].Reason, Number: owed[j].Number}
 	}
 	switch owner := sub.session.cfg.Owner; {
@@ -97,8 +98,8 @@ func (sub *Subscription) collections(p snapshot.Progress) []change.Namespace {
 	}
 }
 
-// HasSnapshots reports whether a subscription may have a snapshot that nobody asks for separately:
-// at its start or after a loss.
+// HasSnapshots reports whether a subscription may get a snapshot without a separate request: at its
+// start or after a loss.
 func (h *Hub) HasSnapshots(sub Subscription) bool {
 	f := sub.Program.Filter()
 	return sub.Snapshot || sub.Recover || slices.ContainsFunc(h.cfg.Recover, func(ns change.Namespace) bool {

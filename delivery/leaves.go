@@ -8,10 +8,11 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// maxSentBytes bounds what a session remembers of the documents that it was sent.
+// maxSentBytes bounds a session's memory of sent documents.
 const maxSentBytes = 8 << 20
 
-// What it costs to ask whether a document has left: by what was sent, and by its image before.
+// The cost of checking whether a document has left: with the sent documents, and with its image
+// before.
 const (
 	sentUnits  = 10
 	imageUnits = 200
@@ -59,8 +60,8 @@ func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
 	}
 }
 
-// sentDocuments is what a subscription with Leaves was sent: the documents that match its filter,
-// as far as its subscriber knows. It belongs to the owner of the session.
+// sentDocuments records the documents sent to a subscription with Leaves: those that match its
+// filter, as far as its subscriber knows. It belongs to the owner of the session.
 type sentDocuments struct {
 	whole bool                    // it has all of them
 	of    map[string]sentDocument // by key
@@ -118,10 +119,9 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 // rememberedStep is in what steps the memory of sent documents counts against the budget.
 const rememberedStep = 16 << 10
 
-// remembers changes how many bytes the session remembers of what it was sent. It returns false, and
-// changes nothing, if it may remember no more: by its own bound, or because all sessions together
-// hold so much that what they remember would leave too little for what they are sent. Called by the
-// owner.
+// remembers changes the size of the session's memory of sent documents, in bytes. It returns false,
+// and changes nothing, at the session's own bound, or if all sessions together hold so much that
+// this memory would leave too little for their events. Called by the owner.
 func (s *Session) remembers(bytes int) bool {
 	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
 	more := steps(s.remembered+bytes) - steps(s.remembered)
@@ -146,7 +146,7 @@ func (d *sentDocuments) reread(some []change.Namespace) {
 	}
 }
 
-// forget removes a document that the subscriber has been told is gone.
+// forget removes a document whose deletion was sent to the subscriber.
 func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
 	key := string(sub.sent.key(ns, id))
 	if doc, ok := sub.sent.of[key]; ok {
@@ -155,7 +155,7 @@ func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
 	}
 }
 
-// sendsEvent remembers what an event that the subscriber is sent says of a document.
+// sendsEvent remembers the document of an event that the subscriber gets.
 func (sub *Subscription) sendsEvent(e *change.Event) {
 	if e.Key() == nil {
 		// The subscriber may keep the documents under their new name.
@@ -170,15 +170,15 @@ func (sub *Subscription) sendsEvent(e *change.Event) {
 }
 
 // left reports whether a document has, with an event that does not match, stopped to match: by its
-// image before, otherwise by what the subscriber was sent. Where that is not known it may have. It
-// returns what it costs to ask, too.
+// image before, otherwise by the sent documents. If these are unknown, it may have left. It also
+// returns the cost of the check.
 func (sub *Subscription) left(e *change.Event) (left bool, units int) {
 	if !sub.Program.Admits(e.Op()) && e.Op() != change.OpDelete {
 		if holds, err := sub.Program.Holds(e); holds && err == nil { // the change is hidden, the document is there
 			return false, imageUnits
 		}
 	}
-	if sub.session.tenant == nil || sub.Program.IsDecided() { // evaluating costs what is not limited, or little
+	if sub.session.tenant == nil || sub.Program.IsDecided() { // the evaluation is unlimited, or cheap
 		if before := e.Lookup("fullDocumentBeforeChange").Document(); before != nil {
 			image, err := change.Snapshotted(e.Namespace(), before, e.Time())
 			matched, failed := sub.Program.Match(&image)
@@ -189,8 +189,8 @@ func (sub *Subscription) left(e *change.Event) (left bool, units int) {
 	return sent || !sub.sent.whole, sentUnits
 }
 
-// leave tells subscriptions that a document of theirs has stopped to match. What that costs is
-// added to the writer of the event.
+// leave sends subscriptions the event that a document has stopped matching. It charges the cost to
+// the writer of the event.
 func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
 	if len(subscriptions) == 0 {
 		return
@@ -206,8 +206,8 @@ func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, sub
 	of.cost, of.copied = of.cost+s.leaver.cost, of.copied+s.leaver.copied
 }
 
-// gone tells a subscription, at the end of a snapshot, of the documents that it was sent before and
-// that are not there any more. The Hub's loop calls it.
+// gone reports to a subscription, at the end of a snapshot, the documents that it got before and
+// that do not exist now. The Hub's loop calls it.
 func (h *Hub) gone(sub *Subscription) {
 	if sub.sent == nil {
 		return

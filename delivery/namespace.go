@@ -11,11 +11,12 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// CheckNamespace refuses a namespace of which nothing will ever come, with the fault
-// SessionUnwatched: the node reads nothing of it, or it is a view or a time series. It is the one
-// place that says so: whoever asks for changes or documents asks for a program or a page, and sinks
-// ask when they begin. Where there is nothing yet, missing says so to people. An empty Coll is any
-// collection of the database, an empty DB any database. What is not among the names is looked up.
+// CheckNamespace refuses a namespace without changes, with the fault SessionUnwatched: the node
+// does not read it, or it is a view or a time series. It is the only place of this check: all
+// requests for changes or documents compile a program or read a page, and sinks check when they
+// start. If the namespace does not exist yet, missing is a text for people. An empty Coll is any
+// collection of the database, an empty DB any database. It looks up namespaces that are not among
+// the names.
 func (h *Hub) CheckNamespace(ctx context.Context, ns change.Namespace, names Names) (missing string, err error) {
 	if !h.covers(ns) {
 		return "", fault.Newf(fault.SessionUnwatched, "the node reads nothing of %.300q", ns.String())
@@ -42,11 +43,11 @@ func (h *Hub) CheckNamespace(ctx context.Context, ns change.Namespace, names Nam
 	return "", nil
 }
 
-// Names are what MongoDB has under several names.
+// Names are the kinds of several namespaces in MongoDB.
 type Names map[change.Namespace]change.NamespaceKind
 
-// Names looks up at once what there is of namespaces, for Compile: whoever comes with many names
-// costs MongoDB one listing of each database.
+// Names looks up several namespaces at once, for Compile: a request with many names costs MongoDB
+// one listing of each database.
 func (h *Hub) Names(ctx context.Context, all []change.Namespace) Names {
 	asked := slices.DeleteFunc(slices.Clone(all), func(ns change.Namespace) bool { return !h.looks(ns) || !h.covers(ns) })
 	if len(asked) == 0 {
@@ -78,7 +79,7 @@ const (
 	kindPatience = 2 * time.Second  // how long MongoDB may take to answer
 	kindRest     = 10 * time.Second // how long it is not asked after it has not answered
 	mostKinds    = 4096             // how many are remembered
-	mostLooks    = 4                // how many are asked for at a time
+	mostLooks    = 4                // namespaces per request
 )
 
 // kinds remembers for a moment what namespaces are, so that many who come at once cost MongoDB one
@@ -90,7 +91,7 @@ type kinds struct {
 	mu struct {
 		sync.Mutex
 		known map[change.Namespace]knownKind
-		rests time.Time // until then nothing is known, and nobody asks
+		rests time.Time // until then nothing is known, and there are no requests
 	}
 }
 
@@ -99,8 +100,9 @@ type knownKind struct {
 	until time.Time
 }
 
-// of returns what namespaces are. What nobody tells in time is missing in it: what may be right is
-// not refused, and who comes with many names waits once while MongoDB does not answer.
+// of returns the kinds of namespaces. It omits those for which no answer arrives in time: a
+// namespace that may be valid is not refused, and a request with many names waits only once while
+// MongoDB does not answer.
 func (k *kinds) of(ctx context.Context, all []change.Namespace, look func(context.Context, []change.Namespace) (map[change.Namespace]change.NamespaceKind, error)) (Names, error) {
 	k.once.Do(func() { k.looks = make(chan struct{}, mostLooks) })
 	names := make(Names, len(all))
@@ -115,7 +117,7 @@ func (k *kinds) of(ctx context.Context, all []change.Namespace, look func(contex
 	case <-asking.Done():
 		return names, context.Cause(asking)
 	}
-	if all = k.remembered(all, names); len(all) == 0 { // somebody else has asked meanwhile
+	if all = k.remembered(all, names); len(all) == 0 { // another request has asked meanwhile
 		return names, nil
 	}
 	told, err := look(asking, all)
@@ -133,14 +135,14 @@ func (k *kinds) of(ctx context.Context, all []change.Namespace, look func(contex
 	return names, err
 }
 
-// rest has nobody ask for a while.
+// rest suspends requests for a while.
 func (k *kinds) rest() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mu.rests = time.Now().Add(kindRest)
 }
 
-// remembered adds to names what is known, and returns the others.
+// remembered adds the cached kinds to names, and returns the other namespaces.
 func (k *kinds) remembered(all []change.Namespace, names Names) (unknown []change.Namespace) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -159,7 +161,7 @@ func (k *kinds) remembered(all []change.Namespace, names Names) (unknown []chang
 	return unknown
 }
 
-// remember keeps what namespaces are. Of one who comes with very many, it keeps nothing.
+// remember caches the kinds of namespaces. It caches none of a request with very many.
 func (k *kinds) remember(all []change.Namespace, names Names) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -30,19 +30,17 @@ type PageRequest struct {
 	Documents int
 }
 
-// A PageAnswer is a page of documents that match, in relaxed Extended JSON. It shows everything
-// that happened up to At; where it shows something that happened later, the changes after At say so
-// again.
+// A PageAnswer is a page of documents that match, in relaxed Extended JSON. It shows all changes up
+// to At; if it shows a later change, that change comes again after At.
 type PageAnswer struct {
 	Documents [][]byte
 	Keys      []string // of the documents (extjson.AppendKey)
 	At        change.Timestamp
-	Next      change.Value // zero: there are no more
+	Next      change.Value // zero: this is the last page
 }
 
-// Page reads a page. It fails with LogHistoryLost if the changes since At are not in the log any
-// more, so that the client must start over, and with AccessLimit if the account asks for too many
-// at a time.
+// Page reads a page. It fails with LogHistoryLost if the changes since At have left the log, so
+// that the client must start over, and with AccessLimit if the account asks for too many at a time.
 func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error) {
 	if h.cfg.Snapshots == nil {
 		return a, fault.Newf(fault.SessionBadRequest, "this node reads no documents")
@@ -143,13 +141,12 @@ func (h *Hub) readPage(ctx context.Context, q snapshot.Query) (snapshot.Page, er
 	}
 }
 
-// A pageSlice is what an identity spends on a page, a slice after the other: the first at once, the
-// others in its turn.
+// A pageSlice meters an identity's cost of a page in slices: the first at once, the others in turn.
 type pageSlice struct {
 	tenants *tenants
 	of      *tenant
 	meter   *budgetMeter
-	end     int // what the meter has left then
+	end     int // the meter's rest then
 	slot    bool
 }
 
@@ -173,7 +170,7 @@ func (s *pageSlice) giveBack() {
 	}
 }
 
-// A budgetMeter bounds what the filter of a page costs.
+// A budgetMeter bounds the cost of a page's filter.
 type budgetMeter struct {
 	left int
 	err  error

@@ -31,7 +31,7 @@ type page struct {
 type document struct {
 	id        change.Value
 	partition change.Partition
-	out       bool // it is not in the page, because changes while it was read hide what it was
+	out       bool // it is not in the page, because changes during the read hide its state
 }
 
 // A hit is a document that a reader receives.
@@ -90,7 +90,7 @@ func (w *pageWriter) write(f *fetch) *page {
 		w.append(p, &e)
 		p.documents = append(p.documents, d)
 	}
-	for id, r := range w.readers { // whoever has not got this page gets none after it
+	for id, r := range w.readers { // a session that has not got this page gets no later one
 		if p.costly[r.Who.session] != nil {
 			w.index.Remove(id)
 			delete(w.readers, id)
@@ -128,7 +128,7 @@ type pageMeter struct {
 	hub     *Hub
 	readers map[match.ID]*reader
 	spent   map[*tenant]int
-	costly  map[*Session]*Subscription // who may spend no more
+	costly  map[*Session]*Subscription // sessions that have spent their share
 }
 
 var _ match.Meter = (*pageMeter)(nil)
@@ -172,9 +172,9 @@ func (h *Hub) placeAll() {
 	}
 }
 
-// place hands a page over to the sessions that stand at its time. One that could not be read at
-// this time may show what happened until it was read: the Hub then waits until it has seen that,
-// and the documents that it concerns are read once more.
+// place passes a page to the sessions that wait at its time. A page that could not be read at this
+// time may show changes up to its read: the Hub then waits until it has seen these, and reads the
+// documents that they concern once more.
 func (h *Hub) place(c *scan) {
 	p := c.page
 	inexact := p != nil && p.to != p.after
@@ -240,7 +240,7 @@ func (h *Hub) isPast(t change.Timestamp) bool {
 	return t.Compare(h.at.Time) < 0 || t == h.at.Time && (h.drained || h.at.IsProgress())
 }
 
-// giveUp lets the sessions go that stand still for a page that does not come.
+// giveUp releases the sessions that wait for a page that does not come.
 func (h *Hub) giveUp(c *scan) {
 	for s, hold := range c.holds {
 		s.give(hold, nil, true)
@@ -248,7 +248,7 @@ func (h *Hub) giveUp(c *scan) {
 	c.takers, c.holds, c.page = nil, nil, nil
 }
 
-// give tells a session what it takes, if it still stands still for that.
+// give passes a session its part of a page, if it still waits for it.
 func (s *Session) give(hold *standstill, takes []taking, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,8 +258,8 @@ func (s *Session) give(hold *standstill, takes []taking, last bool) {
 	}
 }
 
-// stays reports whether a session still stands still for pages, and would have room for more after
-// it has taken what there is, and so many documents.
+// stays reports whether a session still waits for pages, and would have room for more after it has
+// taken the present ones and n documents.
 func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +279,8 @@ func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 	return untaken < maxUntaken && s.hasRoomFor(documents, bytes)
 }
 
-// expensive acts on a subscription that costs too much on a page of its snapshot, of which nothing
-// is delivered to it.
+// expensive handles a subscription that costs too much on a page of its snapshot; the page is not
+// delivered to it.
 func (h *Hub) expensive(s *Session, sub *Subscription) {
 	h.now = time.Now()
 	h.banish(s.tenant)

@@ -14,9 +14,8 @@ func (s *Session) readable(namespaces []string) (readable []string, some bool) {
 	return s.cfg.Readable(namespaces)
 }
 
-// hide returns a Writer for an event that names a namespace of which the session may not know,
-// without that: a rename comes to the subscribers of its source and of its target. For any other
-// event it is w.
+// hide returns a Writer that removes a namespace which the session must not know from the event: a
+// rename goes to the subscribers of its source and of its target. For any other event it is w.
 func (s *Session) hide(e *change.Event, w *Writer) *Writer {
 	if s.cfg.Readable == nil || len(e.ToDB()) == 0 {
 		return w

@@ -16,16 +16,16 @@ const (
 	maxServed = 10_000
 )
 
-// A reads decides whose page is read next: the identity's whose last turn is longest ago, so that
-// many large scans of one do not hold up a small one of another. The rate is waited for before a
-// page is begun, and a page costs what it brings.
+// A reads decides whose page is read next: that of the identity whose last turn is longest ago, so
+// that many large scans of one identity do not delay a small one of another. It waits for the rate
+// before a page, and a page costs its documents.
 type reads struct {
 	limit *rate.Limiter // nil: none
 
 	mu struct {
 		sync.Mutex
 		reading int
-		gate    bool // somebody waits for the rate
+		gate    bool // a reader waits for the rate
 		waiting []*turnRequest
 		turn    uint64
 		served  map[string]uint64 // the last turn of each identity
@@ -102,15 +102,16 @@ func (r *reads) grant() {
 	close(q.granted)
 }
 
-// charge counts the documents of a page, the first of which is paid. Whoever is next waits for it.
+// charge counts the documents of a page; the first one is paid already. The next page waits for
+// them.
 func (r *reads) charge(documents int) {
 	if r.limit != nil && documents > 1 {
 		r.limit.ReserveN(time.Now(), min(documents-1, r.limit.Burst()))
 	}
 }
 
-// more reports whether another page may be read within a turn, and pays for its first document:
-// nobody waits for a turn, and the rate need not be waited for.
+// more reports whether another page may be read within a turn, and pays for its first document: no
+// other reader waits for a turn, and the rate permits it at once.
 func (r *reads) more() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 	retryRead = time.Second
 	// maxUntaken bounds the pages that wait for a session which has not come to their time.
 	maxUntaken = 2
-	// longestStand is for how long sessions stand still for pages while nothing happens, longestLag
-	// for how long they do after the Hub has gone on.
+	// longestStand is how long sessions wait for pages while there are no changes, longestLag how
+	// long they do after the Hub has advanced.
 	longestStand, longestLag = time.Second, 25 * time.Millisecond
 )
 
@@ -44,14 +44,14 @@ type scan struct {
 	placed    chan struct{}     // holds one signal: the page has been handed over
 
 	joining []*reader // join at the next page
-	takers  []*reader // of the page that is being read, whose sessions stand at its time
+	takers  []*reader // of the page being read; their sessions wait at its time
 	holds   map[*Session]*standstill
-	stood   time.Time // when they began to stand
+	stood   time.Time // when they began to wait
 	more    bool      // another page comes at the same time
 	page    *page     // waits for the Hub to reach the time by which it was read
-	// again are documents of the page that are still owed before the scan continues, because changes
-	// hide what they were at its time; until, next and read are the page's then. They are read once
-	// more; for those that never rest, replay then brings what was read to the time of the next
+	// again are documents of the page that are still owed before the scan continues, because
+	// changes hide their state at its time; until, next and read are the page's then. They are read
+	// once more; for those that keep changing, replay then brings them to the time of the next
 	// page.
 	again       []change.Value
 	replay      *snapshot.Replay // of again, from before they are read once more
@@ -112,8 +112,8 @@ func (h *Hub) isReady(r *reader) bool {
 	return s.hasRoom()
 }
 
-// past returns the latest time of which the Hub may have considered an event: a page that is read
-// there shows everything that live sessions have had.
+// past returns the latest time whose events the Hub may have considered: a page that is read there
+// includes all changes that live sessions have had.
 func (h *Hub) past() change.Timestamp {
 	if h.drained {
 		return h.at.Time
@@ -130,7 +130,7 @@ func pastOf(at change.Position) change.Timestamp {
 }
 
 // runScan reads pages until no reader is left. It waits for its turn, and for the rate, before any
-// session stands still.
+// session pauses.
 func (h *Hub) runScan(ctx context.Context, c *scan) {
 	for ctx.Err() == nil {
 		if !h.reads.acquire(ctx, c.identity) {
@@ -156,9 +156,9 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 	}
 }
 
-// readPages reads pages at the time at which the readers of a scan stand, and hands them over,
-// until they have to go on. While one is encoded, the next one is read. It returns the last one,
-// which may have failed.
+// readPages reads pages at the time at which the readers of a scan wait, and passes them on, until
+// the readers have to continue. While one is encoded, the next one is read. It returns the last
+// one, which may have failed.
 func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
 	h.begin(ctx, c, f)
 	w := h.newPageWriter(c, f.query) // of takers, which the loop does not change while pages are read
@@ -196,9 +196,9 @@ func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 	return next
 }
 
-// stays reports whether the readers of a scan may stand still for the page after one that has been
-// read, and have room for both. They go on where that one was not read at their time, where others
-// wait to join them, and soon after something has happened.
+// stays reports whether the readers of a scan may wait for the page after one that has been read,
+// and have room for both. They continue if that one was not read at their time, if others wait to
+// join them, and soon after a change.
 func (h *Hub) stays(c *scan, f *fetch) bool {
 	bytes := 0
 	for _, doc := range f.read.Documents {
@@ -292,8 +292,8 @@ func (h *Hub) fetch(ctx context.Context, c *scan, f *fetch) {
 // errUntold says that documents that never rest must be read again.
 var errUntold = errors.New("changes of documents that were read before are missing, or do not say what they did")
 
-// replay returns the documents of a query as they are at its time, by what was read before and the
-// changes since: all of them are known once the Hub has passed that time.
+// replay returns the documents of a query as of its time, from the former read and the changes
+// since: all of them are known once the Hub has passed that time.
 func (h *Hub) replay(ctx context.Context, c *scan, q snapshot.Query) (p snapshot.Page, err error) {
 	var of *snapshot.Replay
 	take := func() {
@@ -315,7 +315,7 @@ func (h *Hub) replay(ctx context.Context, c *scan, q snapshot.Query) (p snapshot
 	return snapshot.Page{Documents: documents, To: q.After}, nil
 }
 
-// await waits for a signal, so long at most if that is not 0, or for the context.
+// await waits for a signal, with a timeout unless that is 0, or for the context.
 func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	var timeout <-chan time.Time
 	if most > 0 {
@@ -330,9 +330,8 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 	}
 }
 
-// next begins the next pages of a scan: its readers' sessions leave the live path, and stand still
-// at the time at which they are read. nil: not all readers are ready. over: the scan has none any
-// more.
+// next begins the next pages of a scan: its readers' sessions leave the live path, and wait at the
+// time of the read. nil: not all readers are ready. over: the scan has no readers left.
 func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	if len(c.again) == 0 {
 		for _, r := range c.joining {
@@ -376,7 +375,7 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 		c.replay = snapshot.NewReplay(c.namespace, c.again)
 	}
 	for _, r := range c.takers {
-		if s := r.Who.session; h.isReady(r) { // otherwise it stands already, for another subscription of it
+		if s := r.Who.session; h.isReady(r) { // otherwise it waits already, for another of its subscriptions
 			c.holds[s] = h.standStill(s, f.query.After)
 		}
 	}
@@ -388,8 +387,8 @@ func (h *Hub) query(c *scan) snapshot.Query {
 	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: h.pageDocuments(c), Bytes: pageBytes}
 }
 
-// pageDocuments returns how many documents a page has at most: what is read beyond its bytes is
-// read in vain, and each of its readers needs room for their events.
+// pageDocuments bounds the documents of a page: reading more than its bytes is wasted, and each of
+// its readers needs room for their events.
 func (h *Hub) pageDocuments(c *scan) int {
 	most := min(h.cfg.SnapshotPage, h.budget.events(len(c.takers)))
 	if c.size > 0 {

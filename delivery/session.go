@@ -28,15 +28,15 @@ type Subscription struct {
 	Snapshot bool
 	// Recover sends the current documents again after a loss.
 	Recover bool
-	// Leaves also tells when a document stops matching: an event of the operation type left, with
-	// the key. A document counts that matched by its image before, otherwise one that was sent;
-	// where that is not known, any.
+	// Leaves also reports that a document stops matching: with an event of the operation type left,
+	// with the key. This concerns a document that matched by its image before, otherwise one that
+	// was sent; if both are unknown, any document.
 	Leaves bool
 	// Fresh says that the subscriber has no document of this subscription, so that the sent ones
 	// are all that can leave.
 	Fresh bool
-	// Missing says, for people, that there is nothing of that name yet (Hub.Compile). The
-	// subscriber is told.
+	// Missing says, for people, that the namespace does not exist yet (Hub.Compile). The subscriber
+	// gets it as a notice.
 	Missing string
 
 	session *Session
@@ -46,7 +46,7 @@ type Subscription struct {
 	failed  *errorLimit // reports failed evaluations
 	traced  *trail      // of its snapshot, nil while none is recorded
 	listing bool        // the collections of its snapshot are being listed
-	losses  int         // that it has been told of
+	losses  int         // that it has got
 	ahead   aheads
 	readers []*reader      // of its snapshot, while the session is live
 	sent    *sentDocuments // with Leaves
@@ -75,15 +75,15 @@ type SessionConfig struct {
 	Start Place
 	// Partitions are the partitions with another position.
 	Partitions map[change.Partition]Place
-	// Earliest says that Start was the beginning of the log at the request: what has left the log
-	// since is not reported as a loss.
+	// Earliest says that Start was the beginning of the log at the request: changes that have left
+	// the log since are not reported as a loss.
 	Earliest bool
 	// Snapshot begins every subscription with the current documents, unless the subscriber already
 	// has them.
 	Snapshot bool
 	// Snapshots is the progress of the snapshots of its subscriptions. Unknown says that it could
-	// not be loaded: no subscription begins with one then, because it may have had it, nor goes on
-	// with one.
+	// not be loaded: then no subscription begins a snapshot, because it may have had it, nor
+	// continues one.
 	Snapshots []snapshot.Progress
 	Unknown   bool
 	// Generation is the checkpoint generation of the position.
@@ -101,8 +101,8 @@ type SessionConfig struct {
 	Lapsed *oplog.Loss
 	// Readable is that of the Request.
 	Readable Readable
-	// CreditEvents and CreditBytes bound what is queued or sent and not acknowledged. Default to
-	// those of the Hub.
+	// CreditEvents and CreditBytes bound the events that are queued or sent and not acknowledged.
+	// Default to those of the Hub.
 	CreditEvents, CreditBytes int
 }
 
@@ -114,7 +114,7 @@ type Session struct {
 	stake    *stake        // of its identity in the budget
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
-	listing  chan struct{} // holds one value while the owner is asked for its subscriptions
+	listing  chan struct{} // holds one value during a request for the owner's subscriptions
 	done     chan struct{}
 
 	// The following fields belong to the owner: the Hub's loop while the session is on the live
@@ -124,7 +124,7 @@ type Session struct {
 	seen          *seen           // nil if everything that follows is new
 	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
 	open          *Batch          // being filled
-	lapsed        *oplog.Loss     // to be told before anything that is attached next; nil if nothing
+	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none
 	usual         usual           // typical size of a batch
 	matched       []*Subscription // subscriptions that match the current event
 	groups        map[string]*group
@@ -133,11 +133,11 @@ type Session struct {
 	leaver        Writer
 	buf           []byte // for keys
 	leavers       leavers
-	remembered    int                 // bytes that its subscriptions remember of what they were sent
+	remembered    int                 // bytes that its subscriptions use to remember sent documents
 	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
 	owed          []snapshot.Progress // see Owe
 	paused        bool                // reading has stopped
-	standing      bool                // it stands still at the time of its hold
+	standing      bool                // it waits at the time of its hold
 	expense       expense
 
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never
@@ -148,9 +148,9 @@ type Session struct {
 
 	mu struct {
 		sync.Mutex
-		mailbox       []func() // for the owner; who adds something waits for it, but for rewinds
+		mailbox       []func() // for the owner; callers that add something wait for it, except for rewinds
 		live          bool
-		follows       bool // the Hub: the session has considered what that has
+		follows       bool // the Hub: the session has considered the Hub's events
 		queue         []*Batch
 		fills         bool            // more is being queued, and goes out together
 		sent          []sent          // queued or sent and not acknowledged, in order
@@ -159,7 +159,7 @@ type Session struct {
 		events, bytes int             // of sent
 		attached      int             // partitions in unacknowledged batches that attach them
 		held          int             // bytes of memory that count against the budget
-		released      bool            // nothing counts any more
+		released      bool            // nothing counts from now on
 		delivered     uint64          // the last Seq that was written to a subscriber that acknowledges
 		owes          time.Time       // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
 		acked         uint64          // events
@@ -196,8 +196,9 @@ type sent struct {
 	lease         *lease
 }
 
-// A reading is what the subscriber had when reading began or after a rewind: everything up to rest,
-// or to the position in of for some partitions. Later acknowledgements belong to the generation.
+// A reading is the subscriber's state at the start of reading or after a rewind: it had everything
+// up to rest, or to the position in of for some partitions. Later acknowledgements belong to the
+// generation.
 type reading struct {
 	rest       change.Position
 	of         map[change.Partition]change.Position
@@ -245,9 +246,9 @@ type Notice struct {
 	At                       time.Time
 	// Partitions are the affected partitions; empty means all.
 	Partitions []change.Partition
-	// Namespaces are those that it is about; empty means none in particular. It is only for
-	// subscribers that may read one of them. Private says that it is only for those that may read
-	// everything: it names other subscribers or members, or says what a dependency answered.
+	// Namespaces are the namespaces that it concerns; empty means none in particular. It is only
+	// for subscribers that may read one of them. Private says that it is only for those that may
+	// read everything: it names other subscribers or members, or contains an error of a dependency.
 	Namespaces []string
 	Private    bool
 }
@@ -269,7 +270,7 @@ func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
 	}
 }
 
-// take removes and returns what is queued.
+// take removes and returns the queued batches.
 func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,7 +373,7 @@ func (s *Session) hasCredit() bool {
 
 func (s *Session) hasRoom() bool { return s.hasRoomFor(0, 0) }
 
-// hasRoomFor is hasRoom after so many events more. The caller holds the mutex.
+// hasRoomFor is hasRoom after n more events. The caller holds the mutex.
 func (s *Session) hasRoomFor(events, bytes int) bool {
 	return s.mu.events+events <= s.cfg.CreditEvents/room && s.mu.bytes+bytes <= s.cfg.CreditBytes/room &&
 		s.hub.budget.has(s, s.mu.held+bytes+events*eventOverhead, room)
@@ -387,7 +388,7 @@ func (s *Session) Delivered(seq uint64) {
 	s.owe()
 }
 
-// owe begins to count the time in which the subscriber acknowledges nothing of what it has. Empty
+// owe starts to measure the time in which the subscriber acknowledges none of its batches. Empty
 // batches need no acknowledgement. The caller holds the mutex.
 func (s *Session) owe() {
 	if !s.mu.owes.IsZero() {
@@ -661,8 +662,8 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 }
 
 // closeUnit queues the open batch if it is full. Called when everything of a position is in it: a
-// batch never ends among the entries of one, because whoever has had its end drops the rest of them
-// as repeated.
+// batch never ends within the entries of one position, because a subscriber that has had the last
+// of them drops the others as repeated.
 func (s *Session) closeUnit(at change.Position) {
 	if s.open != nil && !s.open.grows() {
 		s.queue(change.Later(s.position(), at).Clone())
@@ -747,8 +748,8 @@ type SessionState struct {
 	// is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
-	// Owes is since when the subscriber has acknowledged nothing of what it has been sent; zero if
-	// it owes nothing.
+	// Owes returns the time since which the subscriber has acknowledged nothing although it got
+	// events; zero if it owes nothing.
 	Owes time.Time
 	// Acked counts acknowledged events.
 	Acked uint64
@@ -756,8 +757,8 @@ type SessionState struct {
 	// first. Own counts those that it was sent.
 	Lost []Loss
 	Own  uint64
-	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave: what
-	// is read afterwards is not handed over for them.
+	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave:
+	// documents that are read later are not delivered for them.
 	Snapshots []snapshot.Progress
 	Leaving   map[change.Partition][]snapshot.Progress
 	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier
@@ -830,8 +831,8 @@ func (s *Session) idle() bool {
 	return len(s.mu.sent) == 0
 }
 
-// Cut ends what is handed over of partitions with the last batch that was received, and returns its
-// number. Their checkpoints do not pass it, nor the progress of snapshots in them.
+// Cut ends the delivery of partitions with the last received batch, and returns its number. Neither
+// their checkpoints nor the progress of snapshots in them pass it.
 func (s *Session) Cut(partitions []change.Partition) (last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -841,7 +842,7 @@ func (s *Session) Cut(partitions []change.Partition) (last uint64) {
 	return s.mu.given
 }
 
-// cutAfter ends what is handed over of a partition with a batch. The caller holds the mutex.
+// cutAfter ends the delivery of a partition with a batch. The caller holds the mutex.
 func (s *Session) cutAfter(p change.Partition, last uint64) {
 	end, reading, snapshots := s.mu.considered, s.mu.reading, s.mu.snapshots
 	if i := slices.IndexFunc(s.mu.sent, func(b sent) bool { return b.seq > last }); i >= 0 {
@@ -885,7 +886,7 @@ func (s *Session) Cause() error {
 const maxLost = 8
 
 // appendLoss adds a loss. Of more than maxLost the two oldest become one, which contains both and
-// what is between them.
+// the span between them.
 func appendLoss(lost []Loss, l Loss) []Loss {
 	if lost = append(lost, l); len(lost) <= maxLost {
 		return lost

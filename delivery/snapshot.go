@@ -48,7 +48,7 @@ func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
 	})
 }
 
-// An Operation is what an operator does with a snapshot.
+// An Operation is an operator's action on a snapshot.
 type Operation string
 
 // The operations.
@@ -190,7 +190,7 @@ func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason
 		number := p.Number
 		p = *before
 		p.Paused = false
-		if reason == snapshot.Operator { // a loss comes again to whoever resumes before it, what an operator has asked for does not
+		if reason == snapshot.Operator { // a session that resumes before a loss gets it again, but not an operator's request
 			p.Number = number
 		}
 		if len(before.Some) > 0 {
@@ -230,15 +230,15 @@ func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some 
 	}
 }
 
-// accept begins a snapshot that somebody has asked for, wherever the subscriber is by its
-// acknowledgements. Called by the owner.
+// accept begins a requested snapshot, whatever the subscriber has acknowledged. Called by the
+// owner.
 func (s *Session) accept(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.promise(sub, reason, some)
 	s.beginSnapshot(sub, reason, some)
 }
 
-// promise has a snapshot be left for the subscriber from now on, also if it comes back with nothing
-// acknowledged of what it has been sent. Called by the owner, which begins it afterwards.
+// promise makes a snapshot pending for the subscriber from now on, even if it reconnects without
+// any acknowledgement. Called by the owner, which begins it afterwards.
 func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,8 +256,8 @@ func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []chan
 	s.setSnapshots(owed(s.mu.snapshots))
 }
 
-// acceptMore is accept for partitions that are attached: a snapshot of these collections that they
-// have joined is not begun anew. Called by the owner.
+// acceptMore is accept for attached partitions: a snapshot of these collections that they have
+// joined does not restart. Called by the owner.
 func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := sub.progress()
 	joined := p != nil && !p.Done && !slices.ContainsFunc(some, func(ns change.Namespace) bool { return len(p.Some) > 0 && !slices.Contains(p.Some, ns) })
@@ -267,10 +267,10 @@ func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []c
 	s.accept(sub, reason, some)
 }
 
-// DocumentsFrom has the session take no documents that were read at an earlier time. A subscriber
-// that is served by several nodes needs this where it gets partitions: the owner before may have
-// delivered any change up to the time at which its term ended, and a document that is older than
-// such a change must not follow it.
+// DocumentsFrom makes the session refuse documents that were read at an earlier time. A subscriber
+// that is served by several nodes needs this when it gets partitions: the former owner may have
+// delivered any change up to the end of its term, and a document that is older than such a change
+// must not follow it.
 func (s *Session) DocumentsFrom(t change.Timestamp) {
 	s.await(func() {
 		if t.Compare(s.documentsFrom) > 0 {
@@ -279,7 +279,7 @@ func (s *Session) DocumentsFrom(t change.Timestamp) {
 	})
 }
 
-// Unread returns what is left of snapshots.
+// Unread returns the unfinished snapshots.
 func Unread(all []snapshot.Progress) []snapshot.Progress {
 	return slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Done || p.Listed && len(p.Left) == 0 })
 }
@@ -370,7 +370,7 @@ type listing struct {
 	sub         *Subscription
 	collections []snapshot.Collection
 	at          change.Timestamp
-	losses      int // that the subscription had been told of when the listing began
+	losses      int // that the subscription knew when the listing began
 }
 
 // placeListings begins the snapshots whose collections are listed, if the Hub has reached the time
@@ -397,8 +397,8 @@ func (h *Hub) placeListings() {
 	}
 }
 
-// listed begins to read the collections that are listed. Of a snapshot that partitions have joined,
-// what is being read goes on where it is.
+// listed begins to read the listed collections. A snapshot that partitions have joined continues
+// the present collection at its place.
 func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
 	before := p.Left
 	p.Listed, p.Left = true, nil

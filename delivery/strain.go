@@ -13,13 +13,13 @@ const (
 	// hundred waits as long, of leastWaits at least: a single one says nothing.
 	strained   = 250e-6
 	leastWaits = 200
-	// A strain is 1 while nobody waits, and maxStrain at most. It is multiplied by strainRise in
-	// each window in which the node is strained, and less by strainFall after each other one.
+	// A strain is 1 while no goroutine waits, and maxStrain at most. It is multiplied by strainRise
+	// in each window in which the node is strained, and less by strainFall after each other one.
 	maxStrain, strainRise, strainFall = 15, 4, 0.2
 )
 
-// A strain says how busy the cores are: how long a slot rests off the live path, in multiples of
-// how long it was used. So what is off the live path has what others leave of the cores.
+// A strain measures how busy the cores are: how long a slot rests off the live path, in multiples
+// of its use. So work off the live path uses only idle cores.
 type strain struct {
 	read func() (waits *runtimemetrics.Float64Histogram)
 

@@ -19,9 +19,9 @@ import (
 const (
 	unitsPerSecond = 100_000_000
 
-	// What an identity may spend on the live path in one reply of MongoDB, with so much for each of
-	// its events. The sessions that need more leave the live path before the event for which they
-	// need it.
+	// The cost that an identity may spend on the live path in one reply of MongoDB: a base, and an
+	// amount for each of its events. Sessions that need more leave the live path before the event
+	// for which they need it.
 	replyUnits      = unitsPerSecond / 500
 	replyEventUnits = unitsPerSecond / 50_000
 	// costlyUnits is the most that one evaluation may cost on the live path. Off it, what costs
@@ -31,25 +31,25 @@ const (
 	// a quarter of the Hub's loop. Above it, the one that spends most leaves.
 	liveUnits  = unitsPerSecond / 10
 	liveWindow = 400 * time.Millisecond
-	// freeUnits is what a session may spend within about liveWindow off the live path without a
-	// slot: a twentieth of a core.
+	// freeUnits is the cost that a session may spend within about liveWindow off the live path
+	// without a slot: a twentieth of a core.
 	freeUnits = liveUnits / 5
-	// startUnits is what the beginning and the end of a session cost.
+	// startUnits is the cost of the start and the end of a session.
 	startUnits = unitsPerSecond / 1000
-	// Under strain a slot rests no longer than this, or than it was used: after the beginning of a
-	// session, because many begin at once where another node has ended; and after compiling a
-	// filter or a slice of evaluations, which cost as much as an identity likes.
+	// Under strain a slot rests at most this long, or as long as it was used: after the start of a
+	// session, because many start at once when another node has ended; and after the compilation of
+	// a filter or a slice of evaluations, whose cost the identity chooses.
 	startRest, slotRest = 8 * time.Millisecond, 100 * time.Millisecond
 	// sliceUnits is how much is spent before a slot goes to the next identity.
 	sliceUnits = unitsPerSecond / 1000
-	// pageUnits is what an identity may spend on a page of documents of a snapshot. A session that
-	// needs more leaves the live path, and is suspended when it has done so maxPages times: its
-	// snapshot would never be complete.
+	// pageUnits is the cost that an identity may spend on a page of documents of a snapshot. A
+	// session that needs more leaves the live path, and is suspended when it has done so maxPages
+	// times: its snapshot would never be complete.
 	pageUnits = unitsPerSecond
 	maxPages  = 3
 	// mostPages is how many pages an identity may ask for at a time.
 	mostPages = 100
-	// suspendUnits is what the costly evaluations of a session may cost within about suspendWindow.
+	// suspendUnits bounds the cost of a session's costly evaluations within about suspendWindow.
 	suspendUnits  = 2 * unitsPerSecond
 	suspendWindow = time.Minute
 	// suspension is for how long a suspended filter is refused.
@@ -62,7 +62,7 @@ const (
 	leastAway, mostAway = 10 * time.Second, 10 * time.Minute
 )
 
-// A level is what has been spent of late: it decays with a window.
+// A level is the recently spent cost: it decays with a window.
 type level struct {
 	units float64
 	at    time.Time
@@ -132,8 +132,8 @@ func newTenants() *tenants {
 	return t
 }
 
-// enter returns the tenant of an account until the caller calls exit. Nobody's account is the
-// node's own, and has no limits: it has no tenant.
+// enter returns the tenant of an account until the caller calls exit. A nil account is the node's
+// own, has no limits, and has no tenant.
 func (t *tenants) enter(account string) *tenant {
 	if account == "" {
 		return nil
@@ -248,7 +248,7 @@ func acquire(own, slots chan struct{}, over, gone <-chan struct{}) bool {
 
 // release returns both slots after it was used for so long, by its cost. While there are other
 // identities, that of the node rests as long, and longer while the node is strained, up to a bound:
-// what is off the live path takes a quarter of the cores then at most.
+// then work off the live path uses at most a quarter of the cores.
 func (t *tenants) release(of *tenant, used time.Duration) {
 	<-of.slot
 	t.rest(t.slots, used, slotRest)
@@ -290,7 +290,7 @@ func (t *tenants) start(ctx context.Context, account string) error {
 	return nil
 }
 
-// An expense is what the evaluations of a session cost. It belongs to the session's owner.
+// An expense is the cost of a session's evaluations. It belongs to the session's owner.
 type expense struct {
 	reply  uint64    // the Hub's reply in which
 	spent  int       // has been spent on the live path
@@ -301,7 +301,7 @@ type expense struct {
 	pages  int       // of snapshots that have cost too much
 }
 
-// spend adds what the current reply costs on the live path.
+// spend adds the cost of the current reply on the live path.
 func (h *Hub) spend(s *Session, units int) {
 	t := s.tenant
 	if t == nil || units == 0 {
@@ -365,7 +365,7 @@ func (h *Hub) affordsForms(s *Session, e *change.Event) bool {
 	return forms == 1 || forms*(1+len(e.Raw())/encodedBytes) <= h.allowed-s.tenant.reply
 }
 
-// opens begins a reply of so many events.
+// opens begins a reply of n events.
 func (h *Hub) opens(events int) {
 	h.reply++
 	h.now = time.Now()
@@ -374,7 +374,7 @@ func (h *Hub) opens(events int) {
 	h.allowed = replyUnits + events*replyEventUnits
 }
 
-// closes ends a reply: what it has cost is remembered for a while.
+// closes ends a reply and remembers its cost for a while.
 func (h *Hub) closes() {
 	for _, t := range h.spenders {
 		t.live.add(h.now, t.reply, liveWindow)
@@ -498,12 +498,12 @@ func (h *Hub) suspend(sub *Subscription) {
 	s.Close(cause)
 }
 
-// Compile compiles a filter for an identity, as match.Compile does, of a namespace that
-// CheckNamespace accepts; missing is what that says. Equal filters share a program. An identity
-// compiles one filter at a time, and all of them together use half of the cores at most, so Compile
-// may block; it returns the context's cause if that ends first. A filter that was suspended for the
-// identity of late is refused with the fault SessionFilterCostly. What is not among the names is
-// looked up.
+// Compile compiles a filter for an identity, like match.Compile, for a namespace that
+// CheckNamespace accepts; missing is the text of that check. Equal filters share a program. An
+// identity compiles one filter at a time, and all of them together use half of the cores at most,
+// so Compile may block; it returns the context's cause if that ends first. A filter that was
+// recently suspended for the identity is refused with the fault SessionFilterCostly. It looks up
+// namespaces that are not among the names.
 func (h *Hub) Compile(ctx context.Context, account string, f match.Filter, names Names) (p *match.Program, missing string, err error) {
 	if missing, err = h.CheckNamespace(ctx, change.Namespace{DB: f.DB, Coll: f.Coll}, names); err != nil {
 		return nil, "", err

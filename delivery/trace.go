@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// errUnfinished says that a snapshot has not come to its end.
+// errUnfinished reports an unfinished snapshot.
 var errUnfinished = errors.New("the snapshot began anew, or its session or subscription ended before it was done")
 
 // A trail is the span of a subscription's snapshot, from its beginning to its end. It belongs to
@@ -42,7 +42,7 @@ func (h *Hub) traceTime() time.Time {
 	return time.Now()
 }
 
-// traceSnapshot begins the span of a snapshot, or of what is left of it. Called by the owner.
+// traceSnapshot begins the span of a snapshot, or of its rest. Called by the owner.
 func (h *Hub) traceSnapshot(sub *Subscription, p snapshot.Progress) {
 	if h.cfg.Tracer == nil {
 		return

@@ -23,7 +23,7 @@ func deliverUnits() float64 {
 	return liveWindow.Seconds() * unitsPerSecond * float64(runtime.GOMAXPROCS(0)) / 4
 }
 
-// A crowd is what an identity delivers off the live path, where its sessions take turns.
+// A crowd tracks an identity's delivery off the live path, where its sessions take turns.
 type crowd struct {
 	sync.Mutex
 
@@ -31,7 +31,7 @@ type crowd struct {
 	until time.Time // at least; after that, as long as they deliver much
 }
 
-// sends adds what a session delivers in the current reply.
+// sends adds a session's delivery in the current reply.
 func (h *Hub) sends(s *Session, units int) {
 	t := s.tenant
 	if t == nil {
@@ -107,7 +107,7 @@ func (t *tenants) takesTurns(of *tenant, now time.Time) bool {
 	return now.Before(of.crowd.until) || of.crowd.spent.add(now, 0, liveWindow) > freeUnits
 }
 
-// delivers adds what a session of an identity has delivered off the live path.
+// delivers adds the delivery of an identity's session off the live path.
 func (t *tenants) delivers(of *tenant, units int) {
 	if of == nil || units == 0 || !t.contended() {
 		return
@@ -142,7 +142,7 @@ func (c *catchup) turn() bool {
 	return true
 }
 
-// giveBack ends the session's turn: what it has queued goes out.
+// giveBack ends the session's turn: its queued events are sent.
 func (c *catchup) giveBack() {
 	if !c.slot {
 		return

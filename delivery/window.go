@@ -19,10 +19,10 @@ type window struct {
 	until   uint64 // the last batch before it was attached again
 }
 
-// Limit has the session deliver attached partitions only under terms. When a term is over, the
-// session does not have its partition any more, and the next batch says so. Partitions that the
-// subscriber attaches again meanwhile, or detaches, are not limited. A session that cannot tell its
-// subscriber, because that is not Detachable, keeps them.
+// Limit makes the session deliver attached partitions only under terms. When a term is over, the
+// session loses its partition, and the next batch says so. Partitions that the subscriber attaches
+// again meanwhile, or detaches, are not limited. A session that cannot inform its subscriber,
+// because that is not Detachable, keeps them.
 func (s *Session) Limit(terms []change.Term) {
 	if !s.cfg.Detachable || s.cfg.Owner || !s.cfg.Attached || len(terms) == 0 {
 		return
@@ -47,8 +47,8 @@ func (s *Session) Limit(terms []change.Term) {
 	})
 }
 
-// endWindows removes the partitions whose windows are over, and has a batch say so. Called by the
-// owner.
+// endWindows removes the partitions whose windows are over, and reports them in a batch. Called by
+// the owner.
 func (s *Session) endWindows() {
 	attached, some := maps.Clone(*s.attached.Load()), false
 	s.mu.Lock()
@@ -69,8 +69,9 @@ func (s *Session) endWindows() {
 	s.queue(at)
 }
 
-// reopen ends the window of a partition that the subscriber attaches again or detaches. What the
-// window has kept from it until now stays so, because it comes again. The caller holds the mutex.
+// reopen ends the window of a partition that the subscriber attaches again or detaches. Events that
+// the window has withheld until now stay withheld, because they come again. The caller holds the
+// mutex.
 func (s *Session) reopen(p change.Partition) {
 	switch w := s.mu.windows[p]; {
 	case w == nil:
@@ -81,8 +82,8 @@ func (s *Session) reopen(p change.Partition) {
 	}
 }
 
-// closeWindows says in a batch that is about to be handed over which partitions the session does
-// not have any more, and returns those whose events must not be handed over with it.
+// closeWindows lists in a batch, before its delivery, the partitions that the session has lost, and
+// returns those whose events must not be delivered with it.
 func (s *Session) closeWindows(b *Batch) (over map[change.Partition]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
