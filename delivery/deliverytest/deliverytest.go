@@ -27,7 +27,8 @@ func Everything(t *testing.T) []delivery.Subscription {
 	return []delivery.Subscription{{ID: "all", Program: Compile(t, match.Filter{})}}
 }
 
-// Receive receives batches until there are so many events and losses, without acknowledging them.
+// Receive receives batches until they have the given number of events and losses, without
+// acknowledging them.
 func Receive(t *testing.T, s *delivery.Session, n int) (batches []*delivery.Batch) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
