@@ -21,7 +21,7 @@
 //	busy        the Go client, which begins with a snapshot, at the default rate, of a collection that changes all the time
 //	moved       two nodes share the partitions; one is drained, and hands its partitions over
 //	tenants     clients of ten identities, alone and while ten hostile ones attack the node
-//	restarted   one node has all partitions; it is stopped and started again, and nobody serves meanwhile
+//	restarted   one node has all partitions; it is stopped and started again, and no node serves meanwhile
 //	sink        a node's sink publishes to Kafka, with and without transactions, or to JetStream
 //	producer    a loop that publishes the messages of the sink again, and does nothing else
 //

@@ -25,7 +25,7 @@ import (
 // A handoffContender is a cluster with two gateways, whose partitions move between nodes.
 type handoffContender struct {
 	nodes    int
-	settings []string // of the nodes, beside the usual ones
+	settings []string // of the nodes, in addition to the usual ones
 	move     func(*testCluster, context.Context) error
 
 	round   *round
@@ -334,7 +334,7 @@ type member struct {
 	running *worker
 }
 
-// newMember makes the i-th node of a cluster, with settings beside the usual ones.
+// newMember makes the i-th node of a cluster, with additional settings.
 func newMember(r *round, i int, settings ...string) (*member, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
 	if err != nil {
