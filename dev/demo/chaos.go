@@ -61,7 +61,7 @@ func (d *demo) chaos(ctx context.Context, f *fleet) ([]mishap, error) {
 		if err != nil {
 			err = fmt.Errorf("%s, %s: %w", m.Node, m.Kind, err)
 		}
-		if err := errors.Join(err, again()); err != nil { // one that stands still would never end
+		if err := errors.Join(err, again()); err != nil { // a hanging one would never end
 			return all, err
 		}
 		_ = retry.Sleep(ctx, time.Second+time.Duration(random.Int64N(int64(time.Second))))

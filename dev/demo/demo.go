@@ -37,9 +37,9 @@ type demo struct {
 	nodes                   int      // processes of a cluster; 1 is a node in this process
 	mishaps                 bool     // nodes are killed, frozen and restarted
 	handoffs                int      // partitions that move from node to node
-	wedged                  []string // components that are made to stand still
+	wedged                  []string // components that are made to hang
 	documents               int      // that subscribers begin with; 0: they begin with changes
-	sink                    string   // where the nodes publish, and what has arrived is taken; empty means nowhere
+	sink                    string   // where the nodes publish, and from where the demo takes the messages; empty means nowhere
 	out, notes              io.Writer
 	news                    *teller
 	log                     io.Writer // of the nodes
@@ -141,7 +141,7 @@ that counts, in one process:
 Flags:
 `
 
-// settleTimeout bounds how long what was written last may take to arrive.
+// settleTimeout bounds how long the last writes may take to arrive.
 const settleTimeout = 15 * time.Second
 
 // run starts everything, writes for the given time, waits for the rest to arrive, and judges.
@@ -316,7 +316,7 @@ func (d *demo) subscriber(ctx context.Context) (run func(context.Context) error,
 	return func(ctx context.Context) error { return d.take(context.WithoutCancel(ctx), shared) }, nil
 }
 
-// take takes what is delivered and acknowledges it, until the node has stopped.
+// take receives and acknowledges changes until the node has stopped.
 func (d *demo) take(ctx context.Context, shared *streamer.Shared) error {
 	for {
 		batches, err := shared.Receive(ctx)

@@ -17,7 +17,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd"
 )
 
-// leaseTTL is that of a fleet's nodes: short, so that a demo shows what becomes of a lost node.
+// leaseTTL is the lease TTL of a fleet's nodes: short, so that a demo shows the takeover from a
+// lost node.
 const leaseTTL = 3 * time.Second
 
 // A fleet is the nodes of a cluster, each a process.
@@ -41,7 +42,7 @@ type node struct {
 }
 
 // newFleet makes the nodes of a cluster on the parts, and starts them. The first one has the
-// addresses that were asked for, if they are free.
+// requested addresses, if they are free.
 func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 	client, err := etcd.Dial(ctx, etcd.Config{Endpoints: p.etcd.Endpoints(), Prefix: "/streamer", Cluster: "streamer"})
 	if err != nil {
@@ -61,7 +62,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		if len(d.wedged) > 0 {
 			nd.environment = append(nd.environment, wedgeSettings()...)
 		}
-		if d.documents > 0 { // the documents of one subscriber fill half of the time; whoever has broken off reads the rest alone
+		if d.documents > 0 { // the documents of one subscriber fill half of the time; a subscriber that has broken off reads the rest alone
 			rate := 2 * float64(d.documents*(1+d.gateways)) / max(1, d.length.Seconds())
 			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(rate))))
 		}
@@ -95,7 +96,7 @@ func (n *node) begin() (told *os.File, err error) {
 	return told, err
 }
 
-// meet waits for what a node's first process tells.
+// meet waits for the first output of a node's first process.
 func (n *node) meet(told *os.File) error {
 	defer func() { _ = told.Close() }()
 	if err := told.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// shares is how many documents the subscriptions divide among themselves; the last one has those
-// behind too.
+// shares is how many documents the subscriptions divide among themselves; the last one has the
+// later documents, too.
 const shares = 10_000
 
 // runGateways runs gateways that subscribe over gRPC, until the context ends. Together their
@@ -63,7 +63,7 @@ func (d *demo) handle(_ context.Context, c client.Change) error {
 	return err
 }
 
-// heard takes what a gateway is told; in a demo nothing may be lost.
+// heard handles a gateway's notices; in a demo nothing may be lost.
 func (d *demo) heard(n client.Notice) error {
 	if lost, is := n.(client.Resync); is {
 		return fmt.Errorf("a gateway was told of a loss: %+v", lost)

@@ -45,7 +45,7 @@ type joiner struct {
 	rests            time.Time // when the writer does
 }
 
-// newJoiner returns the joiner with a number, which says what it subscribes to and how.
+// newJoiner returns the joiner with a number, which decides its subscription and transport.
 func newJoiner(number int, path string) *joiner {
 	j := &joiner{number: number, name: fmt.Sprintf("replica-%d", number), path: path}
 	if number == 0 {
@@ -71,7 +71,7 @@ func newJoiner(number int, path string) *joiner {
 // events reports whether it reads server-sent events.
 func (j *joiner) events() bool { return j.number > 0 && j.number%2 == 0 }
 
-// String says what it subscribes to and how.
+// String returns its subscription and transport.
 func (j *joiner) String() string {
 	over := "gRPC"
 	if j.events() {
@@ -149,7 +149,7 @@ func (j *joiner) note(line string) error {
 	return j.write([]byte(line))
 }
 
-// took writes to the journal what an event does.
+// took writes the effect of an event to the journal.
 func (j *joiner) took(event []byte) (err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -180,7 +180,7 @@ func (j *joiner) subscribe(ctx context.Context) error {
 			switch n := n.(type) {
 			case client.Resync:
 				return fmt.Errorf("the subscriber was told of a loss: %+v", n)
-			case client.SnapshotBegun: // what it had before may have been deleted since
+			case client.SnapshotBegun: // its earlier documents may have been deleted since
 				return j.note(workload.Anew)
 			case client.SnapshotDone:
 				return j.done()

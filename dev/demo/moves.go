@@ -68,8 +68,8 @@ func (g *gaps) took(p change.Partition, latency time.Duration) {
 const (
 	// moveTimeout bounds how long a partition may take to move.
 	moveTimeout = time.Minute
-	// overlap is how long the node that gave a partition away delivers on: what comes then belongs
-	// to the move.
+	// overlap is how long the donor of a partition keeps delivering: changes in that time belong to
+	// the move.
 	overlap = time.Second
 )
 

@@ -44,7 +44,7 @@ func openParts(mongoAddr, etcdAddr, release string, oplogMiB int) (*parts, error
 	return &parts{mongo: mongo, etcd: etcd, dir: dir}, nil
 }
 
-// run serves until the context ends and then removes what was written.
+// run serves until the context ends and then removes the written files.
 func (p *parts) run(ctx context.Context) error {
 	defer os.RemoveAll(p.dir) //nolint:errcheck // temporary
 	g, ctx := errgroup.WithContext(ctx)

@@ -20,8 +20,8 @@ type screen struct {
 	address string // of the first node's page
 	elapsed time.Duration
 	rates   []float64 // changes a second in the last seconds; the last one is the newest
-	facts   []string  // what a reader wants to know first
-	body    []string  // the rest, of which as much is shown as there is room for
+	facts   []string  // the most important lines
+	body    []string  // the rest, shown as far as there is room
 }
 
 // ending is the last line of a picture.
@@ -130,8 +130,7 @@ func table(rows [][]string, width int) (lines []string) {
 	return lines
 }
 
-// A teller writes what happens: on a terminal into the picture, and again at the end; elsewhere at
-// once.
+// A teller writes events: on a terminal into the picture, and again at the end; elsewhere at once.
 type teller struct {
 	mu     sync.Mutex
 	to     io.Writer
@@ -139,7 +138,7 @@ type teller struct {
 	events []string
 }
 
-// tell tells of an event.
+// tell reports an event.
 func (t *teller) tell(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +174,7 @@ func (t *teller) newest() []string {
 	return all
 }
 
-// size returns the columns and lines of a terminal, ok false for what is none.
+// size returns the columns and lines of a terminal; ok is false for anything else.
 func size(out io.Writer) (width, height int, ok bool) {
 	file, is := out.(*os.File)
 	if !is {
@@ -194,8 +193,8 @@ const (
 	lineEvery    = 10 * time.Second
 )
 
-// What a terminal does: it shows another page and the one before again; it goes to the upper left
-// corner; it clears the rest of a line, and of the page.
+// Commands for a terminal: show another page, and the former one again; go to the upper left
+// corner; clear the rest of a line, and of the page.
 const (
 	otherPage, usualPage = "\x1b[?1049h", "\x1b[?1049l"
 	home                 = "\x1b[H"
@@ -260,7 +259,7 @@ type meter struct {
 // ratesKept bounds the rates of a meter.
 const ratesKept = 200
 
-// take takes what has been counted until now: a rate for each second that has passed.
+// take takes the count until now: a rate for each second that has passed.
 func (m *meter) take(now time.Time, count int) {
 	took := now.Sub(m.at)
 	if took < time.Second {

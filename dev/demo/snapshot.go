@@ -20,8 +20,8 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// runSnapshot loads documents, has subscribers begin with them while they are changed, and compares
-// what each of them has with the collection.
+// runSnapshot loads documents, lets subscribers begin with them while they change, and compares the
+// documents of each with the collection.
 func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 	cfg := workload.Config{URI: p.mongo.URI(), Rate: d.rate}
 	writer := workload.NewWriter(cfg, &d.ledger)
@@ -148,7 +148,7 @@ type snapshotSummary struct {
 	Handoffs    int      `json:"handoffs,omitempty"`
 }
 
-// A replicas is the subscribers, in a process of their own, each with a journal of what it is sent.
+// A replicas is the set of subscribers, in a separate process, each with a journal of its events.
 type replicas struct {
 	node
 
@@ -157,7 +157,7 @@ type replicas struct {
 	news     *teller
 }
 
-// A journal is what a subscriber has been sent, as far as it was read.
+// A journal is the file of a subscriber's events, as far as it was read.
 type journal struct {
 	path   string
 	joiner *joiner
@@ -218,8 +218,8 @@ func (r *replicas) size() (total int64) {
 	return total
 }
 
-// compare waits until every replica equals the collection, which nobody changes any more, and
-// returns how they differ from it.
+// compare waits until every replica equals the collection, which has stopped changing, and returns
+// the differences.
 func (r *replicas) compare(ctx context.Context, cfg workload.Config) (s snapshotSummary, err error) {
 	documents, err := workload.Load(ctx, cfg)
 	if err != nil {
@@ -265,7 +265,7 @@ func (r *replicas) compare(ctx context.Context, cfg workload.Config) (s snapshot
 	}
 }
 
-// progress reads what has come, and returns how many orders the subscriber has, and when it had all.
+// progress reads the journal, and returns how many orders the subscriber has, and when it had all.
 func (j *journal) progress() (orders int, completed float64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -273,7 +273,7 @@ func (j *journal) progress() (orders int, completed float64) {
 	return len(j.has), j.completed
 }
 
-// compare reads what has come, and compares what the subscriber has with the orders.
+// compare reads the journal, and compares the subscriber's documents with the orders.
 func (j *journal) compare(documents workload.Replica) (c comparison, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -292,7 +292,7 @@ type comparison struct {
 	read      int64
 }
 
-// follow reads what has come since the last time. The caller holds the mutex.
+// follow reads the new part of the journal. The caller holds the mutex.
 func (j *journal) follow() error {
 	file, err := os.Open(j.path)
 	if errors.Is(err, os.ErrNotExist) { // it has yet to join

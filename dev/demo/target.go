@@ -23,7 +23,7 @@ import (
 const sinkName = "demo"
 
 // A target is the embedded system to which a sink of the nodes publishes, and from which the demo
-// takes what has arrived.
+// reads the messages.
 type target struct {
 	config string // path of the nodes' configuration
 	kind   string

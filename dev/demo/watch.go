@@ -35,7 +35,7 @@ func (d *demo) announce() {
 	fmt.Fprintln(d.out)
 }
 
-// inUse says that the address that was asked for is taken, "" if it is not.
+// inUse says that the requested address is taken, "" if it is not.
 func (d *demo) inUse() string {
 	_, wanted, err := net.SplitHostPort(d.http)
 	if _, has, _ := net.SplitHostPort(d.sites[0]); err != nil || wanted == "0" || wanted == has {
@@ -80,9 +80,9 @@ func (d *demo) address() string {
 // overdue is how long a change may take before the picture calls it missing.
 const overdue = 2 * time.Second
 
-// facts are what a newcomer wants to know.
+// facts are the facts that interest a newcomer.
 func (d *demo) facts() []string {
-	delivered, duplicates := d.check.Delivered() // before what is written: nothing is delivered that was not
+	delivered, duplicates := d.check.Delivered() // before the written count: only written changes are delivered
 	p50, p99 := d.check.Latency()
 	missing := fmt.Sprintf("missing %d", d.check.Overdue(time.Now().Add(-overdue)))
 	if missing == "missing 0" {

@@ -18,7 +18,7 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// A wedge is a component of a node that was made to stand still, and what became of it.
+// A wedge is a component of a node that was made to hang, and the result.
 type wedge struct {
 	Slug      string  `json:"slug"`
 	AtSeconds float64 `json:"at_s"`
@@ -29,13 +29,13 @@ type wedge struct {
 	Restarts  int     `json:"restarts"`
 }
 
-// wedgeable are the components that can be made to stand still, and the signal that does it: of a
-// node of a demo only.
+// wedgeable are the components that can be made to hang, and the signal for each: only in a node of
+// a demo.
 func wedgeable() map[string]syscall.Signal {
 	return map[string]syscall.Signal{"hub": syscall.SIGUSR1, "sink": syscall.SIGUSR2}
 }
 
-// wedgeSlug is what a component that can be wedged is called at its node.
+// wedgeSlug returns a wedgeable component's name at its node.
 func wedgeSlug(component string) string {
 	if component == "sink" {
 		return "sink-" + sinkName
@@ -58,8 +58,8 @@ const wedgeTimeout = time.Minute
 // not process.
 const wedgeUntil = 5 * time.Second
 
-// wedgeAll makes one component after the other stand still until the context ends, each at every
-// node twice at most, and waits until the supervisor has them going again.
+// wedgeAll makes one component after the other hang until the context ends, each at every node at
+// most twice, and waits until the supervisor has restarted them.
 func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int, err error) {
 	store := etcd.NewSupervisionStore(f.client, etcd.SupervisionConfig{})
 	begun, patient := time.Now(), context.WithoutCancel(ctx)
@@ -131,7 +131,7 @@ func (w *wedge) follow(ctx context.Context, store supervisor.Reader, after uint6
 	}
 }
 
-// parseWedges reads what is to be wedged.
+// parseWedges reads the components to wedge.
 func parseWedges(text string) (components []string, err error) {
 	if text == "" {
 		return nil, nil
@@ -145,8 +145,8 @@ func parseWedges(text string) (components []string, err error) {
 	return components, nil
 }
 
-// stall returns what a component of this process waits for: nothing, until the process is sent its
-// signal; then the end of its loop.
+// stall returns the wait function of a component in this process: it does not wait until the
+// process gets its signal; then it waits for the end of the loop.
 func stall(ctx context.Context, component string) func(context.Context) {
 	var wedged atomic.Bool
 	signals := make(chan os.Signal, 1)
