@@ -4,6 +4,6 @@
 // which can be stopped and paused ([RunMember]; package etcdtest).
 //
 // It trades safety for speed where development may: nothing is synced to the disk, so that a crash
-// of the machine (not of the process) can lose what was written, and elections are ten times as
-// quick as etcd's default, so that a lease of one second is possible.
+// of the machine (not of the process) can lose writes, and elections are ten times as fast as
+// etcd's default, so that a lease of one second is possible.
 package devetcd

@@ -15,8 +15,8 @@ import (
 
 // Config says where an etcd lives.
 type Config struct {
-	// Dir is the data folder, which is made where it is missing. An etcd that ran in it before goes
-	// on with its keys.
+	// Dir is the data directory, which is created if missing. An etcd that ran in it before keeps
+	// its keys.
 	Dir string
 	// Listen is the address to serve clients on. Defaults to 127.0.0.1:0, a free port.
 	Listen string
@@ -27,7 +27,7 @@ const (
 
 	quotaBytes      = 256 << 20
 	snapshotEntries = 1000   // raft entries between two snapshots; etcd keeps them in memory
-	catchUpEntries  = 100    // raft entries kept behind a snapshot, for followers that there are none of
+	catchUpEntries  = 100    // raft entries kept after a snapshot, for followers; there are none here
 	keptRevisions   = "1000" // what automatic compaction leaves
 	heartbeatMillis = 10
 	electionMillis  = 100
