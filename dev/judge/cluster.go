@@ -101,7 +101,7 @@ func ports(n int) (addresses []string, err error) {
 
 func (c *cluster) since() string { return fmt.Sprintf("%6.2fs", time.Since(c.begun).Seconds()) }
 
-// tell notes what happens.
+// tell notes an event.
 func (c *cluster) tell(format string, args ...any) {
 	line := c.since() + " " + fmt.Sprintf(format, args...)
 	c.mu.Lock()
@@ -266,7 +266,7 @@ func get(ctx context.Context, url string, to any) (status int, err error) {
 	return response.StatusCode, json.NewDecoder(response.Body).Decode(to)
 }
 
-// operate runs a command of operators, and reports whether that did what it was to.
+// operate runs an operator's command, and reports whether it succeeded.
 func (c *cluster) operate(ctx context.Context, args ...string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 12*time.Second)
 	defer cancel()
@@ -306,7 +306,7 @@ func (c *cluster) slowReads(ctx context.Context, node, milliseconds int) {
 	}
 }
 
-// disturb does to the nodes what happens in a round, and undoes it before it returns.
+// disturb runs the disturbance of a round on the nodes, and undoes it before it returns.
 func (c *cluster) disturb(ctx context.Context, round int) {
 	r, begun, at, whole := dice(c.seed, "disturbances", round), time.Now(), time.Duration(0), context.WithoutCancel(ctx)
 	c.slowReads(whole, r.IntN(c.nodes), pick(r, 0, 30, 80, 150))

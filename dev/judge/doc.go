@@ -1,5 +1,5 @@
-// Command judge runs nodes as processes and holds what their subscribers have against what MongoDB
-// has.
+// Command judge runs nodes as processes and compares their subscribers' copies with MongoDB's
+// documents.
 //
 //	judge -for 60s               one run with a fresh seed, which it prints
 //	judge -seed 7 -for 60s -v    that seed again
@@ -10,7 +10,7 @@
 // The seed decides options, rules, joins, writes and disturbances; how they meet is chance, so
 // repeat a seed. The exit status is 1 if a copy was wrong, and 2 if the run itself failed.
 //
-// What is wrong with a copy is of one of these classes:
+// A difference of a copy has one of these classes:
 //
 //	missing      it lacks a document
 //	stale        it has an older state of a document

@@ -130,7 +130,7 @@ func (j *judge) replicas() (all []*replica) {
 	return all
 }
 
-// look brings copies up to date that are not told of changes, or not of the end of snapshots.
+// look updates copies that do not get changes, or not the end of snapshots.
 func (j *judge) look(ctx context.Context) {
 	all := j.cluster.askNodes(ctx)
 	for _, r := range j.readers {
@@ -163,7 +163,7 @@ func (j *judge) starve(ctx context.Context, round int) {
 	<-done
 }
 
-// compare waits for each copy to be what it must be, and reports those that do not become so.
+// compare waits for each copy to be correct, and reports those that do not become so.
 func (j *judge) compare(ctx context.Context, round int, collections []string) error {
 	facts, err := j.writer.facts(ctx, collections)
 	if err != nil {
@@ -200,7 +200,7 @@ func (j *judge) compare(ctx context.Context, round int, collections []string) er
 			}
 		}
 	}
-	j.readers = slices.DeleteFunc(j.readers, func(r *reader) bool { // what was wrong, or has been judged twice, goes
+	j.readers = slices.DeleteFunc(j.readers, func(r *reader) bool { // wrong copies, and those that have been judged twice, are removed
 		if r.rounds++; r.rounds < 2 && !slices.ContainsFunc(r.copies, func(c *replica) bool { return wrong[c] }) {
 			return false
 		}

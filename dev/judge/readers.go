@@ -99,8 +99,8 @@ func (r *reader) simple(of rule) rule {
 	return of
 }
 
-// draw draws a rule. Operations go with filters whose answers never change: what else must be there
-// cannot be told.
+// draw draws a rule. Operations are combined only with filters whose results never change;
+// otherwise the expected documents are unknown.
 func (r *reader) draw(operations bool) rule {
 	of := r.simple(filters()[r.dice.IntN(len(filters()))])
 	of.coll, of.leaves = pick(r.dice, "", "a", "b", "c", "vol"), r.dice.IntN(3) > 0

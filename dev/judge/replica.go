@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A rule is what a copy subscribes to.
+// A rule is the subscription of a copy.
 type rule struct {
 	coll    string // empty: all
 	filter  string
@@ -64,7 +64,7 @@ type namespace struct{ DB, Coll string }
 
 func (n namespace) String() string { return n.DB + "." + n.Coll }
 
-// A held is what a copy knows of a document.
+// A held is a copy's knowledge of a document.
 type held struct {
 	n     int64
 	doc   object // nil: only the number is known
@@ -88,13 +88,13 @@ type replica struct {
 
 	mu      sync.Mutex
 	docs    map[string]*held
-	since   int64             // what was born up to this write must be there, whatever the operations
-	missing map[string]bool   // namespaces of which documents may be missing; "" is all
-	latest  map[string]latest // nil for a document of which older changes may come again
+	since   int64             // documents that were inserted up to this write must be present, whatever the operations
+	missing map[string]bool   // namespaces with possibly missing documents; "" is all
+	latest  map[string]latest // nil for a document whose older changes may come again
 	markers map[string]int    // the last round's marker, by namespace
 	changes int               // that were sent
 	dones   int               // snapshots that are done
-	back    map[string]string // documents that went back, and what was sent until then
+	back    map[string]string // documents that went back, and the events until then
 	past    map[string][]string
 }
 
@@ -105,8 +105,8 @@ func newReplica(c *cluster, kind, name string, r rule) *replica {
 	}
 }
 
-// saw notes what the copy was sent of a document, or with an empty key what happened to it. The
-// caller holds the mutex.
+// saw notes an event for a document, or with an empty key one for the copy. The caller holds the
+// mutex.
 func (c *replica) saw(key, format string, args ...any) {
 	most := 8
 	if key == "" {
@@ -144,7 +144,7 @@ func (c *replica) replays() {
 	clear(c.latest)
 }
 
-// apply applies what was sent.
+// apply applies an event.
 func (c *replica) apply(data []byte) error {
 	var e event
 	if err := parse(data, &e); err != nil {
@@ -175,7 +175,7 @@ func (c *replica) change(e *event) {
 		e.Full["pad"] = plain(pad)
 	}
 	n := number(e.Full["n"])
-	own := n // the number of the change itself; what was looked up may be later
+	own := n // the number of the change itself; the looked-up document may be later
 	if e.Op == "update" {
 		own = number(e.Update.Updated["n"])
 	}
@@ -193,8 +193,8 @@ func (c *replica) change(e *event) {
 	c.passes(e.NS.String(), id)
 }
 
-// order notes a document of which an older state has come after a newer one. A change whose
-// document was gone when it was looked up has none.
+// order notes a document whose older state has come after a newer one. A change without a state,
+// because its document was gone at the look-up, does not count.
 func (c *replica) order(key, op string, own, state int64) {
 	before := c.latest[key]
 	switch {
@@ -261,7 +261,7 @@ func (c *replica) marked(state, reason string, namespaces []string) {
 	}
 }
 
-// A request is how far a copy was when a snapshot was asked for.
+// A request is the state of a copy at the request of a snapshot.
 type request struct{ changes, dones int }
 
 func (c *replica) asked() request {
@@ -270,8 +270,8 @@ func (c *replica) asked() request {
 	return request{c.changes, c.dones}
 }
 
-// accepted says that a snapshot that was asked for will come: until it is done the copy is not
-// complete, and what it does not bring is gone.
+// accepted says that a requested snapshot will come: until it is done the copy is not complete, and
+// documents that it does not contain are gone.
 func (c *replica) accepted(r request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -295,7 +295,7 @@ type verdict struct {
 
 func (v verdict) good() bool { return v.whole && v.passed && len(v.differences) == 0 }
 
-// class returns the classes of what is wrong.
+// class returns the classes of the differences.
 func (v verdict) class() (names []string) {
 	switch {
 	case !v.whole:

@@ -20,7 +20,7 @@ type settings struct {
 	calm, verbose   bool
 }
 
-// readFlags reads the flags, and draws what they leave open.
+// readFlags reads the flags, and draws values for the others.
 func readFlags(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	self, err := os.Executable()
@@ -72,7 +72,7 @@ func upTo(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)))
 }
 
-// sleep waits, and reports whether the context goes on.
+// sleep waits, and reports whether the context is still valid.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(max(0, d))
 	defer timer.Stop()

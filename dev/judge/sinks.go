@@ -19,8 +19,8 @@ import (
 
 // A sink is a sink of the nodes, with two consumers: one takes every record, the other only the
 // first with an id and key. When everything rests the last record of each document must be its
-// newest state, for both. Where the filter is of documents that are looked up there is no second
-// one: what the first owner's look-up hid may come first in a replay (docs/sinks.md).
+// newest state, for both. If the filter reads looked-up documents, there is no second consumer: a
+// change that the first owner's look-up hid may come first in a replay (docs/sinks.md).
 type sink struct {
 	cluster    *cluster
 	kind, name string
@@ -168,7 +168,7 @@ func (s *sink) take(lines []byte) {
 			s.cluster.tell("%s: %v %.200s", s.name, err, line) // a loss
 			continue
 		}
-		s.mu.every.replays() // what is published again goes back
+		s.mu.every.replays() // a repetition goes back
 		s.mu.every.change(&e)
 		if id := e.ID + e.NS.Coll + text(e.Key["_id"]); !s.mu.seen[id] {
 			s.mu.seen[id] = true
@@ -178,7 +178,7 @@ func (s *sink) take(lines []byte) {
 }
 
 // A receiver is the endpoint of the HTTP sinks. It answers late, fails, or breaks off after it has
-// taken what came.
+// accepted the request.
 type receiver struct {
 	url string
 
@@ -195,7 +195,7 @@ func newReceiver() (*receiver, error) {
 	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: nil}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			panic(err) // the judge cannot go on
+			panic(err) // the judge cannot continue
 		}
 	}()
 	return r, nil
@@ -234,8 +234,8 @@ func (r *receiver) ServeHTTP(_ http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// follow reads the files of all nodes as one log: up to lengths of one moment, so that what a later
-// owner has written is not read before what the owner before it wrote.
+// follow reads the files of all nodes as one log: up to lengths of one moment, so that the lines of
+// a later owner are not read before those of the former one.
 func (s *sink) follow(ctx context.Context) {
 	for sleep(ctx, 5*time.Millisecond) {
 		now := s.sizes()

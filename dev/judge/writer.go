@@ -16,7 +16,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// A writer changes documents. Each document tells of itself: n is the number of its last write,
+// A writer changes documents. Each document describes itself: n is the number of its last write,
 // born that of its insert, updated and replaced those of its last change by modifiers and by
 // replacement; home is the collection that it was inserted into, with a number where that is
 // replaced.
@@ -158,7 +158,7 @@ func (w *writer) load(ctx context.Context) error {
 	return err
 }
 
-// write writes one document. What is not possible becomes what is.
+// write writes one document. It replaces an impossible operation by a possible one.
 func (w *writer) write(ctx context.Context, r *rand.Rand, coll string, id any, op string) (err error) {
 	key, n, c, by := keyOf(coll, id), w.cluster.writes.Add(1), w.cluster.db.Collection(coll), bson.D{{Key: "_id", Value: id}}
 	home, born := coll, w.born[key]
