@@ -29,7 +29,7 @@ type User struct {
 	Privileges []Privilege
 }
 
-// An account is a user who is there now. It does not change: another one takes its place.
+// An account is the present state of a user. It does not change; a new one replaces it.
 type account struct {
 	User
 
@@ -45,7 +45,7 @@ type users struct {
 	ids int
 }
 
-// The mechanisms, of which the driver takes the first that a user has.
+// The mechanisms; the driver uses the first one that a user has.
 const (
 	scramSHA1   = "SCRAM-SHA-1"
 	scramSHA256 = "SCRAM-SHA-256"
@@ -140,7 +140,7 @@ func (s *Server) RemoveUser(db, name string) {
 
 // A login is how far a connection has got with authentication.
 type login struct {
-	user         *account // who has authenticated
+	user         *account // the authenticated user
 	conversation *scram.ServerConversation
 	db           string
 	id           int32
@@ -246,9 +246,9 @@ func runLogout(_ context.Context, r *request, _ *doc.Builder) error {
 	return nil
 }
 
-// introduce appends to a hello's answer what a client that is about to authenticate asks for: which
-// mechanisms a user has, and the answer to a first message that it has sent along. One that is
-// refused gets none, and learns why when it sends it again.
+// introduce appends the authentication part to the reply to a hello: the mechanisms of a user, and
+// the reply to a first authentication message, if the hello contains one. A refused message gets no
+// reply there; the client gets the error when it sends the message again.
 func (r *request) introduce(b *doc.Builder) {
 	if len(r.config.Users) == 0 {
 		return
@@ -292,7 +292,7 @@ func (u *users) named(text string) []*account {
 	return found
 }
 
-// knows appends who has authenticated to a connectionStatus.
+// knows appends the authenticated user to a connectionStatus.
 func (r *request) knows(b *doc.Builder) {
 	b.OpenArray("authenticatedUsers")
 	if a := r.users.of(r.client); a != nil {
@@ -308,7 +308,7 @@ func (r *cursorRegistry) streams(id int64) bool {
 	return r.open[id] != nil && r.open[id].stream
 }
 
-// validateUsers reports what is wrong with the users of a configuration.
+// validateUsers reports errors in the users of a configuration.
 func validateUsers(all []User) error {
 	for i, u := range all {
 		if _, err := newAccount(u); err != nil {

@@ -26,7 +26,7 @@ func runCreate(ctx context.Context, r *request, _ *doc.Builder) error {
 	return r.patiently(ctx, func() error { return r.store.Create(n, o) })
 }
 
-// createOptions reads what a collection is created with.
+// createOptions reads the options of a new collection.
 func createOptions(r *request) (o store.Options, err error) {
 	if o.Images, err = images(r); err != nil {
 		return o, err
@@ -155,8 +155,8 @@ func runCreateIndexes(ctx context.Context, r *request, b *doc.Builder) error {
 	})
 }
 
-// parseIndex takes indexes whose absence nobody can tell from the answers: not unique ones, not
-// those that expire.
+// parseIndex accepts indexes that do not change answers: neither unique ones, nor those that
+// expire.
 func parseIndex(d bsoncore.Document) (store.Index, error) {
 	var i store.Index
 	for name, v := range doc.All(d) {

@@ -13,22 +13,21 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/oplog"
 )
 
-// Config is what a server is. The zero Config is a MongoDB 4.4 replica set of one node on a free
+// Config configures a server. The zero Config is a MongoDB 4.4 replica set of one node on a free
 // port.
 type Config struct {
 	// Addr is where to listen, host:port. Defaults to "127.0.0.1:0".
 	Addr string
 	// Release is the MongoDB release to be: "4.4", "6.0", "7.0", "8.0" or "9.0". Defaults to "4.4".
 	Release string
-	// Preset is the name of what changes the behaviour of any release (package profile). Defaults
-	// to none.
+	// Preset is the name of a set of changes to the behaviour of any release. Defaults to none.
 	Preset string
 	// Adjust changes single behaviours after that. Defaults to none.
 	Adjust func(*Profile)
 	// Standalone makes a server that is no replica set: no change streams, no transactions.
 	Standalone bool
-	// Members are other members of the replica set, host:port, to tell clients of. Nothing is
-	// replicated: start them from one snapshot to make them members that have the same log.
+	// Members are other members of the replica set, host:port, in replies to clients. Nothing is
+	// replicated: start them from one snapshot to give them the same log.
 	Members []string
 	// Primary, if it is one of Members, makes this server a secondary: it takes no writes.
 	Primary string
@@ -38,14 +37,14 @@ type Config struct {
 	// by Run. Defaults to none.
 	Snapshot string
 	// NoopEvery makes an idle server write no-op entries, so that high watermarks move. Defaults to
-	// what the profile says.
+	// the profile's value.
 	NoopEvery time.Duration
 	// HelloAwait bounds how long a waiting hello waits. A driver that disconnects just as its
 	// monitor begins such a hello waits for it to end, which takes ten seconds now and then; tests
 	// set less. Defaults to what clients ask for.
 	HelloAwait time.Duration
-	// Users are those who are let in, and what they may do. Defaults to none: everybody may do
-	// everything.
+	// Users are the users with their privileges. Defaults to none: without users, every client may
+	// do everything.
 	Users []User
 	// TLS encrypts connections; Certificates are needed, ClientAuth and ClientCAs are for users
 	// with certificates. Defaults to plaintext.
@@ -115,24 +114,25 @@ type Profile struct {
 	BeforeReply func(command, namespace string)
 	// DenyLocal refuses to read the database local, as a user without rights on it is refused.
 	DenyLocal bool
-	// JournalEvery is how often the journal is written. Until then a change that nobody waits for
-	// (w: majority, a read after its time) is not committed: change streams and majority reads do
-	// not see it. Zero writes it at once.
+	// JournalEvery is how often the journal is written. Until then a change without a waiting
+	// request (w: majority, a read after its time) is not committed: change streams and majority
+	// reads do not see it. Zero writes it at once.
 	JournalEvery time.Duration
 	// NoopEvery is how often an idle server, or each idle shard, writes an entry that changes
 	// nothing, so that high watermarks move. Zero is never.
 	NoopEvery time.Duration
-	// StrangerEvery is how often, on average, somebody else writes: into stranger.noise, or an
-	// entry that changes nothing. Zero is never, and so it is on a secondary.
+	// StrangerEvery is how often, on average, a foreign client writes: into stranger.noise, or a
+	// no-op. Zero is never, and so it is on a secondary.
 	StrangerEvery time.Duration
-	// Delay is the longest time that a command waits before it is carried out; it waits half of it
-	// on average.
+	// Delay is the longest time that a command waits before it runs; it waits half of it on
+	// average.
 	Delay time.Duration
 	// Mongos speaks as a router of a sharded cluster does: there is no replica set, and no oplog to
 	// read.
 	Mongos bool
-	// Shards is how many shards stand behind the router, beside config servers: a change is held
-	// until all others have told that they are past its time. Zero is one that tells it at once.
+	// Shards is the number of shards of the router, without config servers. The router holds a
+	// change until all other shards have reported a later time. Zero is a single shard that reports
+	// its time at once.
 	Shards int
 	// RenamesMove has a document's shard depend on its collection's name, too: events name another
 	// shard after a rename (SERVER-120696).

@@ -112,7 +112,7 @@ func (c *conn) write(reply []byte) error {
 	return err
 }
 
-// keep reuses the buffer of a reply, unless it is much larger than what is usual.
+// keep reuses the buffer of a reply, unless it is unusually large.
 func (c *conn) keep(buf []byte) {
 	const usual = 1 << 20
 	if cap(buf) <= usual || len(buf) >= cap(buf)/16 {

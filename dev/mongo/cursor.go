@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// cursorSource is what a cursor reads.
+// cursorSource is the source of a cursor's documents.
 type cursorSource interface {
 	// Fill adds what there is to the batch. An error ends the cursor.
 	Fill(b *wire.Batch) error
@@ -111,7 +111,7 @@ func (r *cursorRegistry) kill(c *openCursor) {
 	}
 }
 
-// reap kills the cursors that nobody used since.
+// reap kills the cursors that have been unused since.
 func (r *cursorRegistry) reap(since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

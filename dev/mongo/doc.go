@@ -43,30 +43,31 @@
 // # What tests can do to it
 //
 // configureFailPoint failCommand fails, delays or drops commands; TruncateOplog loses history;
-// HoldMajority stops the majority point; DropConnections and SetClockOffset do what they say;
-// Generate makes events faster than a client could; Stats, and serverStatus.devmongo, count.
+// HoldMajority stops the majority point; DropConnections drops connections, SetClockOffset shifts
+// the clock; Generate makes events faster than a client could; Stats, and serverStatus.devmongo,
+// have counters.
 //
 // # What differs from a server
 //
-//   - There is no compression, no election, no replication. Users, their privileges and TLS are
-//     there where a test configures them (SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509); users are made
-//     by the test, and not by commands. Other members may be told of; one that is started from the
-//     same snapshot has the same log, and may be a secondary, which writes nothing to it.
-//   - Behind a router (preset sharded) there is one server that keeps apart which shard an entry of
-//     its log is of: by the _id of the document. Shards share one clock, so that no two have
-//     entries of the same time; all collections are sharded, and a drop is told once.
+//   - There is no compression, no election, no replication. Users, their privileges and TLS exist
+//     if a test configures them (SCRAM-SHA-1, SCRAM-SHA-256, MONGODB-X509); the test creates users,
+//     not commands. A server may list other members; one that is started from the same snapshot has
+//     the same log, and may be a secondary, which writes nothing to it.
+//   - A router (preset sharded) has one server, which assigns each entry of its log to a shard by
+//     the _id of the document. Shards share one clock, so that no two have entries of the same
+//     time; all collections are sharded, and a drop is one event.
 //   - Majority is immediate, unless it is held or the profile has a journal (preset lively). While
-//     it is held, reads that want a majority wait for it; with a journal they see what is
-//     committed. A lookup may see what is not committed.
-//   - Transactions read what is committed now, not a snapshot; they lock the documents that they
-//     write.
+//     it is held, reads with majority concern wait for it; with a journal they see the committed
+//     state. A lookup may see uncommitted changes.
+//   - Transactions read the currently committed state, not a snapshot; they lock the documents that
+//     they write.
 //   - Aggregation is $match, $sort, $skip, $limit, $project, $count and the $group of
 //     countDocuments; change streams take $match, $project and the split. $expr, $regex, arrays'
 //     operators, collations, text and geo queries are refused. Only _id is indexed; unique indexes
 //     and those that expire are refused.
-//   - Collections are renamed within a database only. Capped ones evict nothing: what does not fit
-//     is refused. Views and time series are listed and dropped, and neither read nor written. A
-//     collation is that of a collection (locale en, strength 2), of _ids of ASCII.
+//   - Collections are renamed within a database only. Capped ones evict nothing: they refuse a
+//     document that does not fit. Views and time series are listed and dropped, and neither read
+//     nor written. A collation is that of a collection (locale en, strength 2), of _ids of ASCII.
 //   - The bytes of the oplog are those of devmongo's own form, about those of MongoDB's. Entries go
 //     one by one as the log grows, transactions as a whole, and not in the stretches in which a
 //     server truncates.

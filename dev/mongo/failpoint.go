@@ -21,7 +21,7 @@ type failPoint struct {
 // failPointCall is a command about to run.
 type failPointCall struct{ command, app, namespace string }
 
-// failPointEffect is what is to happen to it.
+// failPointEffect is the effect of the fail point on it.
 type failPointEffect struct {
 	// code is the error to answer, 0 for none. Labels replace the server's own when not nil.
 	code              wire.Code
@@ -136,7 +136,7 @@ func texts(v bsoncore.Value) []string {
 	return out
 }
 
-// enter says what is to happen to a command.
+// enter returns the effect on a command.
 func (s *failPoint) enter(c failPointCall) failPointEffect {
 	s.mu.Lock()
 	defer s.mu.Unlock()

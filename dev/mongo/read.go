@@ -148,7 +148,7 @@ func fill(b *doc.Builder, name string, source cursorSource, limit int) (err erro
 	return err
 }
 
-// finish appends what follows the batch.
+// finish appends the fields after the batch.
 func finish(b *doc.Builder, c *openCursor, done bool) {
 	if p, ok := c.source.(*oplog.Stream); ok {
 		b.Doc("postBatchResumeToken", p.Token())
@@ -338,7 +338,7 @@ func watch(ctx context.Context, r *request, b *doc.Builder, stages []bsoncore.Do
 	return open(ctx, r, b, &openCursor{ns: ns, source: st, stream: true})
 }
 
-// stages is a compiled pipeline over a collection: a first $match, and what follows.
+// stages is a compiled pipeline over a collection: a first $match, and the other stages.
 type stages struct {
 	filter *query.Filter
 	steps  []func([]bsoncore.Document) []bsoncore.Document

@@ -170,7 +170,7 @@ func generic(name string) bool {
 	}
 }
 
-// enter asks the fail points what happens to the request.
+// enter asks the fail points for their effect on the request.
 func (r *request) enter() failPointEffect {
 	return r.points.enter(failPointCall{command: r.name, app: r.client.app, namespace: r.namespace()})
 }

@@ -10,9 +10,8 @@ import (
 
 // A Privilege lets a user do something with a resource, as MongoDB has it: the actions on one
 // collection; on all collections of a database, where Coll is empty; on a collection of that name
-// in every database, where DB is empty; on all of them, where both are, but for local and config;
-// or on the cluster. Collections whose names begin with system. are covered by their whole name
-// only.
+// in every database, where DB is empty; on all of them, where both are, except local and config; or
+// on the cluster. Collections whose names begin with system. are covered by their whole name only.
 type Privilege struct {
 	DB, Coll string
 	Cluster  bool
@@ -83,7 +82,7 @@ func (p Privilege) covers(n need) bool {
 	return p.DB == n.db && p.Coll == n.coll
 }
 
-// unguarded are the commands that nobody needs to be known for, free those that every user may run.
+// unguarded are the commands that need no authentication, free those that every user may run.
 //
 //nolint:gochecknoglobals // constant tables
 var (
@@ -102,7 +101,7 @@ var actions = map[string][]string{
 	"drop": {"dropCollection"}, "createIndexes": {"createIndex"}, "dropIndexes": {"dropIndex"}, "collMod": {"collMod"},
 }
 
-// needs returns what the command takes.
+// needs returns the privileges that the command needs.
 func (r *request) needs() (all []need) {
 	coll, named := r.arg.StringValueOK()
 	at := func(db, coll string, actions ...string) []need {
@@ -141,8 +140,8 @@ func (r *request) needs() (all []need) {
 	return []need{{cluster: true, action: r.name}}
 }
 
-// authorize refuses what the user of the connection may not do. Where the server has no users,
-// everybody may do everything.
+// authorize refuses commands that the connection's user may not run. If the server has no users,
+// every client may run everything.
 func (r *request) authorize() error {
 	if len(r.config.Users) == 0 || slices.Contains(unguarded, r.name) {
 		return nil

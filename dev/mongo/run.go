@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// command is what a node does for one command name.
+// command is the implementation of one command.
 type command struct {
 	// run appends the reply's elements.
 	run func(ctx context.Context, r *request, b *doc.Builder) error
@@ -71,8 +71,8 @@ func (r *request) perform(ctx context.Context, cmd command, b *doc.Builder) (err
 	return cmd.run(ctx, r, b)
 }
 
-// served refuses what the user may not do, and what a secondary does not do: writes, and reads
-// whose client does not say that it may answer them.
+// served refuses commands that the user may not run, and those that a secondary does not serve:
+// writes, and reads whose read preference does not permit secondaries.
 func (r *request) served(cmd command) error {
 	if err := r.authorize(); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (r *request) served(cmd command) error {
 	return nil
 }
 
-// begin starts or continues what the transaction number stands for.
+// begin starts or continues the transaction or retryable write of the transaction number.
 func (r *request) begin(cmd command) (err error) {
 	switch {
 	case !r.numbered || r.name == "commitTransaction" || r.name == "abortTransaction":
@@ -116,7 +116,7 @@ func (r *request) begin(cmd command) (err error) {
 	return err
 }
 
-// patiently repeats f, one statement, while a transaction has locked what it needs.
+// patiently repeats f, one statement, while a transaction has locked its documents.
 func (r *request) patiently(ctx context.Context, f func() error) error {
 	const lifetime = time.Minute // of a transaction
 	for {
@@ -158,9 +158,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// settle makes a read that wants what a majority has read that. Where the majority lags by itself
-// the read sees the past; where it is held back for long there are no old versions, so the read
-// waits until it has caught up.
+// settle makes a read with majority concern read the majority-committed state. If the majority lags
+// by itself, the read sees an old version; if a test holds it for long, there are no old versions,
+// so the read waits until it has caught up.
 func (r *request) settle(ctx context.Context, cmd command) error {
 	concern, err := r.document("readConcern")
 	if err != nil || concern == nil || cmd.writes {
@@ -194,8 +194,8 @@ func (r *request) settle(ctx context.Context, cmd command) error {
 	}
 }
 
-// catchUp has the servers that are asked for what is after a time write until they have reached it:
-// the config servers, or the shards, all of which have documents of all collections.
+// catchUp makes servers write no-ops until they have reached the time of a read after it: the
+// config servers, or the shards, because each shard has documents of all collections.
 func (r *request) catchUp(after uint64) {
 	note := doc.New().Int32("noop write for afterClusterTime read concern", 1).Document()
 	for server := range r.oplog.Shards() + 1 { // the config servers come last
@@ -235,7 +235,7 @@ func (r *request) settleAt(ctx context.Context, ts uint64, level string) error {
 // ctx ends.
 func (r *request) committed(ctx context.Context, ts uint64, limit time.Time) bool {
 	if r.oplog.Committed() < ts {
-		r.oplog.Flush() // who waits has the journal written
+		r.oplog.Flush() // a waiting request makes the server write the journal
 	}
 	for r.oplog.Committed() < ts {
 		changed := r.oplog.Waiting(r.oplog.Seek(ts), false)

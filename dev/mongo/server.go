@@ -202,8 +202,8 @@ func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
 // release. Tokens of both are accepted.
 func (s *Server) SetTokenVersion(version int) { s.tokenVersion.Store(int32(version)) }
 
-// RefuseTokens refuses with a code, from now on, every change stream that is to begin after a
-// token, whatever the log has: only times are accepted. Zero refuses none.
+// RefuseTokens refuses with a code, from now on, every change stream that starts after a token,
+// whatever the log contains; it accepts only times. Zero refuses none.
 func (s *Server) RefuseTokens(code int) { s.refuseTokens.Store(int32(code)) }
 
 // SetClockOffset moves the server's wall clock. Cluster time never goes back.
@@ -261,7 +261,7 @@ func (s *Server) runNoops(ctx context.Context, shard int, every time.Duration) {
 	}
 }
 
-// runJournal commits what has been written.
+// runJournal commits the written entries.
 func (s *Server) runJournal(ctx context.Context) {
 	flush := time.NewTicker(s.profile.JournalEvery)
 	defer flush.Stop()
@@ -332,7 +332,7 @@ const (
 	cursorTimeout = 10 * time.Minute // how long an idle cursor lives
 )
 
-// Limits that a server tells its clients.
+// Limits that a server reports to its clients.
 const (
 	setName        = "rs0"
 	sessionMinutes = 30
@@ -358,7 +358,7 @@ func (s *Server) env() oplog.StreamEnv {
 	}
 }
 
-// counters count since the start, but for ConnectionsOpen.
+// counters count since the start, except ConnectionsOpen.
 type counters struct {
 	opened, examined, sent            atomic.Int64 // of change streams
 	getMores, aggregates, killCursors atomic.Int64

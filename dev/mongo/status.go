@@ -338,7 +338,7 @@ func stale(until uint64) error {
 	return wire.Errorf(wire.StaleClusterTime, "Requested maxClusterTime %d is less or equal to the last primary OpTime", until)
 }
 
-// note tells of each shard what it has answered, and fails where one has.
+// note appends the answer of each shard, and fails if one has failed.
 func note(r *request, b *doc.Builder, data bsoncore.Document, until uint64, refused error) error {
 	raw := doc.New().Open("raw")
 	failure := refused
