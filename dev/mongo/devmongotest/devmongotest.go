@@ -44,8 +44,8 @@ func start(t testing.TB, c devmongo.Config) (s *devmongo.Server, stop func() err
 	}
 }
 
-// Shared reports whether others use the server that URI tells of: a test must leave them in peace,
-// and count on them.
+// Shared reports whether others use the server of URI: a test must not disturb them, and must
+// expect their writes.
 func Shared() bool { return os.Getenv("STREAMER_TEST_MONGODB_URI") != "" || preset() != "" }
 
 // shared is the one server of the tests that run at a time.

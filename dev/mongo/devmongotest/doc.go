@@ -5,6 +5,5 @@
 // no hook takes URI, so that it runs against a real MongoDB too.
 //
 // STREAMER_TEST_MONGODB_PROFILE names a preset (devmongo.Config.Preset) for all servers for which a
-// test names none. URI is then one server for all tests that run at the same time, which is what a
-// real one would be.
+// test names none. URI is then one server for all tests that run at the same time, like a real one.
 package devmongotest

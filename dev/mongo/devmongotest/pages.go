@@ -32,7 +32,7 @@ func (p *Pages) Admit(pages int) {
 // Open lets all pages be read.
 func (p *Pages) Open() { p.Admit(-1) }
 
-// Pass waits until a page may be read, if that is what the command does.
+// Pass waits until a page may be read, if the command reads one.
 func (p *Pages) Pass(command, namespace string) {
 	if command != "find" || !strings.HasSuffix(namespace, "."+p.collection) {
 		return
