@@ -15,7 +15,7 @@ const (
 	decimalDigits = 34
 )
 
-// decimalKind tells numbers from what is none.
+// decimalKind distinguishes numbers from NaN and infinities.
 type decimalKind byte
 
 // The kinds.
@@ -185,8 +185,7 @@ func (d decimal) excess(base decimal) uint64 {
 	return quotient(diff, base.exponent, false).Uint64()
 }
 
-// plus adds n units of the last digit; the sum must have 34 digits, or 35 of which the last is
-// zero.
+// plus adds n units of the last digit; the sum must have 34 digits, or 35 with a zero at the end.
 func (d decimal) plus(n uint64) (decimal, bool) {
 	d.coefficient = new(big.Int).Add(d.coefficient, new(big.Int).SetUint64(n))
 	if d.coefficient.Cmp(pow10(decimalDigits)) < 0 {

@@ -16,7 +16,7 @@ import (
 // reads like one.
 type Builder struct {
 	buf  []byte
-	open []int // where the lengths of the documents that are not closed yet stand
+	open []int // the offsets of the lengths of open documents
 }
 
 // New begins a document.
@@ -152,7 +152,7 @@ func (b *Builder) Raw(elements []byte) *Builder {
 	return b
 }
 
-// Splice lets a function append to the buffer: what it adds must be whole elements.
+// Splice lets a function append to the buffer. It must append whole elements.
 func (b *Builder) Splice(f func(buf []byte) []byte) *Builder {
 	b.buf = f(b.buf)
 	return b

@@ -223,7 +223,7 @@ func (d *keyDecoder) cstring() (string, error) {
 	return s, nil
 }
 
-// escaped reads a string in which NUL 0xff stands for a NUL.
+// escaped reads a string in which NUL 0xff means a NUL.
 func (d *keyDecoder) escaped() (string, error) {
 	var out string
 	for {

@@ -56,7 +56,7 @@ type KeyEncoder struct {
 	bits bitWriter
 }
 
-// Reset forgets what was appended and keeps the memory.
+// Reset empties the buffer and keeps the memory.
 func (e *KeyEncoder) Reset() {
 	e.buf = e.buf[:0]
 	e.bits.reset()
@@ -505,8 +505,8 @@ func (e *KeyEncoder) wideDecimal(d decimal) {
 	e.continuation(d, decimalFromInt(integer))
 }
 
-// continuation writes how much the decimal exceeds what was stored, in units of the stored value's
-// last digit.
+// continuation writes how much the decimal exceeds the stored value, in units of that value's last
+// digit.
 func (e *KeyEncoder) continuation(d, stored decimal) {
 	e.uint64(d.excess(stored.normalize()), d.negative)
 }
@@ -535,7 +535,7 @@ func (e *KeyEncoder) tinyDecimal(d decimal, magnitude float64) {
 	e.uint64(d.excess(tinyStored(scaled).normalize()), d.negative)
 }
 
-// tinyStored is the decimal that a scaled tiny double stands for, rounded down at every step.
+// tinyStored is the decimal value of a scaled tiny double, rounded down at every step.
 func tinyStored(scaled float64) decimal {
 	return decimalFromDouble(scaled, false).scale(-tinyShift)
 }
