@@ -16,7 +16,7 @@
 // are removed together.
 //
 // The clock never repeats and never goes back: a second of wall time gives increments from 1, and
-// while the wall clock is behind, the last second stays. Committed is the majority point: equal to
+// while the wall clock is earlier, the last second stays. Committed is the majority point: equal to
 // the newest entry, or earlier while Hold holds it.
 //
 // Log is safe for concurrent use. Append blocks only other writers.

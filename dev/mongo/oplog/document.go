@@ -11,10 +11,9 @@ import (
 // term is the election term of all entries: there is one primary, for ever.
 const term = 1
 
-// Documents returns the documents of local.oplog.rs that the entry at seq stands for, and the
-// number of the next entry: one document for most entries, one or more for a transaction, whose
-// entries go together. There are none at the end; ok is false when the entry is no longer in the
-// log.
+// Documents returns the documents of local.oplog.rs for the entry at seq, and the number of the
+// next entry: one document for most entries, one or more for a transaction, whose entries go
+// together. There are none at the end; ok is false when the entry is no longer in the log.
 func (l *Log) Documents(seq uint64) (docs []bsoncore.Document, next uint64, ok bool) {
 	entries, ok := l.Read(seq, true)
 	if !ok || len(entries) == 0 {
@@ -77,7 +76,7 @@ func prevOpTime(b *doc.Builder, ts uint64) {
 	b.Open("prevOpTime").Timestamp("ts", ts).Int64("t", t).End()
 }
 
-// operation appends what an entry of its own and an operation in a transaction have in common.
+// operation appends the fields that a single entry and an operation in a transaction share.
 func (l *Log) operation(b *doc.Builder, e *Entry) {
 	b.String("op", e.Kind.op())
 	switch {
@@ -166,7 +165,7 @@ func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
 	return docs
 }
 
-// buildDelta makes the diff of a $v: 2 update from dotted paths. Names made of digits are taken for
+// buildDelta makes the diff of a $v: 2 update from dotted paths. Names made of digits count as
 // array indexes, which they nearly always are.
 func buildDelta(set, removed, truncated []byte) bsoncore.Document {
 	root := &deltaBranch{}

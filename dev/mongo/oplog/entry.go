@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/doc"
 )
 
-// Kind is what an entry records.
+// Kind is the kind of an entry.
 type Kind uint8
 
 // The kinds of entries.
@@ -99,7 +99,7 @@ type Detail struct {
 	Stmt    int32      // number of the statement in a retryable write
 	Txn     *Txn       // the transaction that the entry belongs to
 	Index   int32      // its number in the transaction
-	Place   int32      // its place in the transaction as tokens tell it: each shard counts its own
+	Place   int32      // its place in the transaction as in tokens: each shard counts its own
 	// Object is the o of a command's oplog document, or of a no-op's.
 	Object bsoncore.Document
 	// Description is the operationDescription of an expanded event, Before its stateBeforeChange.
@@ -116,8 +116,8 @@ type Session struct {
 	TxnNumber int64
 }
 
-// Txn is what the entries of one transaction share. A transaction too large for one oplog document
-// has several, with cluster times of their own before the commit's.
+// Txn is the shared data of a transaction's entries. A transaction too large for one oplog document
+// has several, with earlier cluster times than the commit's.
 type Txn struct {
 	Count int32
 	Parts []Part
@@ -157,7 +157,7 @@ func (e *Entry) initiation() bool {
 
 const initiation = "initiating set"
 
-// entryOverhead is what an entry costs besides its documents.
+// entryOverhead is the memory of an entry besides its documents.
 const entryOverhead = 96
 
 func (e *Entry) size() int64 {

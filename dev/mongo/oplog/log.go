@@ -15,7 +15,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/doc"
 )
 
-// Config is what a log is made of.
+// Config configures a log.
 type Config struct {
 	Release Release
 	// MaxBytes bounds the log. Defaults to 64 MiB.
@@ -55,7 +55,7 @@ type Log struct {
 
 	wait struct {
 		sync.Mutex
-		changed chan struct{} // closed at the next change; nil while nobody waits
+		changed chan struct{} // closed at the next change; nil while no reader waits
 	}
 }
 
@@ -193,8 +193,8 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 }
 
 // divide gives the entries of a transaction their places on their shards, and puts them into the
-// order in which a router tells them: by place, collection and document. Events of different shards
-// can have tokens with equal heads.
+// order in which a router returns them: by place, collection and document. Events of different
+// shards can have tokens with equal heads.
 func (l *Log) divide(entries []Entry, ops []Op) {
 	places := make([]int32, len(l.onShard))
 	for i := range entries {
@@ -235,8 +235,8 @@ func (l *Log) encode(e *Entry, op *Op) {
 	}
 }
 
-// Sample encodes the event of an operation at cluster time 0, without writing it: what a generator
-// makes its events of.
+// Sample encodes the event of an operation at cluster time 0, without writing it. A generator makes
+// its events from it.
 func (l *Log) Sample(op Op) bsoncore.Document {
 	x := encoder{release: l.config.Release}
 	return x.event(&Entry{Kind: op.Kind, NS: op.NS}, &op)
@@ -268,7 +268,7 @@ func (l *Log) AppendRaw(n int, raw Raw) {
 	}
 }
 
-// push adds entries, drops what no longer fits, and wakes who waits.
+// push adds entries, drops those that no longer fit, and wakes waiting readers.
 func (l *Log) push(entries ...Entry) {
 	l.mu.Lock()
 	for _, e := range entries {
@@ -289,7 +289,7 @@ func (l *Log) push(entries ...Entry) {
 	l.wake()
 }
 
-// Flush commits what has been written, unless the majority point is held.
+// Flush commits the written entries, unless the majority point is held.
 func (l *Log) Flush() {
 	if l.committed.Load() == l.written.Load() {
 		return
@@ -385,7 +385,7 @@ func (l *Log) Truncate(keep int) {
 	}
 }
 
-// TruncateOldest drops so many of the oldest entries; the newest one stays.
+// TruncateOldest drops n of the oldest entries; the newest one stays.
 func (l *Log) TruncateOldest(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

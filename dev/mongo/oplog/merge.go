@@ -4,10 +4,10 @@ import (
 	"time"
 )
 
-// merge is what a router knows of the shards behind it, and of the config servers, which come last.
-// It hands an event out when every other shard has said that it is past its time. A shard is asked
-// by a getMore that ends with news or, without, after the client's wait; it is asked again when
-// what it has told was handed out.
+// merge is a router's knowledge of its shards, and of the config servers, which come last. It
+// returns an event when every other shard has reported a later time. It asks a shard with a
+// getMore, which ends with an event or after the client's wait, and asks again when it has returned
+// the shard's events.
 //
 // There is one log: that of a shard is its entries in it.
 type merge struct {
@@ -18,9 +18,9 @@ type merge struct {
 
 // remote is one shard.
 type remote struct {
-	promised uint64    // it has told everything before this cluster time
-	news     uint64    // number behind the newest event that it has, whether it has told it or not
-	told     uint64    // number behind the newest event that it has told
+	promised uint64    // it has reported everything before this cluster time
+	news     uint64    // number after the newest event that it has, reported or not
+	told     uint64    // number after the newest event that it has reported
 	due      time.Time // when it answers without news; zero while it is not asked
 }
 
@@ -40,7 +40,7 @@ func newMerge(log *Log, start uint64) *merge {
 	return m
 }
 
-// ask asks the shards whose events were handed out: those before the number next.
+// ask asks the shards whose events were returned: those before the number next.
 func (m *merge) ask(now time.Time, next uint64) {
 	for i := range m.shards {
 		if r := &m.shards[i]; r.due.IsZero() && r.told <= next {
@@ -55,7 +55,7 @@ func (m *merge) hear(s *Stream, now time.Time) {
 	for {
 		entries, ok := log.Read(m.looked, false)
 		if !ok || len(entries) == 0 {
-			break // what is lost the stream finds out
+			break // the stream detects losses
 		}
 		for i := range entries {
 			m.looked++
@@ -77,8 +77,8 @@ func (m *merge) hear(s *Stream, now time.Time) {
 	}
 }
 
-// passes reports whether the entry of a number may be handed out: its shard has told it, and each
-// of the others that it is past its time, or an event that comes after it.
+// passes reports whether the entry of a number may be returned: its shard has reported it, and each
+// of the others has reported a later time, or a later event.
 func (m *merge) passes(e *Entry, seq uint64) bool {
 	for i := range m.shards {
 		r := &m.shards[i]
@@ -89,7 +89,7 @@ func (m *merge) passes(e *Entry, seq uint64) bool {
 	return true
 }
 
-// reached is the time before which everything has been told.
+// reached is the time before which everything has been reported.
 func (m *merge) reached() uint64 {
 	least := m.shards[0].promised
 	for _, r := range m.shards {

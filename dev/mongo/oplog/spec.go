@@ -103,7 +103,7 @@ func typed(ok bool, name string, v bsoncore.Value, want string) error {
 	return wire.Errorf(wire.TypeMismatch, "BSON field '$changeStream.%s' is the wrong type '%s', expected type '%s'", name, doc.TypeName(v.Type), want)
 }
 
-// check refuses what may not be watched and options that do not exist.
+// check refuses namespaces that cannot be watched and unknown options.
 func (s *streamSpec) check(db, coll string, release Release) error {
 	ns := db + "." + coll
 	if coll == "" {
@@ -190,12 +190,12 @@ type stage struct {
 	project *query.Projection
 }
 
-// pipeline is what follows $changeStream.
+// pipeline has the stages after $changeStream.
 type pipeline struct {
 	stages []stage
 	split  bool
 	// early are the $match stages that come first and read nothing that is added later; cheap says
-	// that they read only what Decision tells apart.
+	// that they read only fields that Decision distinguishes.
 	early []*query.Filter
 	cheap bool
 	rest  []stage
@@ -282,7 +282,7 @@ func (p *pipeline) arrange() {
 	}
 }
 
-// readsAdded reports whether a filter reads what is not in the event as the log keeps it.
+// readsAdded reports whether a filter reads fields that are not in the log's form of the event.
 func readsAdded(f *query.Filter) bool {
 	return slices.ContainsFunc(f.Fields(), func(field string) bool {
 		head, _, _ := strings.Cut(field, ".")
@@ -292,8 +292,8 @@ func readsAdded(f *query.Filter) bool {
 	})
 }
 
-// cheap reports whether a filter reads only names and the operation type: what is the same for all
-// events of one kind in one namespace.
+// cheap reports whether a filter reads only names and the operation type, which are the same for
+// all events of one kind in one namespace.
 func cheap(f *query.Filter) bool {
 	return !slices.ContainsFunc(f.Fields(), func(field string) bool {
 		head, _, _ := strings.Cut(field, ".")

@@ -58,7 +58,7 @@ type Stream struct {
 	ending    bsoncore.Document // the token of the invalidate event
 	decisions decisions
 
-	merge *merge // of the shards behind a router; nil where there is one server
+	merge *merge // of a router's shards; nil for a single server
 	held  bool   // the next event waits for a shard
 }
 
@@ -136,8 +136,7 @@ func (s *Stream) Token() bsoncore.Document {
 	return s.token
 }
 
-// Fill reads what the log has into the batch, until one of them ends. An error is the end of the
-// stream.
+// Fill reads entries of the log into the batch, until one of them ends. An error ends the stream.
 func (s *Stream) Fill(b *wire.Batch) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -236,7 +235,7 @@ func (s *Stream) flush(b *wire.Batch) bool {
 	return true
 }
 
-// idle moves the token at the end of the log to the newest entry that was looked at.
+// idle moves the token at the end of the log to the newest entry that was examined.
 func (s *Stream) idle() {
 	reached := s.seenTS
 	if s.merge != nil {
@@ -282,7 +281,7 @@ func (s *Stream) read(entries []Entry, b *wire.Batch) (int, error) {
 }
 
 // wanted reports whether an entry is in scope and passes the stages that need nothing but the log's
-// event, or, while a resume point is looked for on 4.4, is in scope.
+// event, or, during the search for a resume point on 4.4, is in scope.
 func (s *Stream) wanted(e *Entry) bool {
 	d := s.decisions.of(e, s.decide)
 	if d == out || d == filtered && !s.beforeStages() && !s.scope.ends(e) {
@@ -349,7 +348,7 @@ func (s *Stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) er
 	return nil
 }
 
-// streamScope is what a stream watches: a collection, a database when Coll is empty, everything
+// streamScope is the scope of a stream: a collection, a database when Coll is empty, everything
 // when DB is too.
 type streamScope struct{ db, coll string }
 
@@ -394,7 +393,7 @@ func (s streamScope) ends(e *Entry) bool {
 	}
 }
 
-// decision is what a stream thinks of all entries of one kind in one namespace.
+// decision is a stream's decision about all entries of one kind in one namespace.
 type decision uint8
 
 const (
@@ -471,17 +470,17 @@ func namespace(b *doc.Builder, name string, ns *Namespace) {
 	b.End()
 }
 
-// status is where an event stands to the token that the stream resumes after.
+// status is the order of an event relative to the token that the stream resumes after.
 type status uint8
 
 const (
 	earlier    status = iota
 	found             // it is the token's event
-	needsSplit        // it is the event of which the token names a fragment
+	needsSplit        // the token names a fragment of this event
 	surpassed         // it comes after the place where the token's event should have been
 )
 
-// seek compares an event with the resume point while that is looked for: it reports whether the
+// seek compares an event with the resume point during the search for it, and reports whether the
 // event may pass.
 func (s *Stream) seek(e *Entry, invalidate bool, fragment int32) (bool, error) {
 	if s.resume == nil {

@@ -128,8 +128,8 @@ func (t Token) DocumentKey() bsoncore.Document {
 	return v.Data
 }
 
-// compareIdentifiers orders two tokens of one cluster time by what comes after fromInvalidate,
-// fragments aside.
+// compareIdentifiers orders two tokens of one cluster time by the parts after fromInvalidate,
+// without fragments.
 func (t Token) compareIdentifiers(o Token) int { return compareDocuments(t.Identifier, o.Identifier) }
 
 func compareDocuments(a, b bsoncore.Document) int {
