@@ -108,7 +108,7 @@ type logged struct {
 	removed bool
 }
 
-// result describes what has changed.
+// result describes the changes.
 func (m *modification) result() UpdateResult {
 	r := UpdateResult{Doc: m.root.current().Data, Changed: true}
 	updated, ambiguous := doc.New(), doc.New()
@@ -353,7 +353,7 @@ func (m *modification) id() string {
 	return doc.Element("_id", v)
 }
 
-// explain adds a path in which a number, or what has a dot, is a field's name.
+// explain adds a path in which a number, or a name with a dot, is a field's name.
 func (m *modification) explain(b *doc.Builder, name string, path []string) {
 	ambiguous := false
 	at := m.root
@@ -552,7 +552,7 @@ func (t *updateTree) remove(name string) {
 
 func (t *updateTree) set(v bsoncore.Value) { t.value, t.kids, t.open = v, nil, false }
 
-// current is the value as it stands.
+// current is the present value.
 func (t *updateTree) current() bsoncore.Value {
 	if !t.open {
 		return t.value

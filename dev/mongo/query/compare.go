@@ -235,7 +235,7 @@ func (s *Sort) Apply(docs []bsoncore.Document) {
 	}
 }
 
-// value is what a document sorts by: of several values the smallest, or the largest for a
+// value returns the sort value of a document: the smallest of several, or the largest for a
 // descending sort; a missing field sorts as null.
 func (k sortKey) value(d []byte) bsoncore.Value {
 	var best bsoncore.Value

@@ -2,9 +2,9 @@
 // order of BSON values, filters, sorts, projections, updates, and the few aggregation expressions
 // that updates may use.
 //
-// Everything is compiled once and then applied to raw documents. What MongoDB does not know is
-// refused with MongoDB's own error (BadValue 2 for an operator, FailedToParse 9). What MongoDB
-// knows and devmongo does not is refused with CommandNotSupported (115). No option is ignored.
+// Everything is compiled once and then applied to raw documents. Features that MongoDB does not
+// have are refused with MongoDB's own error (BadValue 2 for an operator, FailedToParse 9). Features
+// that only devmongo lacks are refused with CommandNotSupported (115). No option is ignored.
 //
 // A [Filter] knows which fields it reads (Fields) and which _id values it can match (IDs), so a
 // caller can cache its results or look documents up instead of scanning.

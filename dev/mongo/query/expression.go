@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// Scope is what an expression may refer to besides its document.
+// Scope has the names that an expression may use besides its document.
 type Scope struct {
 	NowMS       int64  // $$NOW, milliseconds since the epoch
 	ClusterTime uint64 // $$CLUSTER_TIME
@@ -204,7 +204,7 @@ func add(args []bsoncore.Value) (bsoncore.Value, error) {
 }
 
 // sumOf adds two numbers as MongoDB does: the wider type wins, and a sum that does not fit an int32
-// becomes an int64. It reports false for what is not a number, for decimals, and for an int64 that
+// becomes an int64. It reports false for other types, for decimals, and for an int64 that
 // overflows.
 func sumOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	if a.Type == bsoncore.TypeDouble || b.Type == bsoncore.TypeDouble {

@@ -96,8 +96,8 @@ func floor(n node, field string) (bsoncore.Value, bool) {
 	return bsoncore.Value{}, false
 }
 
-// Equalities returns the top-level fields that the filter fixes by equality, in its order: what an
-// upsert begins its document with.
+// Equalities returns the top-level fields that the filter fixes by equality, in its order. An
+// upsert begins its document with them.
 func (f *Filter) Equalities() []Equality {
 	if f == nil {
 		return nil
@@ -261,7 +261,7 @@ func membership(at path, op string, v bsoncore.Value) (node, error) {
 	return n, nil
 }
 
-// unsupported tells an operator that MongoDB knows from one that it does not.
+// unsupported distinguishes an operator of MongoDB from an unknown one.
 func unsupported(op, kind string) error {
 	known := []string{
 		"$expr", "$where", "$text", "$jsonSchema", "$alwaysTrue", "$alwaysFalse", "$sampleRate",

@@ -284,8 +284,8 @@ func (m modifier) bits(v bsoncore.Value) (bsoncore.Value, error) {
 }
 
 // productOf multiplies two numbers as MongoDB does: the wider type wins, and a product that does
-// not fit an int32 becomes an int64. It reports false for what is not a number, for decimals, and
-// for an int64 that overflows.
+// not fit an int32 becomes an int64. It reports false for other types, for decimals, and for an
+// int64 that overflows.
 func productOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	switch {
 	case a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 || !a.IsNumber() || !b.IsNumber():

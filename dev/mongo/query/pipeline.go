@@ -161,8 +161,8 @@ func setFields(root *updateTree, prefix []string, spec []byte, d bsoncore.Docume
 	return nil
 }
 
-// setPath sets a value in the documents that a path leads to: what is no document becomes one, of
-// an array every element.
+// setPath sets a value in the documents at a path: another value becomes a document, and in an
+// array every element does.
 func setPath(at *updateTree, path []string, v bsoncore.Value) {
 	if at.isArray() {
 		at.expand()

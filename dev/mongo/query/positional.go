@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// isPositional reports whether a part of a path stands for elements of an array: $, $[] and
+// isPositional reports whether a part of a path means elements of an array: $, $[] and
 // $[identifier].
 func isPositional(part string) bool {
 	return part == "$" || strings.HasPrefix(part, "$[") && strings.HasSuffix(part, "]")
@@ -63,9 +63,8 @@ func identifier(part string) string {
 	return part[2 : len(part)-1]
 }
 
-// concrete returns the modifier with indexes instead of what stands for elements of arrays: one
-// modifier for each element. Those of the other parts see the document as the modifiers before have
-// left it.
+// concrete returns the modifier with indexes in place of positional parts: one modifier for each
+// element. Later modifiers see the changes of earlier ones.
 func (m *modification) concrete(u *Update, one modifier) ([]modifier, error) {
 	i := slices.IndexFunc(one.path, isPositional)
 	if i < 0 {
@@ -96,7 +95,7 @@ func (m *modification) concrete(u *Update, one modifier) ([]modifier, error) {
 	return all, nil
 }
 
-// elements returns the indexes of the elements that part i of a path stands for.
+// elements returns the indexes of the elements that part i of a path means.
 func (m *modification) elements(u *Update, one modifier, i int, list []bsoncore.Value) (indexes []int, err error) {
 	part := one.path[i]
 	if part == "$" {
@@ -136,8 +135,7 @@ func (f *Filter) position(d bsoncore.Document, path []string, list []bsoncore.Va
 	return 0, false
 }
 
-// find returns what a path leads to, by the names of fields and the indexes of elements; nil if
-// there is nothing.
+// find returns the value at a path of field names and element indexes; nil if there is none.
 func (t *updateTree) find(path []string) *updateTree {
 	for _, part := range path {
 		if t == nil || !t.container() {

@@ -20,7 +20,7 @@ type Update struct {
 	pipeline     []updateStage
 }
 
-// UpdateContext is what an update may depend on besides the document.
+// UpdateContext has the inputs of an update besides the document.
 type UpdateContext struct {
 	Scope
 	// Insert is true for the document that an upsert is about to insert.
@@ -157,7 +157,7 @@ func (m modifier) check() error {
 	return m.checkArgument()
 }
 
-// wantsTimestamp tells {$currentDate: {f: {$type: "timestamp"}}} from the date that is its default.
+// wantsTimestamp distinguishes {$currentDate: {f: {$type: "timestamp"}}} from the default, a date.
 func (m modifier) wantsTimestamp() (bool, error) {
 	if m.arg.Type == bsoncore.TypeBoolean {
 		return false, nil
@@ -191,8 +191,8 @@ func compareParts(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// UpsertSeed is what an upsert begins with: the fields that the filter fixes; only _id before a
-// replacement.
+// UpsertSeed is the first document of an upsert: the fields that the filter fixes; only _id before
+// a replacement.
 func UpsertSeed(f *Filter, u *Update) (bsoncore.Document, error) {
 	fields := doc.New()
 	fixed := false
