@@ -18,8 +18,8 @@ type Query struct {
 	// From and Until bound the _id of a find that is sorted by it, From inclusive and Until
 	// exclusive; zero is no bound.
 	From, Until bsoncore.Value
-	// AsOf is the cluster time at which the documents are wanted, of which the store remembers the
-	// past (see Remembers); 0 is now. A transaction sees now.
+	// AsOf is the cluster time of the read, within the past that the store remembers (see
+	// Remembers); 0 is now. A transaction sees now.
 	AsOf uint64
 }
 

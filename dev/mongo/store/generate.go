@@ -82,8 +82,7 @@ type generator struct {
 	scratch [20]byte // an _id and the bytes of its key
 }
 
-// shape is what decides where things stand in an event: the kind, and how many bytes the key of _id
-// has.
+// shape decides the offsets in an event: the kind, and the length of the key of _id in bytes.
 type shape struct {
 	kind oplog.Kind
 	key  int
@@ -177,7 +176,7 @@ func (x *generator) event(kind oplog.Kind, i int, ts uint64, wall time.Time, dst
 	return t.event(dst, ts, wall.UnixMilli(), id, key, at, seq)
 }
 
-// template is an event and a document, and where in them the parts stand that differ.
+// template is an event and a document, with the offsets of their varying parts.
 type template struct {
 	sample, stored     []byte
 	ts, key            int // of the hex digits in the token

@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/dev/mongo/wire"
 )
 
-// Options are what a collection is created with.
+// Options are the options of a new collection.
 type Options struct {
 	Images bool
 	// Size and Max bound a capped collection, in bytes and documents; a Size of 0 is no capped
@@ -21,7 +21,7 @@ type Options struct {
 	// Kind is what listCollections calls a view or a time series; empty is a collection. Those are
 	// listed, and can be dropped: devmongo reads and writes nothing of them.
 	Kind string
-	// Shown is the options as listCollections shows them, but for Images.
+	// Shown is the options as listCollections shows them, without Images.
 	Shown bsoncore.Document
 }
 
@@ -31,7 +31,8 @@ type view struct {
 	Shown bsoncore.Document
 }
 
-// isView is the error of what cannot be done with a view, nil if the name is of none.
+// isView returns the error for an operation that a view does not support, nil if the name is not a
+// view's.
 func (s *Store) isView(n Name) error {
 	db := s.databases[n.DB]
 	if db == nil {
@@ -43,7 +44,7 @@ func (s *Store) isView(n Name) error {
 	return nil
 }
 
-// createView remembers a view. It is no entry of the log that a change stream tells of.
+// createView remembers a view. Change streams do not report it.
 func (s *Store) createView(n Name, o Options) {
 	db := s.database(n.DB)
 	if db.views == nil {
@@ -61,8 +62,8 @@ func (s *Store) database(name string) *database {
 	return db
 }
 
-// listViews lists what a database has besides its collections: views, time series, and what a
-// server keeps these in.
+// listViews lists the other namespaces of a database: views, time series, and the collections in
+// which a server keeps these.
 func (d *database) listViews() (out []Collection) {
 	if len(d.views) == 0 {
 		return nil

@@ -130,7 +130,7 @@ func (s *Session) abort() {
 	}
 }
 
-// Done returns the Outcome of a statement that was carried out before.
+// Done returns the Outcome of a statement that was executed before.
 func (s *Session) Done(stmt int32) (WriteResult, bool) {
 	r, ok := s.results[stmt]
 	return r, ok
@@ -180,7 +180,7 @@ func (s *Session) Continue(number int64) (*Txn, error) {
 	return s.txn, nil
 }
 
-// Commit ends a transaction with its changes. To commit again what is committed is no error.
+// Commit ends a transaction with its changes. A second commit is not an error.
 func (s *Session) Commit(number int64) error {
 	t, err := s.Continue(number)
 	if wire.HasCode(err, wire.TransactionCommitted) {

@@ -69,7 +69,7 @@ func (n Name) check() error {
 	}
 }
 
-// Writer is on whose behalf a write happens; the zero Writer is nobody in particular.
+// Writer identifies the session and transaction of a write; the zero Writer has neither.
 type Writer struct {
 	Session *oplog.Session // of a retryable write: it goes to the log
 	Stmt    int32
@@ -136,7 +136,7 @@ func (s *Store) register(c *collection) {
 	})
 }
 
-// inside is the elements of a document without what is around them.
+// inside returns the elements of a document without its length and terminator.
 func inside(d bsoncore.Document) []byte {
 	if d == nil {
 		return nil

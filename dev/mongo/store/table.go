@@ -16,7 +16,7 @@ type table struct {
 	docs       map[string]*record // by the KeyString of _id
 	head, last *record            // in insertion order
 	bytes      int64
-	sorted     []*record // by key, but for those added since and with those that have gone; nil if nobody has asked
+	sorted     []*record // by key, without later additions and with removed ones; nil if not requested yet
 	added      []*record // since sorted
 	removed    bool      // records of sorted have gone
 	foldCase   bool      // the collation ignores case
@@ -87,7 +87,7 @@ func (t *table) all() []bsoncore.Document {
 // sort remembers the order by _id.
 func (t *table) sort() { t.sorted, t.added, t.removed = t.byKey(), nil, false }
 
-// byKey is the order that sort remembers, with what has come and gone since.
+// byKey is the cached sort order, updated with later inserts and deletes.
 func (t *table) byKey() []*record {
 	byKey := func(a, b *record) int { return strings.Compare(a.key, b.key) }
 	if t.sorted == nil {
@@ -197,8 +197,8 @@ func (t *table) bound(v bsoncore.Value) (string, error) {
 	return t.key(v)
 }
 
-// overlay is what a transaction changed in a table: nil for a document that it deleted. The zero
-// Overlay is nothing.
+// overlay has a transaction's changes to a table: nil for a deleted document. The zero overlay is
+// empty.
 type overlay struct {
 	docs    map[string]bsoncore.Document
 	written []string // keys in the order in which they were first written
@@ -215,7 +215,7 @@ func (o *overlay) Write(key string, d bsoncore.Document) {
 	o.docs[key] = d
 }
 
-// apply makes the table what the overlay makes of it.
+// apply applies the overlay to the table.
 func (t *table) apply(o overlay, ts uint64) {
 	for _, key := range o.written {
 		r, d := t.docs[key], o.docs[key]

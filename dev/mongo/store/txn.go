@@ -152,9 +152,9 @@ type past struct {
 // maxPast and maxPastBytes bound the changes that are remembered for reads at a cluster time.
 const maxPast, maxPastBytes = 1 << 16, 64 << 20
 
-// remember keeps what a change at ts is about to replace, for reads of what is committed and, since
-// 5.0, for reads at a cluster time; the caller holds mu for writing. Where the log commits at once
-// the first kind needs nothing.
+// remember keeps the version that a change at ts is about to replace, for reads of the committed
+// state and, since 5.0, for reads at a cluster time. The caller holds mu for writing. If the log
+// commits at once, reads of the committed state need no old versions.
 func (s *Store) remember(c *collection, key string, ts uint64) {
 	committed, keep := s.log.Committed(), 0
 	switch {
@@ -191,8 +191,8 @@ func (s *Store) Remembers(n Name, ts uint64) (remembers, catalog bool) {
 	return ts >= s.forgotten && !catalog, catalog
 }
 
-// asOf is what makes of a collection what it was at a cluster time that is remembered; the caller
-// holds mu.
+// asOf returns the overlay that restores a collection's state at a remembered cluster time; the
+// caller holds mu.
 func (s *Store) asOf(c *collection, ts uint64) (was overlay) {
 	for i := len(s.past) - 1; i >= 0 && s.past[i].ts > ts; i-- {
 		if p := s.past[i]; p.c == c {

@@ -227,7 +227,7 @@ type Modification struct {
 	Upsert bool
 }
 
-// Modified is what a findAndModify did. Value is nil when there is no document to return.
+// Modified is the result of a findAndModify. Value is nil when there is no document to return.
 type Modified struct {
 	Value    bsoncore.Document
 	Found    bool
