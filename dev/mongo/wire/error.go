@@ -81,7 +81,7 @@ const (
 	LabelNonResumable = "NonResumableChangeStreamError"
 )
 
-// Error is one failed command: what the error reply carries.
+// Error is the error reply to a failed command.
 type Error struct {
 	Code    Code
 	Message string
@@ -96,7 +96,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d): %s", e.Code.Name(), e.Code, e.Message) }
 
-// ErrorOf returns err as an *Error; what is none becomes InternalError with its text.
+// ErrorOf returns err as an *Error; any other error becomes InternalError with its text.
 func ErrorOf(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
