@@ -17,11 +17,11 @@ type Check struct {
 	mu        sync.Mutex
 	documents map[key]*arrivals
 	report    Report
-	latencies []time.Duration // of what arrived for the first time, in the order of arrival
+	latencies []time.Duration // of first arrivals, in their order
 }
 
-// arrivals is what has arrived of one document: every change up to the number whole, and those
-// above it that came too early.
+// arrivals tracks the changes of one document: every change up to the number whole has arrived, and
+// those above it that came too early.
 type arrivals struct {
 	whole int64
 	early map[int64]bool
@@ -74,12 +74,12 @@ func (c *Check) Timed(line []byte, now time.Time) (took time.Duration, err error
 	return took, nil
 }
 
-// A fields is what the judgement reads of documents. The zero value stands for a deletion.
+// A fields has the fields of documents that the check reads. The zero value means a deletion.
 type fields struct {
 	Seq int64 `json:"rev"`
 }
 
-// An event is what a node writes of a change, or of a document of a snapshot.
+// An event is a node's output for a change, or for a document of a snapshot.
 type event struct {
 	Op string `json:"operationType"`
 	NS struct {
@@ -94,7 +94,7 @@ type event struct {
 	} `json:"updateDescription"`
 }
 
-// parse reads an event, and what the change itself has written.
+// parse reads an event, and the fields that the change itself has written.
 func parse(line []byte) (e event, own fields, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return e, own, fmt.Errorf("read event: %w", err)
@@ -193,7 +193,7 @@ func (c *Check) Report() Report {
 	c.mu.Unlock()
 	r.P50 = quantile(sorted, 0.50)
 	r.P99 = quantile(sorted, 0.99)
-	r.Missing, r.Written = missing, c.ledger.Written() // after what has arrived: nothing arrives that was not written
+	r.Missing, r.Written = missing, c.ledger.Written() // after the arrivals: nothing arrives that was not written
 	return r
 }
 

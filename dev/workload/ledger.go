@@ -11,14 +11,14 @@ type key struct {
 	id   int64
 }
 
-// A Ledger is what was written. Its zero value is empty and ready.
+// A Ledger records the written changes. Its zero value is empty and ready.
 type Ledger struct {
 	mu        sync.Mutex
 	documents map[key]*account
 	written   int
 }
 
-// An account is what was written of one document.
+// An account records the written changes of one document.
 type account struct {
 	sent   []time.Time // by the numbers of the changes, from 1
 	acked  int64       // number of the last change that was acknowledged

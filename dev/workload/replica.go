@@ -16,7 +16,7 @@ import (
 // last change, or hasLeft.
 type Replica map[int64]int64
 
-// hasLeft stands for a document that does not match the subscriber's filter any more.
+// hasLeft represents a document that has stopped matching the subscriber's filter.
 const hasLeft = -1
 
 // left is the operation of an event that says so.
@@ -33,7 +33,7 @@ type Selection struct {
 	// Ops are the operations, none for all. They go with filters whose answers never change for a
 	// document, and contain insert.
 	Ops []string
-	// Leaves is set if the subscriber hears of documents that match no more.
+	// Leaves is set if the subscriber gets events for documents that stop matching.
 	Leaves bool
 }
 
@@ -51,14 +51,14 @@ func AppendJSON(journal, event []byte) ([]byte, error) {
 	switch {
 	case e.Op == left:
 		seq = hasLeft
-	case e.Full.Seq > 0: // what was looked up may be later than the change
+	case e.Full.Seq > 0: // the looked-up document may be later than the change
 		seq = e.Full.Seq
 	}
 	return fmt.Appendf(journal, "%d %d.\n", e.Key.ID, seq), nil
 }
 
 // Apply applies the whole lines of a journal, and returns their length. It ignores lines of others,
-// and of an event of which only a part was written.
+// and a partly written event.
 func (r Replica) Apply(journal []byte) (applied int) {
 	for {
 		n := bytes.IndexByte(journal[applied:], '\n')
@@ -112,8 +112,8 @@ func Load(ctx context.Context, cfg Config) (Replica, error) {
 	return all, errors.Join(cursor.Err(), cursor.Close(ctx))
 }
 
-// Compare compares what a subscriber has of a selection with the documents of the collection. Of
-// operations that it does not get it cannot know states and deletions.
+// Compare compares a subscriber's documents of a selection with the documents of the collection. It
+// ignores states and deletions from operations that the subscriber does not get.
 func (r Replica) Compare(documents Replica, s Selection) (d Differences) {
 	for id, seq := range documents {
 		has, known := r[id]

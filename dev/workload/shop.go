@@ -13,8 +13,8 @@ import (
 // customersColl is the collection of the customers.
 const customersColl = "customers"
 
-// Numbers of the shop: its first order, how many customers a worker has at a time, and that one of
-// so many changes is a customer's.
+// Numbers of the shop: its first order, the customers of a worker at a time, and the share of
+// changes that concern customers (one in so many).
 const (
 	firstOrder     = 1000
 	customers      = 10
@@ -131,7 +131,7 @@ func customer(d document) bson.D {
 	}
 }
 
-// basket chooses items, and returns what they cost together.
+// basket chooses items, and returns their total.
 func basket() (items bson.A, total float64) {
 	goods := [...]struct {
 		sku, name string

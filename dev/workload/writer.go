@@ -51,7 +51,7 @@ func (cfg Config) named() Config {
 	return cfg
 }
 
-// Load inserts so many orders, which Run then changes. It is called once, before Run.
+// Load inserts n orders, which Run then changes. It is called once, before Run.
 func (w *Writer) Load(ctx context.Context, documents int) error {
 	db, disconnect, err := database(ctx, w.cfg)
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// write makes so many changes and writes them in an ordered bulk for each collection.
+// write makes n changes and writes them in an ordered bulk for each collection.
 func (w *worker) write(ctx context.Context, changes int, next func() (mongo.WriteModel, written)) error {
 	models := make(map[string][]mongo.WriteModel, 2)
 	notes := make(map[string][]written, 2)
