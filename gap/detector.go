@@ -24,7 +24,7 @@ const (
 	Refused Reason = "refused"
 	// Poison: MongoDB could not deliver an event because it is too large.
 	Poison Reason = "poison"
-	// Damaged: a part of the retained log cannot be read any more.
+	// Damaged: a part of the retained log has become unreadable.
 	Damaged Reason = "damaged"
 	// Unread: the stream that moved the position did not read the namespaces, which are read again.
 	Unread Reason = "unread"

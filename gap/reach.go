@@ -24,7 +24,7 @@ type Reach struct {
 // because a stream may report the next operation's time in advance.
 func (r Reach) Ahead(p change.Position) bool { return p.Time.Time().Sub(r.Last.Time()) > r.Slack }
 
-// idle is how far an idle deployment may be behind the clocks: it writes a no-op every 10 s.
+// idle is how much an idle deployment may lag the clocks: it writes a no-op every 10 s.
 const idle = 15 * time.Second
 
 // At returns the cluster time of a time by the clock. One that an idle deployment has not reached
