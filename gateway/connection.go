@@ -38,7 +38,7 @@ type connection struct {
 	subscriber *streamer.Exclusive
 	limit      *rate.Limiter
 	subscribed map[string]subscribed // by ID
-	texts      int                   // bytes of the hello's that are kept, but for checks and subscriptions
+	texts      int                   // bytes of the hello that are kept, without checks and subscriptions
 	peer       *peerSession          // nil without a name
 	goodbye    bool                  // the client has closed the stream from its side: it leaves in an orderly way
 }

@@ -18,8 +18,8 @@ import (
 // everything before it.
 type frame struct{ data mem.BufferSlice }
 
-// codec passes frames on and leaves other messages to protobuf. It checks what clients send before
-// memory is taken for it.
+// codec passes frames on and leaves other messages to protobuf. It checks clients' messages before
+// it allocates memory for them.
 type codec struct {
 	encoding.CodecV2
 
@@ -36,8 +36,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// A received is a message to be decoded into, and why it cannot be: gRPC would tell the client of
-// an error in its own words.
+// A received is the target of decoding, with the decoding error, because gRPC would report an error
+// to the client in its own words.
 type received struct {
 	message proto.Message
 	err     error
@@ -123,8 +123,8 @@ func newFrame(b *delivery.Batch) *frame {
 	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
 }
 
-// placeOf returns the place of an event by which clients drop what they have had. Documents of a
-// snapshot share theirs, and must not be dropped for each other, nor for the change before them.
+// placeOf returns the place of an event by which clients drop duplicates. Documents of a snapshot
+// share a place; clients must not drop them because of each other or of the change before them.
 func placeOf(e *delivery.Event) change.Ref {
 	if e.Snapshot {
 		return e.Ref.Between()

@@ -28,7 +28,7 @@ type Config struct {
 	Recent func() []delivery.Notice
 	// Topology announces the owners of partitions to clients. Optional.
 	Topology Topologist
-	// Carries says what the events of the log contain, for the validation of filters.
+	// Carries describes the contents of the log's events, for the validation of filters.
 	Carries match.Carries
 	// MaxSessions bounds the connections, MaxSubscriptions the subscriptions of each. Default to
 	// 1000 and 10000.
@@ -46,8 +46,7 @@ type Config struct {
 	// ProbeAfter is the idle time before a keepalive ping, ProbeTimeout bounds the answer. Default
 	// to 30 s and 10 s.
 	ProbeAfter, ProbeTimeout time.Duration
-	// StallTimeout is how long a client may take nothing of what is sent to it, whatever it sends.
-	// Defaults to 30 s.
+	// StallTimeout is how long a client may read nothing, whatever it sends. Defaults to 30 s.
 	StallTimeout time.Duration
 	// HeartbeatTimeout bounds the silence of a client. Defaults to 30 s; clients send heartbeats
 	// three times as often.
@@ -56,11 +55,11 @@ type Config struct {
 	// returns one that has left. Default to 256 and 10 s.
 	MaxPeers int
 	KeepLeft time.Duration
-	// Access authenticates peers, Accounts enforce their limits. Default to everybody without
-	// limits.
+	// Access authenticates peers, Accounts enforce their limits. Default to access for every client
+	// without limits.
 	Access   *access.Authenticator
 	Accounts *access.Accounts
-	// Audit is told of every session. Optional.
+	// Audit gets every session. Optional.
 	Audit Audit
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -68,8 +67,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Audit is told that a subscriber of an identity has connected from an address over GRPC or HTTP,
-// and calls ended when its session is over.
+// Audit records that a subscriber of an identity has connected from an address over GRPC or HTTP,
+// and returns a function to call when its session is over.
 type Audit func(transport, address, identity, subscriber string) (ended func(why string))
 
 // begin calls an Audit, if there is one, for a session without an error so far.
@@ -135,7 +134,7 @@ func (s *Server) Connect(stream streampb.Gateway_ConnectServer) error {
 	return refusal(err)
 }
 
-// connect serves one connection. Everything that it took has been given back when it returns.
+// connect serves one connection. It releases all its resources before it returns.
 func (s *Server) connect(stream streampb.Gateway_ConnectServer) (err error) {
 	ctx := stream.Context()
 	identity := access.From(ctx)
@@ -188,8 +187,9 @@ func (s *Server) Serving(ready bool) {
 	}
 }
 
-// Leave tells clients that the node is about to stop: the health service says NOT_SERVING, no
-// session begins any more, and those that are open are told to connect to another node. They go on.
+// Leave tells clients that the node is about to stop: the health service reports NOT_SERVING, no
+// new session begins, and clients of open sessions get the request to connect to another node. Open
+// sessions continue.
 func (s *Server) Leave() {
 	s.health.Shutdown()
 	s.mu.Lock()
@@ -229,7 +229,7 @@ func (s *Server) Announce(n delivery.Notice) {
 	}
 }
 
-// mayKnow reports whether an identity may be told of a notice.
+// mayKnow reports whether an identity may get a notice.
 func mayKnow(i *access.Identity, n delivery.Notice) bool {
 	_, some := i.Readable(n.Namespaces)
 	return some && (!n.Private || i.Operates())

@@ -15,7 +15,8 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// startOf returns when the subscriber's process started. One that does not say so has just started.
+// startOf returns the start time of the subscriber's process. A process that does not report it
+// counts as just started.
 func startOf(m *streampb.Hello) time.Time {
 	if m.GetStartedAt() == nil {
 		return time.Now()
@@ -79,9 +80,9 @@ func (s *Server) readHello(m *streampb.Hello, by *access.Identity) (r streamer.R
 	return r, nil
 }
 
-// identify sets whose request it is: the name of a subscriber belongs to its identity. When the
-// process started is what it says itself: it cannot be later than now, nor earlier than what a time
-// can be.
+// identify sets the identity of the request: the name of a subscriber belongs to its identity. The
+// client reports the start time of its process; identify limits it to valid times that are not in
+// the future.
 func identify(r *streamer.Request, by *access.Identity) {
 	if by != nil {
 		r.By = by.Name
@@ -98,8 +99,8 @@ func identify(r *streamer.Request, by *access.Identity) {
 	}
 }
 
-// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. What is left
-// of them is in the checkpoint of a subscriber, and it is known of all partitions together.
+// snapshotsKept returns why a session cannot be sure of its snapshots, nil if it can. Their
+// progress is in the checkpoint of a subscriber, for all partitions together.
 func snapshotsKept(m *streampb.Hello) error {
 	switch {
 	case m.GetSubscriber() == "":

@@ -136,7 +136,7 @@ func reasonOf(ctx context.Context, err error) string {
 	}
 }
 
-// refusal returns the gRPC status for an error, with what clients may be told of it. Faults carry
+// refusal returns the gRPC status for an error, with the details that clients may see. Faults carry
 // code and remedy in the text and as error details.
 func refusal(err error) error {
 	if ended(err) {
@@ -167,8 +167,8 @@ func statusOf(f *fault.Error) *status.Status {
 	return detailed
 }
 
-// holdBack waits before a client is told of an error, if that is its own doing and its identity has
-// had many of late.
+// holdBack delays the report of an error that the client has caused, if its identity has caused
+// many recently.
 func holdBack(ctx context.Context, accounts *access.Accounts, err error) {
 	if fault.Of(err) == "" || accounts == nil {
 		return

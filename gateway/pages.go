@@ -25,8 +25,8 @@ const (
 
 // Pages serves GET /v1/snapshot: the documents of a collection as JSON, page by page, for clients
 // that keep their own progress, as sync engines do. Parameters: db, coll, filter (CEL), limit
-// (500), and from, the next of the page before. When a page has no next, position is where
-// /v1/events goes on without a gap, as Last-Event-ID. 410 says that the client must start over,
+// (500), and from, the next of the page before. When a page has no next, /v1/events continues
+// without a gap at its position, as Last-Event-ID. 410 says that the client must start over,
 // without from.
 type Pages struct {
 	cfg  EventsConfig

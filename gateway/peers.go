@@ -92,8 +92,8 @@ func (s *peers) exit(p *peerSession, closed bool) {
 	}
 }
 
-// list returns the subscribers that are listed, by name, and how many are not because there are too
-// many. Whoever is listed stays so; of the others those are listed first that came first.
+// list returns the listed subscribers, by name, and the number of others, which are too many. A
+// listed subscriber stays listed; of the others the earliest are listed first.
 func (s *peers) list() (listed []Peer, unlisted int) {
 	now := time.Now()
 	s.mu.Lock()

@@ -100,8 +100,8 @@ func (s *Server) checkBounds(services map[string]grpc.ServiceInfo) error {
 const closeAfter = time.Second
 
 // hangUp closes the connection of a call after closeAfter, if its remote address is an io.Closer.
-// What the client has not taken of an ended call would otherwise stay in memory for as long as the
-// client keeps the connection.
+// Otherwise unread data of an ended call would stay in memory for as long as the client keeps the
+// connection.
 func hangUp(ctx context.Context) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if conn, ok := p.Addr.(io.Closer); ok {

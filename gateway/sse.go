@@ -27,10 +27,10 @@ import (
 type EventsConfig struct {
 	// Cluster is part of event ids, so that ids of another cluster are rejected. Required.
 	Cluster string
-	// Carries says what the events of the log contain, for the validation of filters.
+	// Carries describes the contents of the log's events, for the validation of filters.
 	Carries match.Carries
 	// Accounts enforce the limits of identities; requests must then have passed an
-	// access.Authenticator. nil allows everything to everybody.
+	// access.Authenticator. nil allows everything to every client.
 	Accounts *access.Accounts
 	// Heartbeat is the interval of comments on an idle connection. Defaults to 15 s.
 	Heartbeat time.Duration
@@ -39,7 +39,7 @@ type EventsConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int
-	// Audit is told of every session. Optional.
+	// Audit gets every session. Optional.
 	Audit Audit
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
@@ -89,7 +89,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve serves one connection and returns why it has ended, or an error before anything was
-// written. Everything that it took has been given back when it returns.
+// written. It releases all its resources before it returns.
 func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, err error) {
 	if err := leaving(r.Context()); err != nil {
 		return "", err
@@ -170,7 +170,7 @@ func openAccount(accounts *access.Accounts, r *http.Request, use access.Use) (*a
 	return accounts.Open(access.From(r.Context()), use, r.RemoteAddr)
 }
 
-// parse reads the request. sub has what a subscription may ask for besides its filter.
+// parse reads the request. sub has the options of a subscription besides its filter.
 func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, sub delivery.Subscription, err error) {
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}

@@ -151,8 +151,8 @@ func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
 	}
 }
 
-// progress returns the progress of snapshots as text, while any is left: whoever comes back with it
-// goes on there.
+// progress returns the progress of snapshots as text, while any is unfinished: a client that
+// reconnects with it continues there.
 func (c *client) progress(b *delivery.Batch) string {
 	if c.stamped != b.Stamp {
 		c.stamped, c.text = b.Stamp, b.Progress()

@@ -26,8 +26,8 @@ func (c *connection) slowDown(ctx context.Context, n int) error {
 const mostEnded = 4096
 
 // endedIDs are hashes of the IDs of subscriptions that have ended since the checkpoint was saved
-// last: the checkpoint may still have their snapshots. The empty hash stands for any ID, where they
-// are too many.
+// last: the checkpoint may still have their snapshots. The empty hash means any ID, if there are
+// too many.
 type endedIDs map[[8]byte]struct{}
 
 func (e *endedIDs) add(ids []string) {
@@ -92,7 +92,7 @@ func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscriptio
 	return subscriptions, answers, nil
 }
 
-// namespaces returns what the client may ask about.
+// namespaces returns the namespaces that the client may ask about.
 func (c *connection) namespaces(wanted []*streampb.Subscription) []change.Namespace {
 	all := make([]change.Namespace, 0, len(wanted))
 	for _, w := range wanted {

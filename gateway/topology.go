@@ -20,8 +20,8 @@ type NodeAddress struct{ Name, Address string }
 // A Topologist provides topologies.
 type Topologist interface {
 	// Follow returns the current topology if its version is later than version, or else waits for
-	// one. Any version is later than 0. It returns an error if the context ends or no more
-	// topologies follow.
+	// one. Any version is later than 0. It returns an error if the context ends or no further
+	// topology follows.
 	Follow(ctx context.Context, version uint64) (Topology, error)
 }
 

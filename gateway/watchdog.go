@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A watchdog detects that a client does not do for some time what it should: send a message, or
-// take what is sent to it.
+// A watchdog detects a client that fails for some time to do one expected thing: to send messages,
+// or to read them.
 type watchdog struct {
 	mu struct {
 		sync.Mutex
@@ -16,7 +16,7 @@ type watchdog struct {
 	}
 }
 
-// heard records that the client did it.
+// heard records that the client has done it.
 func (d *watchdog) heard() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,7 +9,7 @@ type writer struct {
 	turn      chan struct{} // held by the sender: a transport takes one message at a time
 	next      chan any
 	sent      chan error // result of the last message taken from next; never blocks
-	stall     watchdog   // of a client that does not take what the transport sends
+	stall     watchdog   // of a client that does not read
 }
 
 // newWriter returns a writer for a transport. It starts nothing.
