@@ -19,16 +19,16 @@ const (
 	minByteBurst  = 256 << 10
 )
 
-// Of what an identity's clients do wrong, so much is told at once, and then so much a second: the
-// rest waits for that, up to holdLongest, and at most maxHeld of it at a time. Who tries again as
-// soon as it is refused is slowed down.
+// Refusals of an identity's clients have a burst and then a rate a second. Further refusals are
+// delayed, up to holdLongest, and at most maxHeld at a time. This slows down clients that retry at
+// once.
 const (
 	heldPerSecond, heldBurst = 10, 20
 	holdLongest              = 2 * time.Second
 	maxHeld                  = 200
 )
 
-// A Use is what a connection is used for.
+// A Use is the purpose of a connection.
 type Use int
 
 // The uses.
@@ -40,9 +40,9 @@ const (
 	uses
 )
 
-// Defaults are the limits of identities that name none themselves, of what each has open at a time
-// and opens per second. 0 means no limit. They do not apply to the anonymous identity, which is
-// everybody.
+// Defaults are the limits for identities without their own: how much each may have open at a time,
+// and open per second. 0 means no limit. They do not apply to the anonymous identity, which all
+// clients share.
 type Defaults struct{ Sessions, Events, Notices, Connections, StartsPerSecond int }
 
 // Accounts hold the state that the connections of each identity share.
@@ -72,7 +72,7 @@ func NewAccounts(d Defaults) *Accounts {
 type account struct {
 	key  string
 	pace struct {
-		sync.Mutex            // what is taken must fit the burst, which may change
+		sync.Mutex            // a single request must fit the burst, which may change
 		events, bytes, starts *rate.Limiter
 		refusals              *rate.Limiter
 	}
@@ -88,7 +88,7 @@ type account struct {
 	held          int                    // refusals that wait
 }
 
-// A quota is what an identity may have open; 0 means no limit.
+// A quota bounds how much an identity may have open; 0 means no limit.
 type quota struct {
 	each                                 [uses]int
 	sessions, connections, subscriptions int // sessions over gRPC and SSE together
@@ -160,8 +160,8 @@ type Account struct {
 }
 
 // Open returns a share for a use of the connection from a remote address, or the fault AccessLimit
-// if the identity may have no more or starts too many per second. The limits of i replace those of
-// earlier connections of the identity.
+// if the identity has reached its limit or starts too many per second. The limits of i replace
+// those of earlier connections of the identity.
 func (a *Accounts) Open(i *Identity, use Use, address string) (*Account, error) {
 	if i == nil {
 		return nil, fault.Newf(fault.AccessForbidden, "the peer is not authenticated")
@@ -197,9 +197,9 @@ func (a *Accounts) shared(i *Identity) *account {
 	return shared
 }
 
-// Refused waits before a client of an identity is told of what it has done wrong, if clients of
-// that identity have done much wrong of late. It returns early when the context ends. Nobody waits
-// for the anonymous identity, which is everybody.
+// Refused delays a refusal of a client if clients of its identity have had many recently. It
+// returns early when the context ends. It does not delay the anonymous identity, which all clients
+// share.
 func (a *Accounts) Refused(ctx context.Context, i *Identity) {
 	if i == nil || i.key == anonymousKey {
 		return
@@ -276,8 +276,8 @@ func (a *Account) Keep(p *match.Program, texts int) error {
 	return nil
 }
 
-// Hold counts the memory of the texts that the connection keeps beside its subscriptions, in the
-// place of what it held before, or refuses it.
+// Hold sets the memory of the texts that the connection keeps beside its subscriptions, or refuses
+// it.
 func (a *Account) Hold(texts int) error {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()

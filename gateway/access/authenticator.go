@@ -19,8 +19,8 @@ type Authenticator struct {
 	jwts    *verifier
 	allowed *Identity // the identity of every peer if nothing is configured
 
-	// Seen is told of every Admit and how it ended, and of TLS handshakes that failed
-	// (ErrHandshake). It must be set before the first one, and must not block. Optional.
+	// Seen is called with the result of every Admit, and with failed TLS handshakes (ErrHandshake).
+	// It must be set before the first one, and must not block. Optional.
 	Seen func(p Peer, i *Identity, err error)
 }
 

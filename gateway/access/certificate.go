@@ -36,15 +36,15 @@ func NewTLS(cfg Config) (*TLS, error) {
 	return &TLS{files: f}, nil
 }
 
-// A Handshaker is a connection that is told about its TLS handshake: that the client has begun it,
-// and that the client's certificate, if one is requested, was accepted.
+// A Handshaker is a connection that gets the progress of its TLS handshake: the client has begun
+// it, and the client's certificate, if one is requested, was accepted.
 type Handshaker interface {
 	HandshakeBegun()
 	HandshakeAccepted()
 }
 
 // Config returns a server configuration for ALPN protocols: "h2" for gRPC, "h2" and "http/1.1" for
-// HTTP. Connections that are Handshakers are told.
+// HTTP. It calls connections that are Handshakers.
 func (t *TLS) Config(protocols ...string) *tls.Config {
 	protocols = slices.Clone(protocols)
 	return &tls.Config{

@@ -9,7 +9,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Config configures access. The zero value accepts everybody, without TLS.
+// Config configures access. The zero value accepts every client, without TLS.
 type Config struct {
 	TLS TLSConfig
 	// Identities is a file of token hashes and certificate subjects with their rights; see

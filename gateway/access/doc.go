@@ -1,5 +1,5 @@
-// Package access decides who may subscribe, to what, and how fast. It is independent of transports
-// and of the log.
+// Package access controls which clients may subscribe, to which namespaces, and how fast. It is
+// independent of transports and of the log.
 //
 // An [Authenticator] maps the credentials of a peer to an [Identity]: a bearer token (listed in a
 // file as a hash, or a JWT signed by a key of a JWKS file) or the subject of a verified client
@@ -7,9 +7,9 @@
 // configured, every peer has the same anonymous identity without limits.
 //
 // An identity lists the namespaces that it may subscribe to; the zero Identity may subscribe to
-// none. All connections of an identity share its limits in an [Account]: what it may have open, and
-// how long to wait before the next events are sent. Events are never dropped. [Accounts.Open]
-// refuses what is above a limit, with the defaults of the node for identities that name none.
+// none. All connections of an identity share its limits in an [Account]: how much it may have open,
+// and how long to wait before the next events are sent. Events are never dropped. [Accounts.Open]
+// refuses a use above a limit, with the node's defaults for identities without their own.
 //
 // # Files
 //

@@ -17,7 +17,8 @@ import (
 type Identity struct {
 	// Name identifies it in logs and metrics.
 	Name string
-	// Namespaces are what it may subscribe to: db.coll, db.* for a database, * for everything.
+	// Namespaces are the namespaces that it may subscribe to: db.coll, db.* for a database, * for
+	// everything.
 	Namespaces []string
 	// MaxSessions bounds its sessions at a node over gRPC and SSE together, MaxConnections its
 	// connections with a call, MaxNotices its streams of notices, and StartsPerSecond how many
@@ -25,7 +26,7 @@ type Identity struct {
 	MaxSessions, MaxConnections, MaxNotices, StartsPerSecond int
 	// MaxSubscriptions bounds the subscriptions of all its connections to a node; 0 means no limit.
 	MaxSubscriptions int
-	// EventsPerSecond and BytesPerSecond bound what is sent to all its connections to a node; 0
+	// EventsPerSecond and BytesPerSecond bound the traffic to all its connections to a node; 0
 	// means no limit.
 	EventsPerSecond, BytesPerSecond int
 	// Expires is when its credentials expire; zero means never.
@@ -38,10 +39,10 @@ type Identity struct {
 // everything is the pattern of all namespaces.
 const everything = "*"
 
-// anonymousKey is the key of the account of everybody.
+// anonymousKey is the key of the anonymous account.
 const anonymousKey = "anonymous"
 
-// Anonymous returns the identity of everybody if nothing is configured: all rights, no limits.
+// Anonymous returns the identity of every client if nothing is configured: all rights, no limits.
 func Anonymous() *Identity {
 	return &Identity{Name: anonymousKey, Namespaces: []string{everything}, key: anonymousKey}
 }
@@ -93,8 +94,8 @@ func (i *Identity) Allows(db, coll string) bool {
 	})
 }
 
-// Operates reports whether the identity has the right to everything. Only such an identity is told
-// of other subscribers, of members and of what operators do.
+// Operates reports whether the identity has the right to everything. Only such an identity may see
+// other subscribers, members and the actions of operators.
 func (i *Identity) Operates() bool { return i.Allows("", "") }
 
 // Readable returns the part of a list of namespaces (db.coll, or db.* for a database) that the
@@ -109,7 +110,7 @@ func (i *Identity) Readable(namespaces []string) (readable []string, some bool) 
 		switch {
 		case i.Allows(db, coll):
 			readable = append(readable, name)
-		case i != nil && coll == everything: // of the database only what is its own
+		case i != nil && coll == everything: // of the database only the identity's own namespaces
 			for _, pattern := range i.Namespaces {
 				if strings.HasPrefix(pattern, db+".") && !slices.Contains(readable, pattern) {
 					readable = append(readable, pattern)

@@ -11,19 +11,20 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Local refuses what web pages send to a server that speaks plaintext on the loopback address
+// Local refuses requests of web pages to a server that speaks plaintext on the loopback address
 // listen. A browser on the machine sends requests there for every page that it shows, so the
-// address alone proves nothing:
+// address alone proves nothing. Local refuses:
 //
 //   - A Host that is another name than localhost, the host of listen, or the host of one of the
-//     origins: a page has had its own name resolved to this machine (DNS rebinding), and would read
-//     the answer. An IP address as Host is good, because a page cannot make one its name, but for
-//     those that lead here by the way (0.0.0.0, [::], [::ffff:127.0.0.1]), where browsers do not
-//     say who has sent the request. No Host is good, because every browser sends one.
-//   - An Origin that is neither one of the origins nor that of the server itself, and without one a
-//     request of which the browser says that another site has caused it (Sec-Fetch-Site).
+//     origins: a page has made its own name resolve to this machine (DNS rebinding), and could read
+//     the response. An IP address as Host is accepted, because a page cannot use one as its name,
+//     except addresses that lead here indirectly (0.0.0.0, [::], [::ffff:127.0.0.1]), for which
+//     browsers do not send the origin of a request. A missing Host is accepted, because every
+//     browser sends one.
+//   - An Origin that is neither one of the origins nor that of the server itself; without an
+//     Origin, a request that another site has caused, according to the browser (Sec-Fetch-Site).
 //
-// Programs that are no browsers send neither, and their Host is the address that they were given.
+// Programs other than browsers send neither, and their Host is the configured address.
 func Local(listen string, origins []string, next http.Handler) http.Handler {
 	names := hostsOf(origins, listen)
 	origins = slices.Clone(origins)
@@ -40,14 +41,15 @@ func Local(listen string, origins []string, next http.Handler) http.Handler {
 	})
 }
 
-// Named refuses what browsers send to a server under a name that others can register in DNS and
-// that is none of its own: the hosts of the addresses and of the origins. A page whose own name has
-// been resolved to the server (DNS rebinding) counts as a page of the server, and would read what
-// the server gives to everybody. It is for servers that speak plaintext on addresses that are not
-// loopback and ask nobody who they are: no certificate and no token tells the page from theirs.
+// Named refuses requests of browsers under a host name that others can register in DNS and that is
+// not one of the server's own names: the hosts of its addresses and of the origins. A page whose
+// own name resolves to the server (DNS rebinding) counts as a page of the server, and could read
+// everything that needs no authentication. Named is for servers that speak plaintext on other than
+// loopback addresses without authentication, because neither a certificate nor a token
+// distinguishes such a page from theirs.
 //
-// Programs are let through by any name: no page can have them send requests. Names without a dot,
-// and those of private networks (streamer.default.svc, node-1.internal), belong to no page.
+// Other programs may use any name, because no page can make them send requests. Names without a
+// dot, and those of private networks (streamer.default.svc, node-1.internal), belong to no page.
 func Named(addresses, origins []string, next http.Handler) http.Handler {
 	names := hostsOf(origins, addresses...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -75,7 +77,7 @@ func hostsOf(origins []string, addresses ...string) []string {
 	return names
 }
 
-// isRegistrable reports whether a host may be the name of somebody's page: one with a dot that is
+// isRegistrable reports whether a host may be the name of a foreign page: one with a dot that is
 // not below a name that nobody can register (RFC 6761, RFC 6762, RFC 8375, ICANN's .internal, and
 // the names of Kubernetes' services).
 func isRegistrable(host string) bool {
@@ -86,9 +88,9 @@ func isRegistrable(host string) bool {
 	return dot >= 0 && !slices.Contains([]string{"localhost", "local", "internal", "svc", "test"}, host[dot+1:]) && !strings.HasSuffix(host, ".home.arpa")
 }
 
-// speaksLanguages reports whether a request says which languages its sender prefers, as every
-// browser does. A page can change what it says, also to nothing, and what a browser says of itself
-// (in Firefox), but cannot keep it from being said.
+// speaksLanguages reports whether a request has the header Accept-Language, as every request of a
+// browser does. A page can change its value, even to an empty one, as it can change User-Agent (in
+// Firefox), but it cannot remove the header.
 func speaksLanguages(r *http.Request) bool {
 	_, said := r.Header["Accept-Language"]
 	return said
@@ -142,8 +144,9 @@ func takesName(r *http.Request) bool {
 	return r.Method != http.MethodOptions && r.URL.Query().Has("subscriber")
 }
 
-// provesPage reports whether a request tells its page, or cannot be of a page without leave:
-// browsers ask the server first (CORS) before they send these headers for a page of another origin.
+// provesPage reports whether a request contains its page, or cannot come from a page without
+// permission: browsers ask the server first (CORS) before they send these headers for a page of
+// another origin.
 func provesPage(r *http.Request) bool {
 	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Authorization", "Last-Event-ID"} {
 		if r.Header.Get(name) != "" {
@@ -153,9 +156,9 @@ func provesPage(r *http.Request) bool {
 	return false
 }
 
-// isBrowser reports whether a browser may have sent a request. Pages cannot change what it says of
-// itself in requests that they send without leave; players of media say something else than the
-// browser and ask for ranges.
+// isBrowser reports whether a browser may have sent a request. Pages cannot change its User-Agent
+// in requests without CORS permission; media players send another one than the browser, and request
+// ranges.
 func isBrowser(r *http.Request) bool {
 	agent := r.UserAgent()
 	if strings.Contains(agent, "Mozilla/") || strings.Contains(agent, "AppleCoreMedia") {
@@ -185,8 +188,8 @@ func hostname(host string) string {
 }
 
 // isPlainAddress reports whether a host is an address under which a program may know the server.
-// Those that lead to this machine only by the way, the unspecified ones and IPv4 addresses within
-// IPv6, are what pages use because browsers do not say there who has sent a request (W3C: "Secure
+// Pages use addresses that lead to this machine only indirectly, the unspecified ones and IPv4
+// addresses within IPv6, because browsers do not send the origin of a request there (W3C: "Secure
 // Contexts", potentially trustworthy origins).
 func isPlainAddress(host string) bool {
 	addr, err := netip.ParseAddr(host)
@@ -198,8 +201,8 @@ func isPlainAddress(host string) bool {
 //nolint:gochecknoglobals // a constant
 var compatible = netip.MustParsePrefix("::/96")
 
-// isOwn reports whether an origin is that of the server at the host: its scheme is that of a proxy
-// which may stand in front.
+// isOwn reports whether an origin is that of the server at the host: its scheme may be that of a
+// proxy in front of the server.
 func isOwn(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)

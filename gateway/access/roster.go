@@ -180,7 +180,7 @@ func cutListener(kind string, words []string) (listener string, rest []string, e
 	return listener, rest, nil
 }
 
-// readListed parses the name and rights: key=value, of which only namespace may be repeated.
+// readListed parses the name and rights: key=value; only namespace may be repeated.
 func readListed(words []string) (*Identity, error) {
 	i := &Identity{}
 	seen := map[string]bool{}

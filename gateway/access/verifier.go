@@ -29,7 +29,7 @@ const lastExpiry = 253402300800
 // An expectation is what tokens must contain.
 type expectation struct {
 	Issuer    string
-	Audiences []string // one of which the token must name
+	Audiences []string // the token must name one of them
 	Leeway    time.Duration
 }
 
