@@ -23,7 +23,7 @@ type Authority struct {
 	pem  []byte
 }
 
-// NewAuthority makes an authority that trusts nobody else.
+// NewAuthority makes a self-signed authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -51,7 +51,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// Issue returns a certificate of the common name and its key, as PEM, valid for so long.
+// Issue returns a certificate with the common name and the validity, and its key, as PEM.
 func (a *Authority) Issue(t testing.TB, name string, valid time.Duration) (cert, key []byte) {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
