@@ -11,7 +11,7 @@ import (
 )
 
 // check returns the owner of the partition, or the fault that says why it cannot be handed over.
-// The recipient has sent no heartbeat for silent, of which limit is too long.
+// The recipient has sent no heartbeat for silent; limit is too long.
 func (r Request) check(v cluster.View, silent, limit time.Duration) (owner cluster.Owner, err error) {
 	if int(r.Partition) >= len(v.Owners) {
 		return owner, fault.Newf(fault.CommandBadArgument, "partition %d of %d", r.Partition, len(v.Owners))
@@ -36,7 +36,7 @@ func (r Request) check(v cluster.View, silent, limit time.Duration) (owner clust
 	return owner, nil
 }
 
-// recipient returns the member that is to own the partition, or the fault that says why it cannot.
+// recipient returns the member that should own the partition, or the fault that says why it cannot.
 func (r Request) recipient(v cluster.View, silent, limit time.Duration) (cluster.Member, error) {
 	i := slices.IndexFunc(v.Members, func(s cluster.Member) bool { return s.Node == r.To })
 	if i < 0 {
@@ -74,8 +74,8 @@ func versionOf(v cluster.View, node string) string {
 	return ""
 }
 
-// olderThan compares versions of the form v1.2.3; what follows a hyphen or a plus does not count.
-// Others cannot be compared.
+// olderThan compares versions of the form v1.2.3, without the part after a hyphen or a plus. Others
+// cannot be compared.
 func olderThan(version, than string) (older, known bool) {
 	a, aOK := numbers(version)
 	b, bOK := numbers(than)

@@ -1,30 +1,29 @@
 // Package handoff moves partitions between running nodes, and tells operators how they move.
 //
 // A partition moves when the plan assigns it to another node: because nodes have joined or are
-// stopping, to balance the load, or because an operator asked for it ([Request], [Drain]). Whatever
-// the cause, the sequence is the same:
+// stopping, to balance the load, or because an operator asked for it ([Request], [Drain]). The
+// sequence is always the same:
 //
 //	offer ──► drain ──► save ──► transfer ──► serve (target)
 //	  │         │        │          │  └────► broadcast window (donor)
 //	  ▼         ▼        ▼          ▼
 //	 kept    bounded  replayed   returned
 //
-// What happens at each step, and when it fails:
+// The steps, and their failures:
 //
 //   - offer: the donor's member sees in a view that the plan assigns a partition of its own to
-//     another node, and offers the term to the [Donor]. If no healthy node is there to take it, the
-//     term is kept and goes on; it is offered again with a later view.
-//   - drain: the donor hands nothing more of the partition to shared subscribers (sinks), and waits
-//     until they have acknowledged what they received, for at most the flush timeout. What is not
-//     acknowledged by then is redelivered by the target.
+//     another node, and offers the term to the [Donor]. If there is no healthy node for it, the
+//     donor keeps the term; it is offered again with a later view.
+//   - drain: the donor stops delivering the partition to shared subscribers (sinks), and waits
+//     until they have acknowledged the changes that they received, for at most the flush timeout.
+//     The target redelivers changes that are not acknowledged by then.
 //   - save: the checkpoints of the shared subscribers are saved under the donor's epoch. If that
-//     fails, the target begins at the last checkpoint that was saved, and redelivers what comes
-//     after it.
+//     fails, the target begins at the last saved checkpoint, and redelivers the changes after it.
 //   - transfer: one transaction of the store puts the partition under the target's lease with a new
 //     epoch, if the donor's epoch still owns it and the target is a live member. From then on the
 //     donor's epoch is fenced: it saves nothing more. If the transaction fails, the term is
 //     returned: the partition has no owner until the node that the plan names claims it, within a
-//     view. If the answer is lost, the next view tells who owns it; the donor has ended its term in
+//     view. If the reply is lost, the next view shows the owner; the donor has ended its term in
 //     either case.
 //   - serve: the target's member finds the partition its own, and its node begins where the saved
 //     checkpoints say. If it does not, the leader counts a failure, evicts it and assigns the
@@ -43,7 +42,7 @@
 // is over by its own clock before that (change.Term). A target that dies after the transfer costs
 // as much: the rest of its lease.
 //
-// Files: donor.go is the node's side. request.go, drain.go and watch.go are the operator's: write a
-// directive, and follow what the nodes make of it. check.go says which requests are impossible.
-// history.go reads what has moved from the notices.
+// Files: donor.go is the node's side. request.go, drain.go and watch.go are the operator's: they
+// write a directive, and follow its execution by the nodes. check.go rejects impossible requests.
+// history.go reads past handoffs from the notices.
 package handoff

@@ -21,8 +21,8 @@ import (
 
 // A Server serves the partitions of a node.
 type Server interface {
-	// Drain ends terms: shared subscribers receive no more of their partitions, and what they have
-	// acknowledged is saved. It blocks until then, for a bounded time.
+	// Drain ends terms: it stops delivering their partitions to shared subscribers, and saves the
+	// acknowledged progress. It blocks until then, for a bounded time.
 	Drain(ctx context.Context, terms []change.Term)
 	// Broadcast continues to deliver partitions that have moved to another node to the sessions
 	// that follow the owners, until the window's terms are over. It does not block.
@@ -35,14 +35,14 @@ type Server interface {
 // An Owner owns partitions in a cluster, under leases. [member.Member] is one.
 type Owner interface {
 	// Transfer makes a member the owner of the partitions of terms that have been drained, and
-	// returns for how many that is known. All of the terms are returned: what could not be
-	// transferred is claimed by the node that the plan names.
+	// returns how many transfers are known to have succeeded. It returns all of the terms; the node
+	// that the plan names claims the partitions that were not transferred.
 	Transfer(ctx context.Context, to cluster.Member, terms []change.Term) (int, error)
 	// Window returns terms of partitions that have been transferred, which are over after d, or
 	// with the lease of the terms before that.
 	Window(terms []change.Term, d time.Duration) []change.Term
-	// Keep declines the offer of a term, which goes on. It is offered again while the plan assigns
-	// its partition to another node.
+	// Keep declines the offer of a term, which continues. It is offered again while the plan
+	// assigns its partition to another node.
 	Keep(term change.Term)
 }
 
@@ -92,7 +92,7 @@ func NewDonor(cfg Config) *Donor {
 	return &Donor{cfg: cfg, offers: make(chan offer, cfg.Partitions), metrics: newMetrics(cfg.Registerer)}
 }
 
-// Run hands over what is offered until the context ends.
+// Run hands over offered terms until the context ends.
 func (d *Donor) Run(ctx context.Context) {
 	for {
 		select {

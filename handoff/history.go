@@ -20,8 +20,8 @@ type History struct {
 	Drained map[string]Directive `json:"drained"` // by node
 }
 
-// A Directive is what an operator wants: a partition at the node To, or a drained node, which has
-// no To.
+// A Directive is an operator's request: a partition at the node To, or a drained node, which has no
+// To.
 type Directive struct {
 	To string    `json:"to,omitempty"`
 	By string    `json:"by"`
@@ -70,7 +70,7 @@ func (h *History) addDirectives(of cluster.Directives) {
 	}
 }
 
-// recent returns the handoffs that notices tell of, the newest first.
+// recent returns the handoffs in the notices, newest first.
 func recent(notices []notice.Notice) []Ended {
 	all := []Ended{}
 	notices = slices.DeleteFunc(slices.Clone(notices), func(n notice.Notice) bool { return n.Kind != notice.KindHandedOver })

@@ -28,7 +28,7 @@ type Request struct {
 	Progress func(Step)
 }
 
-// A Step is what was seen of a handoff, and how long after the request.
+// A Step is an observed step of a handoff, and its time after the request.
 type Step struct {
 	AfterMS int64  `json:"after_ms"`
 	Text    string `json:"text"`

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A View reads what the nodes of a cluster share. [cluster.Store] is one.
+// A View reads the shared state of a cluster's nodes. [cluster.Store] is one.
 type View interface {
 	View(ctx context.Context) (cluster.View, error)
 	Hints(ctx context.Context) <-chan struct{}
@@ -32,7 +32,7 @@ type DirectiveStore interface {
 	Undrain(ctx context.Context, node string) error
 }
 
-// Notices are those of the cluster, which tell of handoffs that have ended.
+// Notices are the notices of the cluster, which report completed handoffs.
 type Notices interface {
 	Read(ctx context.Context, after int64) (notices []notice.Notice, place int64, err error)
 }
