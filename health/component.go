@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A Loop tells whether a loop gets on with its work. Its methods are safe for concurrent use, and
-// do nothing on a nil Loop.
+// A Loop reports whether a loop makes progress. Its methods are safe for concurrent use, and do
+// nothing on a nil Loop.
 type Loop struct {
 	begun time.Time
 	due   atomic.Int64 // since begun: from when on the loop has something to do; 0 while it has nothing
@@ -32,7 +32,7 @@ func (l *Loop) Rest() {
 	}
 }
 
-// RestFor says that the loop has nothing to do for so long, unless something happens before.
+// RestFor says that the loop has no work for the duration, unless an event arrives earlier.
 func (l *Loop) RestFor(d time.Duration) {
 	if l != nil {
 		l.due.Store(int64(time.Since(l.begun) + max(d, 0)))
@@ -51,7 +51,7 @@ func (l *Loop) Age() time.Duration {
 	return max(time.Since(l.begun)-due, 0)
 }
 
-// A Progress judges what somebody does by a mark that moves with it. It is used by one goroutine.
+// A Progress detects progress by a mark that moves with it. Only one goroutine may use it.
 type Progress struct {
 	mark  uint64
 	since time.Time // when the mark was first seen while something waited
@@ -77,10 +77,11 @@ type Component struct {
 	// Slug names the component: hub, sink-orders.
 	Slug string
 	// Age returns for how long the component has made no progress although it had something to do,
-	// 0 while it gets on or has nothing to do. What a dependency has to do is not the component's.
+	// 0 while it makes progress or has nothing to do. Work of a dependency does not count as the
+	// component's.
 	Age func() time.Duration
-	// Restart ends the component's work and begins it anew, in this process. It does not wait until
-	// that works. Nil where only a new process does.
+	// Restart ends the component's work and starts it again, in this process. It does not wait
+	// until that succeeds. It is nil if only a new process can do that.
 	Restart func() error
 }
 
@@ -90,7 +91,7 @@ const (
 	VitalStalled = "stalled"
 )
 
-// A Vital is what a component's endpoint answers.
+// A Vital is the answer of a component's endpoint.
 type Vital struct {
 	Slug   string `json:"slug"`
 	Status string `json:"status"`
@@ -154,7 +155,7 @@ func (c *Components) Slugs() []string {
 	return slugs
 }
 
-// lookEvery is how often components are looked at.
+// lookEvery is the interval at which components are checked.
 const lookEvery = time.Second
 
 // Run looks at the components until the context ends. A component that does not even answer how it
@@ -251,8 +252,8 @@ func (c *Components) Restart(slug string) error {
 	return restart()
 }
 
-// Alive returns which components have made no progress for so long that the process should be
-// replaced, nil where there are none.
+// Alive returns an error that lists the components without progress for so long that the process
+// should be replaced, nil if there are none.
 func (c *Components) Alive() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,8 +272,8 @@ func (c *Components) Alive() error {
 // VitalPath is where the endpoints of components are; the slug follows.
 const VitalPath = "/internal/health/"
 
-// Handle puts the endpoints of the components on a mux: 200 while the component gets on, 503 while
-// it is stalled, 404 where there is none.
+// Handle puts the endpoints of the components on a mux: 200 while the component makes progress, 503
+// while it is stalled, 404 if there is none.
 func (c *Components) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+VitalPath+"{slug...}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := c.Vital(r.PathValue("slug"))

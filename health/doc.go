@@ -1,11 +1,11 @@
-// Package health judges: it turns what a node knows into what is wrong.
+// Package health judges: it derives problems from the facts that a node knows.
 //
 //	facts ── Judge ──► problems ──► /health, /readyz, gRPC health, status, page, notices, metrics
 //
-// [Facts] are collected by whoever wires the node. [Judge] is a pure function and the only place
-// that concludes anything; what shows the state of a node or of its cluster shows its [Verdict]. A
+// The code that wires the node collects [Facts]. [Judge] is a pure function and the only place that
+// draws conclusions; every display of the state of a node or its cluster shows its [Verdict]. A
 // [Problem] has one subject and one cause; problems that another one explains are part of that one:
-// while MongoDB is away, late partitions and sinks are not told beside it.
+// while MongoDB is unreachable, late partitions and sinks are not separate problems.
 //
 //	healthy     nothing is wrong with the node
 //	degraded    something that it serves is late or at risk
@@ -15,6 +15,6 @@
 // a node unhealthy.
 //
 // [Components] are the parts of a node that have work of their own, judged by their progress and
-// not by their answers: a component that has something to do and does not get on is stalled. Their
-// endpoints are /internal/health/SLUG.
+// not by their answers: a component that has work and makes no progress is stalled. Their endpoints
+// are /internal/health/SLUG.
 package health

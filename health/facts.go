@@ -13,29 +13,28 @@ type Since struct {
 	Err error
 }
 
-// lasted reports whether it has lasted for so long.
+// lasted reports whether it has lasted for the duration.
 func (s Since) lasted(now time.Time, d time.Duration) bool {
 	return !s.At.IsZero() && now.Sub(s.At) >= d
 }
 
-// Facts are what a node knows at one moment, without a judgement. [Judge] concludes from nothing
-// else.
+// Facts are a node's knowledge at one moment, without a judgement. [Judge] uses nothing else.
 type Facts struct {
 	Now  time.Time
 	Node string
 
-	// Starting says that the node has not been ready yet, Stopping that it was told to stop.
+	// Starting says that the node has not been ready yet, Stopping that its planned stop has begun.
 	Starting, Stopping Since
 	// MongoDB says that no server can be asked, or that streams break. Closed says that the stream
 	// is not open although MongoDB answers, Silent that an open one brings nothing although the
 	// oplog advances, Majority that the majority commit point does not follow.
 	MongoDB, Closed, Silent, Majority Since
-	// Lag is the log time between the last operation and what the node has read, LagThreshold the
-	// one that is tolerated.
+	// Lag is the log time between the node's position and the last operation, LagThreshold the
+	// tolerated lag.
 	Lag, LagThreshold time.Duration
 
-	// Etcd says that etcd does not answer, Alarm what it has raised, Unread what of it cannot be
-	// read.
+	// Etcd says that etcd does not answer; Alarm is its raised alarm, Unread the error of
+	// unreadable data.
 	Etcd, Alarm, Unread Since
 	// Detached says that the node has left the cluster because its lease may have run out, Apart
 	// that it cannot join again although etcd answers.
@@ -59,8 +58,8 @@ type Facts struct {
 	// mongodb.
 	Unsaved Since
 	Store   string
-	// Certificates and Identities say that their files cannot be used as they are, Log that nobody
-	// reads what the node logs.
+	// Certificates and Identities say that their files are unusable, Log that nobody reads the
+	// node's log.
 	Certificates, Identities, Log Since
 
 	Partitions  []Partition
@@ -72,15 +71,15 @@ type Facts struct {
 	Others []Problem
 }
 
-// A Subscriber is what is known of a subscriber with a session at the node. Whose client is slow is
-// no business of the node: of its lag nothing is concluded.
+// A Subscriber describes a subscriber with a session at the node. A slow client is not a problem of
+// the node, so its lag leads to no conclusion.
 type Subscriber struct {
 	Name   string
 	Shared bool
 	// Failed says that a shared subscriber has stopped until an operator acts.
 	Failed Since
-	// Unacknowledged says that the target of a sink acknowledges nothing of what waits, or that a
-	// client acknowledges nothing of what it was sent.
+	// Unacknowledged says that the target of a sink acknowledges no waiting message, or that a
+	// client acknowledges none of its changes.
 	Unacknowledged Since
 	// Lost says that it has yet to acknowledge a loss.
 	Lost Since

@@ -23,17 +23,17 @@ type Report struct {
 
 // A Membership is a node's place among the nodes that share the partitions, as it last saw them.
 type Membership struct {
-	// Detached says that the node has left the cluster because its lease may have run out: it owns
-	// nothing and hands out nothing.
+	// Detached says that the node has left the cluster because its lease may have expired: it owns
+	// no partitions and delivers none.
 	Detached bool `json:"detached"`
 	// LeaseDeadlineLag is the deadline of the node's lease less now, in seconds: how long it lives
 	// unless it is renewed. The node is detached when a third of cluster.lease_ttl is left.
 	LeaseDeadlineLag float64 `json:"lease_deadline_lag_seconds"`
-	// Leader is the node that makes plans, empty for nobody or while unknown; Plan is the version
-	// of the plan, 0 for none.
+	// Leader is the node that makes plans, empty for none or while unknown; Plan is the version of
+	// the plan, 0 for none.
 	Leader string `json:"leader"`
 	Plan   uint64 `json:"plan"`
-	// Members counts the nodes by what they say of themselves.
+	// Members counts the nodes by the status that they report.
 	Members map[string]int `json:"members"`
 	// Planned are how many partitions the plan gives to this node, Owned how many it owns.
 	Planned int `json:"planned"`
@@ -55,7 +55,7 @@ type Partition struct {
 	Error string `json:"error,omitempty"`
 }
 
-// A Node tells what a Report says of the node beside its problems.
+// A Node has the parts of a Report other than problems.
 type Node struct {
 	Name, Cluster, Version string
 	Uptime                 func() time.Duration
@@ -92,8 +92,8 @@ type Readiness struct {
 //
 // /health answers 200 while the node is healthy or degraded and 503 while it is unhealthy. /readyz
 // answers 503 while a problem keeps the node from serving. /livez answers 503 when [Node.Alive]
-// says so: never because MongoDB or etcd is away. Nobody needs to show who they are, so none tells
-// what dependencies said.
+// says so: never because MongoDB or etcd is unreachable. They need no authentication, so they never
+// contain errors of dependencies.
 func (n Node) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		report := n.Report()

@@ -24,7 +24,7 @@ func (s Severity) urgency() int { return slices.Index([]Severity{Info, Warning, 
 // A Problem is one cause of trouble, with all that follows from it.
 type Problem struct {
 	Code fault.Code `json:"code"`
-	// Subject names what is wrong: mongodb, sink/orders. A subject has one problem at most.
+	// Subject names the faulty part: mongodb, sink/orders. A subject has at most one problem.
 	Subject  string   `json:"subject"`
 	Cause    string   `json:"cause"` // one sentence
 	Severity Severity `json:"severity"`
@@ -34,15 +34,15 @@ type Problem struct {
 	Remedy  string    `json:"remedy"`
 	// Runbook is the address of the page for operators.
 	Runbook string `json:"runbook"`
-	// Detail is what a dependency said. It may name hosts: it is for operators only.
+	// Detail is the error of a dependency. It may name hosts: it is for operators only.
 	Detail string `json:"detail,omitempty"`
 
 	rests   []string // subjects whose problems explain this one
-	makes   Status   // what it makes of its node
+	makes   Status   // the resulting status of its node
 	unready bool     // its node cannot serve
 }
 
-// Affects is whom a problem concerns.
+// Affects lists everything that a problem concerns.
 type Affects struct {
 	Nodes []string `json:"nodes"`
 	// Partitions are those of the node that answers.
@@ -55,7 +55,7 @@ func (a Affects) with(b Affects) Affects {
 	return Affects{union(a.Nodes, b.Nodes), union(a.Partitions, b.Partitions), union(a.Subscribers, b.Subscribers)}
 }
 
-// union returns what is in a or b, sorted; never nil.
+// union returns the elements of a or b, sorted; never nil.
 func union[T int | string](a, b []T) []T {
 	all := append(append([]T{}, a...), b...)
 	slices.Sort(all)
@@ -79,7 +79,7 @@ func shortened(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// A Verdict is what is concluded from facts.
+// A Verdict is the conclusion from facts.
 type Verdict struct {
 	// Status is that of the node: unhealthy where it cannot do its own job, degraded where
 	// something that it serves is late or at risk.
@@ -106,11 +106,11 @@ func (v Verdict) Public() Verdict {
 	return v
 }
 
-// Judge concludes what is wrong. It is the only place that does: whatever shows the state of a node
-// or of its cluster shows a Verdict.
+// Judge derives the problems. It is the only place that does: every display of the state of a node
+// or its cluster shows a Verdict.
 //
-// A problem that another one explains is not told: the other one affects what it affects, and is as
-// urgent.
+// A problem that another one explains is left out: the other one takes over its Affects and its
+// severity.
 func Judge(f Facts) Verdict {
 	own := problems(&f)
 	v := Verdict{Status: Healthy, Ready: true}
@@ -119,7 +119,7 @@ func Judge(f Facts) Verdict {
 		v.Ready = v.Ready && !p.unready
 	}
 	all := own
-	if f.Etcd.At.IsZero() && f.Detached.At.IsZero() { // otherwise what others have reported is old
+	if f.Etcd.At.IsZero() && f.Detached.At.IsZero() { // otherwise the reports of others are old
 		for _, p := range f.Others {
 			p.rests = restsOf(p.Subject)
 			all = append(all, p)
@@ -138,8 +138,7 @@ func Judge(f Facts) Verdict {
 	return v
 }
 
-// Reported returns the problems of the node that it reports to others in its heartbeats, at most so
-// many.
+// Reported returns the problems that the node reports to others in its heartbeats, at most n.
 func Reported(f Facts, most int) (told []Problem) {
 	for _, p := range explain(merge(problems(&f))) {
 		if p.Severity != Info && p.Subject != subjectNodes && p.Subject != subjectLeader && len(told) < most {
@@ -158,7 +157,7 @@ func worse(a, b Status) Status {
 	return a
 }
 
-// take makes p the problem of everything that q affects. What follows from a stop is as expected as
+// take makes p the problem of everything that q affects. Consequences of a stop are as expected as
 // the stop.
 func (p *Problem) take(q Problem) {
 	p.Affects = p.Affects.with(q.Affects)
@@ -167,7 +166,7 @@ func (p *Problem) take(q Problem) {
 	}
 }
 
-// merge joins the problems of each subject: the most urgent tells the cause, and the earliest the
+// merge joins the problems of each subject: the most urgent one has the cause, and the earliest the
 // beginning.
 func merge(all []Problem) (merged []Problem) {
 	for _, p := range all {

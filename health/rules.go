@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// The subjects of problems, beside the names of subscribers and components.
+// The subjects of problems, in addition to the names of subscribers and components.
 const (
 	subjectStart      = "start"
 	subjectStop       = "stop"
@@ -31,7 +31,7 @@ const (
 	componentPrefix   = "component/"
 )
 
-// A kind is what is known of the problems of a subject.
+// A kind has the properties of a subject's problems.
 type kind struct {
 	subject string
 	rests   []string // subjects whose problems explain this one, the first cause first
@@ -125,8 +125,8 @@ type rule struct {
 const (
 	// passing is how long a dependency may not answer before that is a problem.
 	passing = 3 * time.Second
-	// reopening is how long a change stream may take to be opened again: longer, because it is
-	// closed before it is known that MongoDB is away.
+	// reopening is how long a change stream may take to reopen. It is longer, because the stream
+	// closes before MongoDB is known to be unreachable.
 	reopening = passing + time.Second
 	// moving is how long partitions may be between two owners.
 	moving = 5 * time.Second
@@ -167,7 +167,7 @@ func rules(f *Facts) []rule {
 	}
 }
 
-// problems returns what is wrong at the node itself, and with the cluster as it sees it.
+// problems returns the problems of the node itself, and those of the cluster from its view.
 func problems(f *Facts) (all []Problem) {
 	var node []string // none where the cluster alone is judged
 	if f.Node != "" {
@@ -293,7 +293,7 @@ func ofClients(f *Facts) (all []Problem) {
 	}
 	add(subjectClients, fault.LogHistoryLost, Warning, "must acknowledge a loss.", func(s Subscriber) Since { return s.Lost })
 	add(subjectClients, fault.SessionUnacknowledged, Warning, "acknowledged nothing of what was sent.", func(s Subscriber) Since { return s.Unacknowledged })
-	// However near: what pages somebody is not for clients to choose.
+	// However near: clients must not be able to page operators.
 	add(subjectOplog, fault.SubscriberHeadRoom, Warning, "will lose their positions to the end of the oplog.", func(s Subscriber) Since { return s.Near })
 	return all
 }

@@ -23,7 +23,7 @@ const (
 	Idle       Status = "idle"        // well, and nothing happens
 )
 
-// An Evidence is what the state of a partition is concluded from.
+// An Evidence has the facts that decide the state of a partition.
 type Evidence struct {
 	Failed, Recovering, Stale bool
 	NoMajority, Stuck         bool
