@@ -20,8 +20,8 @@ type AdoptPlan struct {
 	// than the origin's.
 	Source    string `json:"source"`
 	NewSource bool   `json:"new_source"`
-	// Now is the deployment's time. Ahead are the checkpoints of a log that is no more: those that
-	// are later somewhere or, where a time was given, later than that.
+	// Now is the deployment's time. Ahead are the checkpoints of a lost log: those that are later
+	// in some partition or, if a time was given, later than that.
 	Now   Position     `json:"now"`
 	Ahead []Checkpoint `json:"ahead"`
 	// To is where the checkpoints ahead, and an origin ahead, are moved back to.
@@ -99,8 +99,8 @@ func oldest(ctx context.Context, source Source, now change.Timestamp) (change.Ti
 	return first, nil
 }
 
-// ahead reports whether a time is after the deployment's. Only the seconds count: the next
-// operation's time may have been told before it happens.
+// ahead reports whether a time is after the deployment's. Only the seconds count: the server may
+// report the next operation's time before the operation happens.
 func ahead(t, now change.Timestamp) bool { return t.T > now.T }
 
 // Check returns the fault for which the plan is refused, nil if it is not: another deployment must
@@ -112,9 +112,9 @@ func (p *AdoptPlan) Check(acceptSource bool) error {
 	return nil
 }
 
-// Apply raises the incarnation, which ends every epoch before, and moves the checkpoints back that
-// are ahead, after an entry in the gap log: their subscribers have had what is no more. It returns
-// the origin that stands then. When it ends half-way, a new plan does the rest.
+// Apply raises the incarnation, which ends all earlier epochs, and moves the checkpoints back that
+// are ahead, after an entry in the gap log, because their subscribers have had changes that are
+// lost. It returns the new origin. If it ends half-way, a new plan completes it.
 func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.Origin, error) {
 	next := p.last
 	next.Incarnation++
@@ -147,8 +147,7 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 	return next, nil
 }
 
-// lost returns the entry of the gap log, which bounds what all subscribers have had that is no
-// more.
+// lost returns the entry of the gap log, which bounds the lost changes that subscribers have had.
 func (p *AdoptPlan) lost(found time.Time, by string) checkpoint.Gap {
 	g := checkpoint.Gap{To: change.At(p.to), Reason: string(gap.AheadOfServer), Found: found, By: by}
 	for _, c := range p.ahead {

@@ -37,8 +37,8 @@ type archived struct {
 	Gaps        []json.RawMessage `json:"gaps,omitempty"`
 }
 
-// Export reads all checkpoints and the gap log. What cannot be read is an error: an archive is whole
-// or is not made.
+// Export reads all checkpoints and the gap log. An unreadable entry is an error: an archive is
+// complete or is not made.
 func Export(ctx context.Context, s Store, by string) (Archive, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a Archive) Write(w io.Writer) error {
 	return nil
 }
 
-// ReadArchive reads what Write wrote; name is what the document is called in errors, which are the
+// ReadArchive reads the output of Write; name is the document's name in errors, which are the
 // faults of checkpoints.
 func ReadArchive(r io.Reader, name string) (Archive, error) {
 	data, err := io.ReadAll(r)

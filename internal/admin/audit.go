@@ -14,8 +14,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// An AuditLog is who has connected to the nodes of a cluster and what operators have done, as a
-// node knows it: the oldest first.
+// An AuditLog lists connections to the nodes of a cluster and actions of operators, as a node knows
+// them: oldest first.
 type AuditLog struct {
 	Records []notice.Notice `json:"records"`
 }
@@ -42,8 +42,8 @@ func ServeAudit(board *notice.Board) http.Handler {
 }
 
 // OperatedNotice returns the record of the audit log that an operator has confirmed a command, with
-// its arguments. What cannot be printed in one line is quoted: the name of a collection may have
-// control characters, and logs and terminals show the record.
+// its arguments. Text that cannot be printed in one line is quoted: the name of a collection may
+// have control characters, and logs and terminals show the record.
 func OperatedNotice(by, command string, arguments []string) notice.Notice {
 	arguments = slices.Clone(arguments)
 	for i, a := range arguments {

@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// A Configuration is what a node runs with. Secrets are masked.
+// A Configuration is the public form of a node's configuration. Secrets are masked.
 type Configuration struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`

@@ -15,7 +15,7 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 )
 
-// A SubscriberDetail is what is shown of one subscriber besides its row in the list.
+// A SubscriberDetail is the public form of one subscriber, in addition to its row in the list.
 type SubscriberDetail struct {
 	Subscriber string `json:"subscriber"`
 	Kind       Kind   `json:"kind"`
@@ -30,7 +30,7 @@ type SubscriberDetail struct {
 	// has; nil where it has none, or does not say within a second.
 	Filters      []ShownFilter `json:"filters"`
 	FiltersTotal int           `json:"filters_total"`
-	// Error says what cannot be read.
+	// Error is the error of unreadable data.
 	Error string `json:"error,omitempty"`
 }
 
@@ -51,7 +51,7 @@ type Saved struct {
 	Note       string            `json:"note,omitempty"`
 }
 
-// A ShownFilter is what is shown of a subscription.
+// A ShownFilter is the public form of a subscription.
 type ShownFilter struct {
 	Subscription string   `json:"subscription"`
 	DB           string   `json:"db,omitempty"`
@@ -69,12 +69,12 @@ const (
 	filterTimeout = time.Second
 )
 
-// Filtering tells of the subscriptions of a session; see streamer.Node.
+// Filtering returns the subscriptions of a session; see streamer.Node.
 type Filtering interface {
 	Filters(ctx context.Context, subscriber string, most int) (filters []delivery.Subscription, total int, ok bool)
 }
 
-// Detail returns what is shown of a subscriber by its checkpoints.
+// Detail returns the public form of a subscriber from its checkpoints.
 func Detail(ctx context.Context, s checkpoint.Store, name string) (*SubscriberDetail, error) {
 	all, err := s.Load(ctx, name)
 	d := &SubscriberDetail{Subscriber: name, Places: []Place{}, History: []Saved{}, Filters: []ShownFilter{}}
@@ -121,8 +121,8 @@ func Detail(ctx context.Context, s checkpoint.Store, name string) (*SubscriberDe
 	return d, err
 }
 
-// ServeDetail answers GET requests for a subscriber with a SubscriberDetail as JSON: 200 with what
-// can be read, 403 to identities that may not read everything.
+// ServeDetail answers GET requests for a subscriber with a SubscriberDetail as JSON: 200 with the
+// readable data, 403 to identities that may not read everything.
 func ServeDetail(node Filtering, s checkpoint.Store, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())

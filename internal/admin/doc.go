@@ -1,7 +1,7 @@
-// Package admin implements what operators do to a cluster: list subscribers, rewind them, export
-// and import their checkpoints, adopt a cluster after a restore, change the number of partitions,
-// hand a partition over, and drain a node. The commands in cmd/streamer parse arguments, ask for
-// confirmation, and print; what is done, and what is refused, is decided here.
+// Package admin implements the operations on a cluster: list subscribers, rewind them, export and
+// import their checkpoints, adopt a cluster after a restore, change the number of partitions, hand
+// a partition over, and drain a node. The commands in cmd/streamer parse arguments, ask for
+// confirmation, and print; this package executes and refuses operations.
 //
 // Every write goes through the store's fence. A rewind raises the generation of a checkpoint, so
 // that the node that serves the subscriber moves to the new position. An import claims every
@@ -9,8 +9,8 @@
 // issued before.
 //
 // A [Handoff] and a [Drain] write a directive into the cluster's state. The leader plans with it,
-// and the owners hand over what the plan takes from them. Directives of two operators cannot
-// conflict: the first pin of a partition wins, and a pin expires.
+// and the owners hand over the partitions that the plan assigns to others. Directives of two
+// operators cannot conflict: the first pin of a partition wins, and a pin expires.
 //
 // Output never contains a resume token, because a token contains a document's key: positions are
 // shown by their time and a hash. Exports contain tokens, because only with them do checkpoints

@@ -11,16 +11,16 @@ import (
 	"github.com/mongostream/streamer/gateway/access"
 )
 
-// A GapLog is what is shown of the gap log, in the order in which gaps were found.
+// A GapLog is the public form of the gap log, in the order of discovery.
 type GapLog struct {
 	Gaps []Gap `json:"gaps"`
 	// Error says that some entries cannot be read, and why.
 	Error string `json:"error,omitempty"`
 }
 
-// ServeGaps answers GET requests with the gap log as JSON: 200 with what can be read, 503 with code
-// and remedy where nothing can. An identity that may not read everything is shown what concerns its
-// namespaces.
+// ServeGaps answers GET requests with the gap log as JSON: 200 with the readable entries, 503 with
+// code and remedy if none is readable. An identity that may not read everything gets only the
+// entries of its namespaces.
 func ServeGaps(keeper checkpoint.GapKeeper, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -58,12 +58,13 @@ func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 	return text
 }
 
-// refuse answers with why nothing can be told.
+// refuse answers with the reason why there is no answer.
 func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
 	refuseWith(w, r, http.StatusServiceUnavailable, err, logger)
 }
 
-// refuseWith answers with a status and why, in full to those who may read everything.
+// refuseWith answers with a status and the reason, in full only to identities that may read
+// everything.
 func refuseWith(w http.ResponseWriter, r *http.Request, status int, err error, logger *slog.Logger) {
 	var said struct {
 		Code    fault.Code `json:"code,omitempty"`

@@ -14,9 +14,9 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A History keeps what a node saw during the last hour: every HistoryEvery a sample of rate, lag
+// A History keeps a node's measurements of the last hour: every HistoryEvery a sample of rate, lag
 // and sessions of the nodes, and of the subscribers with a session here. It is in memory only, and
-// takes MaxHistoryBytes at most, beside names.
+// takes at most MaxHistoryBytes, without names.
 type History struct {
 	mu struct {
 		sync.Mutex
@@ -33,8 +33,8 @@ const (
 	HistoryEvery = 15 * time.Second
 	// historySamples are those of an hour.
 	historySamples = int(time.Hour / HistoryEvery)
-	// historyNodes bounds the nodes that are kept, and historySubscribers the subscribers. Of a
-	// sample, those that are furthest behind are taken, half as many as are kept.
+	// historyNodes bounds the nodes that are kept, and historySubscribers the subscribers. From a
+	// sample it takes those with the greatest lag, half as many as it keeps.
 	historyNodes, historySubscribers = 64, 128
 	// MaxHistoryBytes bounds the samples of all series.
 	MaxHistoryBytes = (1 + historyNodes*nodeValues + historySubscribers*subscriberValues) * historySamples * 4
@@ -105,8 +105,8 @@ func NewHistory() *History {
 	return h
 }
 
-// Note takes a sample. Where samples were missed before it, because the process stood still, they
-// are unknown.
+// Note takes a sample. If samples are missing before it, because the process was frozen, they are
+// unknown.
 func (h *History) Note(now time.Time, members []cluster.Member, subscribers []streamer.SubscriberStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -212,7 +212,7 @@ func (h *History) noteSubscribers(subscribers []streamer.SubscriberStatus) {
 	}
 }
 
-// forget drops series of which nothing is known, and those beyond the bound that have been away
+// forget drops series without a known sample, and those beyond the bound that have been absent
 // longest.
 func (h *History) forget() {
 	for name, n := range h.mu.nodes {
@@ -257,8 +257,8 @@ func orNaN(v *float64) float64 {
 	return *v
 }
 
-// A HistoryList is what is shown of a History: numbers are the samples, the oldest first, nil where
-// one is unknown. The last one is of At, and Every seconds are between two.
+// A HistoryList is the public form of a History: numbers are the samples, oldest first, nil if
+// unknown. The last one is of the time At, and Every is their interval in seconds.
 type HistoryList struct {
 	Node  string     `json:"node"` // whose memory it is
 	At    *time.Time `json:"at"`   // nil before the first sample
@@ -284,7 +284,8 @@ type SubscriberHistory struct {
 	Rate           []*float64 `json:"rate"` // acknowledged events a second
 }
 
-// list returns what an identity may see: who may not read everything sees its own subscribers.
+// list returns the part that an identity may see: if it may not read everything, its own
+// subscribers.
 func (h *History) list(i *access.Identity, node, subscriber string) HistoryList {
 	h.mu.Lock()
 	defer h.mu.Unlock()

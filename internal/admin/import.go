@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Move is what an import does to one checkpoint.
+// A Move is the effect of an import on one checkpoint.
 type Move string
 
 // The moves.
@@ -22,7 +22,7 @@ const (
 	Stays   Move = "stays"   // it is there already
 )
 
-// An ImportPlan says what an import would do.
+// An ImportPlan is the plan of an import.
 type ImportPlan struct {
 	// Creates says that the origin is taken from the archive, because there is none.
 	Creates bool         `json:"creates"`
@@ -32,13 +32,13 @@ type ImportPlan struct {
 	archive Archive
 }
 
-// An ImportStep is what happens to one checkpoint.
+// An ImportStep is the step for one checkpoint.
 type ImportStep struct {
 	Subscriber string            `json:"subscriber"`
 	Kind       Kind              `json:"kind"`
 	Partition  *change.Partition `json:"partition,omitempty"` // of a shared subscriber
-	// From and To are the earliest positions of the checkpoint that stands, nil where there is
-	// none, and of the archive's.
+	// From and To are the earliest positions of the stored checkpoint, nil if there is none, and of
+	// the archive's.
 	From *Position `json:"from,omitempty"`
 	To   Position  `json:"to"`
 	Move Move      `json:"move"`
@@ -54,8 +54,8 @@ func (p *ImportPlan) Count(m Move) (n int) {
 	return n
 }
 
-// PlanImport finds out what the import of an archive would do, and refuses one of another number of
-// partitions or another deployment. It changes nothing.
+// PlanImport plans the import of an archive, and refuses one with another number of partitions or
+// from another deployment. It changes nothing.
 func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*ImportPlan, error) {
 	identity, err := source.Identity(ctx)
 	if err != nil {
@@ -110,7 +110,7 @@ func checkpointsByKey(ctx context.Context, s checkpoint.Store) (map[checkpoint.K
 	return by, nil
 }
 
-// moveOf says what becomes of a subscriber where one checkpoint takes the place of another.
+// moveOf returns the effect on a subscriber when one checkpoint replaces another.
 func moveOf(from, to checkpoint.Checkpoint, partitions int) Move {
 	from, to = from.Recounted(partitions), to.Recounted(partitions)
 	back := false
@@ -148,10 +148,10 @@ func (p *ImportPlan) Create(ctx context.Context, s Store, backend checkpoint.Bac
 	return err
 }
 
-// Apply does what was planned, under the terms of all partitions, which the caller has claimed as a
-// node does: nobody else can be saving. What has moved since the plan was made is moved from where
-// it is. by goes into the history, with where the checkpoints are from. The entries of the archive's
-// gap log are added before. When it ends half-way, importing once more does the rest.
+// Apply executes the plan under the terms of all partitions, which the caller has claimed like a
+// node, so that no node can be saving. A checkpoint that has moved since the plan is moved from its
+// present position. by goes into the history, with the source of the checkpoints. The entries of
+// the archive's gap log are added first. If it ends half-way, another import completes it.
 func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by, from string) error {
 	for _, g := range p.archive.Gaps {
 		if err := s.AddGap(ctx, g); err != nil {
@@ -171,7 +171,7 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		if ok && moveOf(there, c, p.Origin.Partitions) == Stays {
 			continue
 		}
-		t, claimed := term[c.Partition] // of an exclusive one the first partition stands for all
+		t, claimed := term[c.Partition] // for an exclusive one the first partition represents all
 		if !claimed {
 			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, checkpoint.ErrFenced)
 		}
@@ -183,7 +183,7 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		}
 		c.At, c.By, c.Reason = time.Now(), by, checkpoint.ReasonImport
 		c.Note = fmt.Sprintf("imported from %s, exported %s by %s", from, p.archive.At.Format(time.RFC3339), p.archive.By)
-		if c.Shared { // targets must not take what follows for what they have had
+		if c.Shared { // targets must not mistake the following changes for repetitions
 			c.Began = checkpoint.NewBeginning(c.Began.At)
 		}
 		if err := s.Put(ctx, c); err != nil {

@@ -13,7 +13,7 @@ import (
 type Movable struct {
 	Store  Store
 	Source Source
-	// Recorded waits until what was posted on the board is in the cluster's audit log.
+	// Recorded waits until posted notices are in the cluster's audit log.
 	Recorded func(context.Context) error
 	// Rewound has this node look where a subscriber was moved to.
 	Rewound func(subscriber string)
@@ -40,7 +40,7 @@ func (o Operations) ServeRewindPlan() http.Handler {
 }
 
 // ServeRewind answers POST requests for /v1/subscribers/rewind?subscriber=NAME&to=TIME: the
-// subscriber is moved back, and the nodes are told.
+// subscriber is moved back, and the nodes get a notice.
 func (o Operations) ServeRewind() http.Handler {
 	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
 		plan, err := o.planRewind(r)
@@ -76,7 +76,7 @@ func (o Operations) ServeDelete() http.Handler {
 	})
 }
 
-// planRewind returns what a request would do, unless that is refused.
+// planRewind returns the plan of a request, unless it is refused.
 func (o Operations) planRewind(r *http.Request) (*RewindPlan, error) {
 	name, err := o.named(r)
 	if err != nil {
@@ -109,8 +109,8 @@ func (o Operations) named(r *http.Request) (string, error) {
 	}
 }
 
-// recorded waits until what an operator has confirmed is in the audit log: without it nothing is
-// done.
+// recorded waits until an operator's confirmation is in the audit log: without that nothing is
+// executed.
 func (o Operations) recorded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()

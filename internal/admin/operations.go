@@ -17,7 +17,7 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// Operations are what operators may do with a cluster over HTTP, as with the command line.
+// Operations are the operations on a cluster over HTTP, the same as on the command line.
 type Operations struct {
 	// Cluster is where partitions move; its Directives are nil if one node owns all partitions.
 	Cluster  handoff.Cluster
@@ -31,8 +31,7 @@ type Operations struct {
 }
 
 const (
-	// MaxPause is the longest that restarts may be paused: what is forgotten must not stay without
-	// restarts for ever.
+	// MaxPause bounds a pause of restarts: a forgotten pause must not disable restarts for ever.
 	MaxPause = 7 * 24 * time.Hour
 	// defaultPause is for how long restarts are paused unless the request says it.
 	defaultPause = time.Hour
@@ -48,7 +47,7 @@ func (o Operations) May(i *access.Identity) bool {
 	return i.Operates() && (o.Trusted || i.Owner() != "")
 }
 
-// An Accepted says what is being done.
+// An Accepted describes the accepted operation.
 type Accepted struct {
 	Command   string   `json:"command"`
 	Arguments []string `json:"arguments"`

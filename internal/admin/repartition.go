@@ -10,19 +10,19 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// A Repartitioner is a store of checkpoints whose partitions can be counted anew.
+// A Repartitioner is a checkpoint store that can change its number of partitions.
 type Repartitioner interface {
-	// Repartition puts next, which may be of another number of partitions, in the place of last,
-	// and takes the checkpoints of shared subscribers away, so that each of their partitions begins
-	// at next's start. It returns the origin that stands then, whose incarnation may be higher. The
-	// other checkpoints, histories and the gap log stay. It is done or not done, whenever it ends;
-	// a store that is two may be half-way, where no node starts, and is asked again. The fault
-	// NodeRunning says that a node is there; checkpoint.ErrOriginMoved that last does not stand, or
+	// Repartition replaces the origin last with next, which may have another number of partitions,
+	// and removes the checkpoints of shared subscribers, so that each of their partitions begins at
+	// next's start. It returns the new origin, whose incarnation may be higher. The other
+	// checkpoints, histories and the gap log stay. It is atomic. A store that consists of two may
+	// end half-way; then no node starts until Repartition is called again. The fault NodeRunning
+	// reports a running node; checkpoint.ErrOriginMoved reports that the origin is not last, or
 	// that a checkpoint has moved back before next's start meanwhile.
 	Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error)
 }
 
-// A RepartitionPlan says what counting the partitions anew would do.
+// A RepartitionPlan is the plan of a change of the number of partitions.
 type RepartitionPlan struct {
 	Origin Origin `json:"origin"` // as it stands
 	To     int    `json:"to"`
@@ -34,7 +34,7 @@ type RepartitionPlan struct {
 	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
 	Reached     Reach      `json:"reached"`
 	// Entries estimates the changes between the earliest and the latest position of all
-	// subscribers, nil where nobody can tell.
+	// subscribers, nil if unknown.
 	Entries     *int64                  `json:"log_entries,omitempty"`
 	Subscribers []RepartitionSubscriber `json:"subscribers"`
 
@@ -43,8 +43,8 @@ type RepartitionPlan struct {
 	shared bool // there are shared subscribers
 }
 
-// A RepartitionSubscriber is what becomes of a subscriber: it begins where it is earliest, and gets
-// what is between that and Latest again, of which it can drop by position what it knows.
+// A RepartitionSubscriber is the effect on a subscriber: it begins at its earliest position, and
+// gets the changes between that and Latest again. It can drop the ones that it knows by position.
 type RepartitionSubscriber struct {
 	Subscriber string   `json:"subscriber"`
 	Kind       Kind     `json:"kind"`
@@ -58,8 +58,8 @@ type RepartitionSubscriber struct {
 	Snapshots int `json:"snapshots_under_way"`
 }
 
-// PlanRepartition finds out what it would do to count the partitions anew. It changes nothing, and
-// may be asked while nodes run.
+// PlanRepartition plans a change of the number of partitions. It changes nothing, and may be called
+// while nodes run.
 func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*RepartitionPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *RepartitionPlan) Check() error {
 	return nil
 }
 
-// Apply does what was planned, and returns the origin that stands then.
+// Apply executes the plan, and returns the new origin.
 func (p *RepartitionPlan) Apply(ctx context.Context, s Repartitioner, by string) (checkpoint.Origin, error) {
 	if err := p.Check(); err != nil {
 		return checkpoint.Origin{}, err

@@ -30,8 +30,8 @@ type Source interface {
 	Now(ctx context.Context) (change.Timestamp, error)
 	// FirstEntry returns the time of the log's oldest entry; ok is false where it cannot be known.
 	FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error)
-	// CountEntries estimates the changes after from, up to to; known is false where nobody can
-	// tell.
+	// CountEntries estimates the changes after from, up to to; known is false if that is
+	// impossible.
 	CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error)
 }
 
@@ -58,7 +58,7 @@ func reach(ctx context.Context, source Source, t change.Timestamp) (begins *time
 	return &at, NotReached, nil
 }
 
-// A RewindPlan says what a rewind would do.
+// A RewindPlan is the plan of a rewind.
 type RewindPlan struct {
 	Subscriber string   `json:"subscriber"`
 	To         Position `json:"to"`
@@ -66,15 +66,15 @@ type RewindPlan struct {
 	// whether that is before To.
 	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
 	Reached     Reach      `json:"reached"`
-	// Entries estimates the changes of all partitions between To and the latest position, nil where
-	// nobody can tell.
+	// Entries estimates the changes of all partitions between To and the latest position, nil if
+	// unknown.
 	Entries *int64       `json:"log_entries,omitempty"`
 	Steps   []RewindStep `json:"checkpoints"`
 
 	to change.Position
 }
 
-// A RewindStep is what happens to one checkpoint.
+// A RewindStep is the step for one checkpoint.
 type RewindStep struct {
 	Kind      Kind              `json:"kind"`
 	Partition *change.Partition `json:"partition,omitempty"` // of a shared subscriber
@@ -87,8 +87,8 @@ type RewindStep struct {
 	// Repairs says that the checkpoint is corrupt: From is the newest entry of its history, which
 	// takes its place, moved back to To if it is later.
 	Repairs bool `json:"repairs,omitempty"`
-	// Events estimates the changes that are delivered again, nil where nobody can tell. A
-	// subscriber gets those of them that it wants.
+	// Events estimates the changes that are delivered again, nil if unknown. A subscriber gets
+	// those that match its subscriptions.
 	Events *int64 `json:"events,omitempty"`
 
 	checkpoint checkpoint.Checkpoint
@@ -122,8 +122,8 @@ func Find(ctx context.Context, s checkpoint.Store, subscriber string, partitions
 	return found, nil
 }
 
-// PlanRewind finds out what a rewind of a subscriber to a position would do: of a shared one in the
-// partitions, in all where none are given. A corrupt checkpoint is repaired from its history. It
+// PlanRewind plans a rewind of a subscriber to a position: for a shared one in the given
+// partitions, all if none are given. A corrupt checkpoint will be repaired from its history. It
 // changes nothing.
 func PlanRewind(
 	ctx context.Context, s Store, source Source, subscriber string, partitions []change.Partition, to change.Position,
@@ -283,8 +283,8 @@ func (p *RewindPlan) Check() error {
 	return nil
 }
 
-// Apply does what was planned, one checkpoint after the other, and returns those that stand then. A
-// checkpoint that has moved since the plan was made is moved from where it is. by and why go into
+// Apply executes the plan, one checkpoint after the other, and returns the new checkpoints. A
+// checkpoint that has moved since the plan is moved from its present position. by and why go into
 // the history.
 func (p *RewindPlan) Apply(ctx context.Context, s checkpoint.Rewinder, by, why string) ([]checkpoint.Checkpoint, error) {
 	if err := p.Check(); err != nil {
@@ -307,8 +307,8 @@ func (p *RewindPlan) Apply(ctx context.Context, s checkpoint.Rewinder, by, why s
 	return written, nil
 }
 
-// Notice returns what tells the nodes of a rewind, so that the one that serves the subscriber goes
-// there at once, from what Apply returned.
+// Notice returns the notice of a rewind for the nodes, from the result of Apply, so that the node
+// that serves the subscriber moves it at once.
 func (p *RewindPlan) Notice(written []checkpoint.Checkpoint, by string) notice.Notice {
 	var generation uint64
 	for _, c := range written {

@@ -9,18 +9,18 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// A Position is what is shown of a change.Position.
+// A Position is the public form of a change.Position.
 type Position struct {
 	Time time.Time `json:"time"` // of the cluster time, by the server's clock
 	T    uint32    `json:"t"`
 	I    uint32    `json:"i"`
-	// Hash tells positions of one cluster time apart; it is empty for a time without a token.
+	// Hash distinguishes positions of one cluster time; it is empty for a time without a token.
 	Hash string `json:"hash,omitempty"`
 	// Event says that an event is there, and not a point of progress between events.
 	Event bool `json:"event"`
 }
 
-// ShowPosition returns what may be shown of a position.
+// ShowPosition returns the public form of a position.
 func ShowPosition(p change.Position) Position {
 	shown := Position{Time: p.Time.Time(), T: p.Time.T, I: p.Time.I, Event: !p.IsProgress()}
 	if p.Token != nil {
@@ -39,7 +39,7 @@ func (p Position) String() string {
 	return text
 }
 
-// A Kind says who has a subscriber's sessions.
+// A Kind is the kind of a subscriber.
 type Kind string
 
 // The kinds.
@@ -55,7 +55,7 @@ func kindOf(k checkpoint.Key) Kind {
 	return Exclusive
 }
 
-// A Claim is what is shown of a checkpoint.Claim.
+// A Claim is the public form of a checkpoint.Claim.
 type Claim struct {
 	Number   uint64    `json:"number"`
 	Process  string    `json:"process"`
@@ -71,7 +71,7 @@ func showClaim(c checkpoint.Checkpoint) *Claim {
 	return &Claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, Identity: c.Claim.By}
 }
 
-// A Checkpoint is what is shown of a checkpoint.Checkpoint.
+// A Checkpoint is the public form of a checkpoint.Checkpoint.
 type Checkpoint struct {
 	Subscriber string            `json:"subscriber"`
 	Kind       Kind              `json:"kind"`
@@ -79,7 +79,7 @@ type Checkpoint struct {
 	Position   Position          `json:"position"`
 	// Positions are those of an exclusive subscriber in partitions where it is elsewhere.
 	Positions map[change.Partition]Position `json:"positions,omitempty"`
-	// Partitions is N, of which the positions are.
+	// Partitions is the N of the positions.
 	Partitions int        `json:"partitions"`
 	Snapshots  []Snapshot `json:"snapshots,omitempty"`
 	Generation uint64     `json:"generation"`
@@ -93,7 +93,7 @@ type Checkpoint struct {
 	Fingerprint string            `json:"fingerprint"`
 }
 
-// A Snapshot is what is shown of a snapshot.Progress.
+// A Snapshot is the public form of a snapshot.Progress.
 type Snapshot struct {
 	Subscription string          `json:"subscription"`
 	Reason       snapshot.Reason `json:"reason"`
@@ -107,7 +107,7 @@ type Snapshot struct {
 	Remaining float64 `json:"remaining_seconds,omitempty"`
 }
 
-// showCheckpoint returns what may be shown of a checkpoint.
+// showCheckpoint returns the public form of a checkpoint.
 func showCheckpoint(c checkpoint.Checkpoint) Checkpoint {
 	shown := Checkpoint{
 		Subscriber: c.Subscriber, Kind: kindOf(c.Key), Position: ShowPosition(c.Position), Partitions: c.Partitions, Generation: c.Generation, Claim: showClaim(c),
@@ -136,7 +136,7 @@ func showSnapshots(all []snapshot.Progress) (shown []Snapshot) {
 	return shown
 }
 
-// ShowCheckpoints returns what may be shown of checkpoints.
+// ShowCheckpoints returns the public form of checkpoints.
 func ShowCheckpoints(all []checkpoint.Checkpoint) []Checkpoint {
 	shown := make([]Checkpoint, len(all))
 	for i, c := range all {
@@ -145,7 +145,7 @@ func ShowCheckpoints(all []checkpoint.Checkpoint) []Checkpoint {
 	return shown
 }
 
-// An Origin is what is shown of a checkpoint.Origin.
+// An Origin is the public form of a checkpoint.Origin.
 type Origin struct {
 	Cluster     string    `json:"cluster"`
 	Incarnation uint64    `json:"incarnation"`
@@ -157,8 +157,8 @@ type Origin struct {
 	Backend     Backend   `json:"backend"`
 }
 
-// A Backend is what is shown of a checkpoint.Backend: what keeps the checkpoints, and through which
-// etcd nodes share the partitions. What is not known is empty.
+// A Backend is the public form of a checkpoint.Backend: the store of the checkpoints, and the etcd
+// through which nodes share the partitions. Unknown fields are empty.
 type Backend struct {
 	Store  string `json:"store,omitempty"`
 	Etcd   string `json:"etcd,omitempty"`
@@ -166,10 +166,10 @@ type Backend struct {
 	ID     string `json:"id,omitempty"`
 }
 
-// showBackend returns what may be shown of a backend.
+// showBackend returns the public form of a backend.
 func showBackend(b checkpoint.Backend) Backend { return Backend(b) }
 
-// ShowOrigin returns what may be shown of an origin.
+// ShowOrigin returns the public form of an origin.
 func ShowOrigin(o checkpoint.Origin) Origin {
 	return Origin{
 		Cluster: o.Cluster, Incarnation: o.Incarnation, Partitions: o.Partitions, Source: o.Source, Start: ShowPosition(change.At(o.Start)),
@@ -177,7 +177,7 @@ func ShowOrigin(o checkpoint.Origin) Origin {
 	}
 }
 
-// A Gap is what is shown of an entry of the gap log.
+// A Gap is the public form of an entry of the gap log.
 type Gap struct {
 	ID         string    `json:"id"`
 	LostFrom   Position  `json:"lost_from"`
@@ -188,7 +188,7 @@ type Gap struct {
 	By         string    `json:"by"`
 }
 
-// showGap returns what may be shown of an entry of the gap log.
+// showGap returns the public form of an entry of the gap log.
 func showGap(g checkpoint.Gap) Gap {
 	return Gap{
 		ID: g.ID(), LostFrom: ShowPosition(g.From), LostTo: ShowPosition(g.To), Reason: g.Reason,
@@ -196,7 +196,7 @@ func showGap(g checkpoint.Gap) Gap {
 	}
 }
 
-// ShowGaps returns what may be shown of the gap log.
+// ShowGaps returns the public form of the gap log.
 func ShowGaps(gaps []checkpoint.Gap) []Gap {
 	shown := make([]Gap, len(gaps))
 	for i, g := range gaps {

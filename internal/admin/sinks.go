@@ -19,13 +19,13 @@ type SinkList struct {
 	Sinks []sink.Status `json:"sinks"`
 }
 
-// What operators do with sinks.
+// The operations on sinks.
 const (
 	PauseSink  = "pause"
 	ResumeSink = "resume"
 )
 
-// recordTimeout bounds the wait until what an operator has said is in the cluster's audit log.
+// recordTimeout bounds the wait until an operator's action is in the cluster's audit log.
 const recordTimeout = 5 * time.Second
 
 // ServeSinks answers GET requests for /v1/sinks with a SinkList, and POST requests for

@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A SnapshotResult says what an operator has done with the snapshots of a subscriber.
+// A SnapshotResult is the result of an operation on the snapshots of a subscriber.
 type SnapshotResult struct {
 	Subscriber string             `json:"subscriber"`
 	Operation  delivery.Operation `json:"operation"`

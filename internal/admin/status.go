@@ -24,7 +24,7 @@ type Status struct {
 	Uptime  float64       `json:"uptime_seconds"`
 	// Detached says that the node has left the cluster because its lease may have run out.
 	Detached bool `json:"detached"`
-	// Leader is the node that makes plans, empty for nobody or while unknown.
+	// Leader is the node that makes plans, empty for none or while unknown.
 	Leader string     `json:"leader"`
 	Plan   StatusPlan `json:"plan"`
 	// HeadRoomWarning and HeadRoomCritical are the configured thresholds of head-room in seconds;
@@ -34,13 +34,13 @@ type Status struct {
 	// Problems are those of the cluster as the node that answers sees it, the most urgent first.
 	Problems []health.Problem `json:"problems"`
 	Expected int              `json:"expected_nodes"` // as the node that answers is configured
-	// ViewAge is how long ago the node that answers read what is told of the others, in seconds.
+	// ViewAge is the age of the answering node's data about the other nodes, in seconds.
 	ViewAge float64      `json:"view_age_seconds"`
 	Nodes   []StatusNode `json:"nodes"`
 	// Absent are nodes that the plan names and that are not there.
 	Absent     []string         `json:"absent"`
 	Partitions StatusPartitions `json:"partitions"`
-	// MayOperate says that who asks may drain nodes, move partitions and pause restarts here.
+	// MayOperate says that the requester may drain nodes, move partitions and pause restarts here.
 	MayOperate bool `json:"may_operate"`
 }
 
@@ -91,7 +91,7 @@ type StatusPartitions struct {
 	Reasons    []string        `json:"reasons"`
 }
 
-// NewStatus returns what is shown of a node's health and of its view of the cluster.
+// NewStatus returns the public form of a node's health and of its view of the cluster.
 func NewStatus(report health.Report, view cluster.View) *Status {
 	s := &Status{
 		Cluster: report.Cluster, Node: report.Node, Version: report.Version, Status: report.Status, Uptime: report.Uptime,
@@ -145,7 +145,7 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 	return s
 }
 
-// newStatusPartitions returns the columns, without what the node that answers knows of its own
+// newStatusPartitions returns the columns, without the answering node's own data about its
 // partitions.
 func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartitions {
 	n := len(view.Owners)

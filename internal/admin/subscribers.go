@@ -16,22 +16,22 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// A Subscriber is what is shown of a subscriber, connected or not.
+// A Subscriber is the public form of a subscriber, connected or not.
 type Subscriber struct {
 	Subscriber string `json:"subscriber"`
 	Kind       Kind   `json:"kind"`
-	// Position is where it is by its checkpoint, in the partition where it is earliest: what
-	// follows is redelivered after a crash. Nil where there is a session and no checkpoint yet.
+	// Position is its checkpoint's position, in the partition where it is earliest: later changes
+	// are redelivered after a crash. It is nil if there is a session and no checkpoint yet.
 	Position *Position `json:"position"`
 	// Lag is how much log time there is between the subscriber and MongoDB's newest entry, and
 	// Behind estimates how many entries of all collections: from where its session is, where that
 	// is known for all its partitions, else from its checkpoint. Nil where it cannot be known.
 	Lag    *float64 `json:"lag_seconds"`
 	Behind *int64   `json:"entries_behind"`
-	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: in so much time
-	// the position leaves the oplog, as long as as much is written; below zero it has left it. Nil
-	// where the oplog's oldest entry cannot be read, and while the oplog has not reached its size:
-	// nothing leaves it then.
+	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: at the present
+	// write rate the position leaves the oplog after that time; below zero it has left it. It is
+	// nil if the oplog's oldest entry cannot be read, and while the oplog has not reached its size,
+	// because nothing leaves it then.
 	HeadRoom *float64 `json:"head_room_seconds"`
 	// Generation counts the rewinds; of a shared subscriber it is the highest of its partitions.
 	Generation uint64 `json:"generation"`
@@ -50,7 +50,7 @@ type Subscriber struct {
 	// Losses are those of the subscriber alone, by its checkpoints, oldest first: it came back too
 	// late for the oplog. Those of everybody are in the gap log.
 	Losses []Gap `json:"losses,omitempty"`
-	// Connected says whether the subscriber has a session; nil where nobody has told.
+	// Connected says whether the subscriber has a session; nil if unknown.
 	Connected *bool `json:"connected"`
 	// Session is that of the node that was asked, nil where it has none.
 	Session *Session `json:"session,omitempty"`
@@ -58,7 +58,7 @@ type Subscriber struct {
 	at change.Position // by the checkpoint
 }
 
-// A Session is what a node shows of a subscriber's session.
+// A Session is the public form of a subscriber's session at a node.
 type Session struct {
 	Node string `json:"node"`
 	// Live says that it is on the live path, otherwise it is catching up or has no credit.
@@ -77,8 +77,8 @@ type Session struct {
 	Losses       int `json:"unacknowledged_losses"`
 	CreditEvents int `json:"credit_events"`
 	CreditBytes  int `json:"credit_bytes"`
-	// Owes is how long it has acknowledged nothing of what it has been sent, in seconds; Overdue
-	// says that it may soon be disconnected for that.
+	// Owes is how long it has acknowledged none of its changes, in seconds; Overdue says that it
+	// may soon be disconnected for that.
 	Owes    float64 `json:"acknowledges_nothing_seconds,omitempty"`
 	Overdue bool    `json:"overdue,omitempty"`
 	// Acknowledged counts events since the session began.
@@ -91,7 +91,7 @@ type Session struct {
 // that was asked, by their names.
 type SubscriberList struct {
 	Origin Origin `json:"origin"`
-	// Node is the node that was asked who is connected, empty where none was.
+	// Node is the node that has listed the connected subscribers, empty if none has.
 	Node string `json:"node,omitempty"`
 	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of its oldest; nil where
 	// they cannot be known.
@@ -115,7 +115,7 @@ type group struct {
 // shared one has none it is at the origin's start.
 func grouped(all []checkpoint.Checkpoint, origin checkpoint.Origin) (groups []*group) {
 	checkpoint.Sort(all)
-	by := make(map[checkpoint.Key]*group) // partition 0 stands for all
+	by := make(map[checkpoint.Key]*group) // partition 0 represents all
 	for _, c := range all {
 		of := checkpoint.Key{Subscriber: c.Subscriber, Shared: c.Shared}
 		g := by[of]
@@ -153,7 +153,7 @@ func (g *group) snapshots() (n int) {
 	return n
 }
 
-// row returns what is shown of a subscriber.
+// row returns the public form of a subscriber.
 func (g *group) row() Subscriber {
 	position := ShowPosition(g.earliest)
 	row := Subscriber{
@@ -176,8 +176,8 @@ func (g *group) row() Subscriber {
 	return row
 }
 
-// Subscribers returns the subscribers as their checkpoints tell. Where some checkpoints cannot be
-// read it returns the others, with an error.
+// Subscribers returns the subscribers from their checkpoints. If some checkpoints are unreadable it
+// returns the others, with an error.
 func Subscribers(ctx context.Context, s Store) (*SubscriberList, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
@@ -194,7 +194,7 @@ func Subscribers(ctx context.Context, s Store) (*SubscriberList, error) {
 	return list, unread
 }
 
-// Join takes what a node tells of its sessions, by its answer.
+// Join adds the sessions from a node's answer.
 func (l *SubscriberList) Join(answer *SubscriberList) {
 	l.Node = answer.Node
 	for i := range l.Subscribers {
@@ -223,8 +223,8 @@ func (l *SubscriberList) Join(answer *SubscriberList) {
 	})
 }
 
-// narrow leaves what an identity may know: where it may not read everything, its own subscribers,
-// and of the cluster what its clients are told.
+// narrow removes everything that an identity must not know. If it may not read everything, only its
+// own subscribers stay, and the cluster data that its clients get anyway.
 func (l *SubscriberList) narrow(i *access.Identity) {
 	if i.Operates() {
 		return
@@ -275,19 +275,19 @@ func (s *Subscriber) current(partitions int) change.Timestamp {
 	return at
 }
 
-// measureTimeout bounds how long MongoDB may take to tell of its oplog, and again to count the
+// measureTimeout bounds how long MongoDB may take to report its oplog, and again to count the
 // entries.
 const measureTimeout = 5 * time.Second
 
-// A LogSource is a deployment that also tells whether its oplog has reached its size.
+// A LogSource is a deployment that also reports whether its oplog has reached its size.
 type LogSource interface {
 	Source
 	// Growing reports whether nothing leaves the oplog because it has not reached its size.
 	Growing(ctx context.Context) bool
 }
 
-// Measure fills in how far the subscribers are behind MongoDB, and how near to the end of its
-// oplog. What it does not tell is left out.
+// Measure fills in the lag of the subscribers, and their distance from the end of the oplog. It
+// leaves out data that MongoDB does not report.
 func (l *SubscriberList) Measure(ctx context.Context, source LogSource) {
 	if err := l.measure(ctx, source, &entryCount{}); err != nil {
 		l.LogError = err.Error()
@@ -379,15 +379,15 @@ func (t *entryCount) after(at change.Timestamp) int64 {
 	}
 }
 
-// A Node tells of its sessions.
+// A Node lists its sessions.
 type Node interface {
 	Subscribers() []streamer.SubscriberStatus
 }
 
-// ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, and what the
-// node of that name knows of their sessions: 200 with what can be read, 503 with code and remedy
-// where nothing can. One request is answered at a time, and MongoDB is asked to count no more often
-// than every entryCountTTL. An identity that may not read everything is shown its own subscribers.
+// ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, including
+// their sessions at the node of that name: 200 with the readable ones, 503 with code and remedy if
+// none is readable. It answers one request at a time, and lets MongoDB count entries at most once
+// per entryCountTTL. An identity that may not read everything gets only its own subscribers.
 func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
 	one, counted := make(chan struct{}, 1), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

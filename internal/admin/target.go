@@ -63,10 +63,11 @@ func FindTarget(ctx context.Context, source Source, text string) (change.Positio
 	return change.At(first), nil
 }
 
-// leastSeconds, in 2001, tells a cluster time from a time of day, 12:00.
+// leastSeconds, in 2001, distinguishes a cluster time from a time of day, 12:00.
 const leastSeconds = 1_000_000_000
 
-// shownTarget is how much of what was given is repeated: a token contains a document's key.
+// shownTarget is how much of the given target a message repeats, because a token contains a
+// document's key.
 const shownTarget = 24
 
 func badTarget(text string) (change.Position, error) {
