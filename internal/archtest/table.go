@@ -1,8 +1,8 @@
 package archtest
 
-// A rule says which packages of ours some packages may import beside fault and themselves. Patterns
-// are paths within the module; one that ends in /... means the package and all below it. The first
-// rule that fits a package is its rule.
+// A rule says which packages of ours some packages may import, in addition to fault and themselves.
+// Patterns are paths within the module; one that ends in /... means the package and all below it.
+// The first rule that fits a package is its rule.
 type rule struct {
 	pkgs []string
 	only []string
