@@ -75,7 +75,7 @@ func (p *Panel) Breaker(name string, failure func(error) bool) *Breaker {
 	return b
 }
 
-// changed tells of a change of state. That something is wrong is for the verdict to say (package
+// changed reports a change of state. That something is wrong is for the verdict to say (package
 // health): these are events.
 func (b *Breaker) changed(name string, from, to gobreaker.State) {
 	metrics := b.panel.metrics
