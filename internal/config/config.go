@@ -31,16 +31,16 @@ type Config struct {
 	Reliability   Reliability `key:"reliability"`
 }
 
-// Cluster is what all nodes of one cluster have in common.
+// Cluster has the settings that all nodes of a cluster share.
 type Cluster struct {
 	// ID names the cluster: nodes with the same id share checkpoints.
 	ID string `key:"id" default:"streamer" check:"name"`
-	// Partitions is N; it is fixed once there are marks.
+	// Partitions is N; it is fixed once there are checkpoints.
 	Partitions int `key:"partitions" default:"64" range:"1..16384"`
-	// LeaseTTL is how long a claim lives that nobody renews.
+	// LeaseTTL is how long a claim lasts without renewal.
 	LeaseTTL time.Duration `key:"lease_ttl" default:"10s" range:"2s..1h"`
-	// ExpectedNodes is how many nodes share the partitions; 1 is a cluster of one, which refuses
-	// another.
+	// ExpectedNodes is how many nodes share the partitions; 1 is a single-node cluster, which
+	// refuses a second node.
 	ExpectedNodes int `key:"expected_nodes" default:"1" range:"1..1000"`
 	// HeartbeatInterval is how often a node reports its health to the leader.
 	HeartbeatInterval time.Duration `key:"heartbeat_interval" default:"2s" range:"100ms..1m"`
@@ -48,15 +48,16 @@ type Cluster struct {
 	// longest one while changes keep coming.
 	RoundFloor        time.Duration `key:"round_floor" default:"50ms" range:"1ms..1m"`
 	RebalanceDebounce time.Duration `key:"rebalance_debounce" default:"1s" range:"1ms..1m"`
-	// SettleTime is how long a cluster waits for nodes that join before it gives them partitions.
+	// SettleTime is how long a cluster waits for joining nodes before it assigns partitions to
+	// them.
 	SettleTime time.Duration `key:"settle_time" default:"10s" range:"0s..10m"`
-	// Rebalance is how often a cluster looks whether partitions should move because some nodes have
-	// more to do than others.
+	// Rebalance is the interval at which a cluster checks whether partitions should move because
+	// some nodes have more load than others.
 	Rebalance time.Duration `key:"rebalance" default:"1m" range:"1s..8760h"`
 	// RebalanceFloor is how many events a second a node must have more or less than its share for
 	// partitions to move because of it.
 	RebalanceFloor int `key:"rebalance_floor" default:"10" range:"1..1000000000"`
-	// RebalanceCooldown is how long a partition that has moved is not moved again to balance
+	// RebalanceCooldown is how long a moved partition stays before it may move again to balance
 	// events.
 	RebalanceCooldown time.Duration `key:"rebalance_cooldown" default:"1h" range:"1s..8760h"`
 
@@ -64,7 +65,7 @@ type Cluster struct {
 	AssignmentCircuit AssignmentCircuit `key:"assignment_circuit"`
 }
 
-// Resync is how the leader tells a restarted node again what the plan assigns to it.
+// Resync has the settings with which the leader sends a restarted node its partitions again.
 type Resync struct {
 	// Debounce is how long after a restart it begins, RateLimit how many partitions are checked a
 	// second, of all nodes.
@@ -79,11 +80,11 @@ type AssignmentCircuit struct {
 	SuccessThreshold int           `key:"success_threshold" default:"2" range:"1..1000000"`
 }
 
-// Node is what this process alone has.
+// Node has the settings of this process alone.
 type Node struct {
 	// ID is stable over restarts; where none is set, Load takes the host's name.
 	ID string `key:"id" default:"" check:"name"`
-	// Capacity is how much the node takes beside the others of its cluster.
+	// Capacity is the node's relative share of the partitions.
 	Capacity int `key:"capacity" default:"1" range:"1..1000"`
 }
 
@@ -109,21 +110,21 @@ type MongoDB struct {
 	MaxStreams int `key:"max_streams" default:"5" range:"2..1000"`
 	// RingSize bounds the replies that the tail holds.
 	RingSize int64 `key:"ring_size" default:"48MiB" range:"1MiB..1TiB"`
-	// Prefetch bounds what a reader fetches before its foremost cursor.
+	// Prefetch bounds how far a reader fetches ahead of its foremost cursor, in bytes.
 	Prefetch int64 `key:"prefetch" default:"16MiB" range:"1B..1TiB"`
 	// HeadRoomWarning and HeadRoomCritical are thresholds of the log time that a position has left.
 	HeadRoomWarning  time.Duration `key:"head_room_warning" default:"1h" range:"1s..8760h"`
 	HeadRoomCritical time.Duration `key:"head_room_critical" default:"15m" range:"1s..8760h"`
-	// Outage is the longest outage of the nodes that is to be survived without a loss; `streamer
-	// check` holds the oplog against it.
+	// Outage is the longest outage of the nodes that must be survived without a loss; `streamer
+	// check` compares the oplog with it.
 	Outage time.Duration `key:"outage" default:"1h" range:"0s..8760h"`
 	// ServerSelectionTimeout is how long to look for a server before it counts as unreachable.
 	ServerSelectionTimeout time.Duration `key:"server_selection_timeout" default:"30s" range:"1ms..1h"`
 }
 
-// Etcd says where etcd is, and under which prefix the streamer's keys stand.
+// Etcd has the address of etcd, and the prefix of the streamer's keys.
 type Etcd struct {
-	// Endpoints are host:port, or the same behind http:// or https://, of all members.
+	// Endpoints are the addresses of all members: host:port, optionally with http:// or https://.
 	Endpoints []string `key:"endpoints" default:"127.0.0.1:2379" check:"endpoint"`
 	// Prefix begins with a slash and does not end with one.
 	Prefix      string        `key:"prefix" default:"/streamer" check:"prefix"`
@@ -197,13 +198,13 @@ type GRPC struct {
 
 // Gateway is what gateways get.
 type Gateway struct {
-	// CreditEvents and CreditBytes bound what a session has been sent and has not acknowledged.
+	// CreditEvents and CreditBytes bound the unacknowledged changes of a session.
 	CreditEvents int   `key:"credit_events" default:"65536" range:"1..100000000"`
 	CreditBytes  int64 `key:"credit_bytes" default:"16MiB" range:"1KiB..1TiB"`
-	// QueueBytes bounds the memory of what all sessions have been sent and have not acknowledged.
+	// QueueBytes bounds the memory of the unacknowledged changes of all sessions.
 	QueueBytes int64 `key:"queue_bytes" default:"256MiB" range:"1MiB..1TiB"`
-	// AckTimeout is how long a gateway may acknowledge nothing of what it has been sent before its
-	// session is closed; 0 means for ever.
+	// AckTimeout is how long a gateway may acknowledge none of its changes before its session is
+	// closed; 0 means for ever.
 	AckTimeout time.Duration `key:"ack_timeout" default:"10m" range:"0s..8760h"`
 	// MaxSessions bounds the gateways, MaxSubscriptions the subscriptions of each.
 	MaxSessions      int `key:"max_sessions" default:"1000" range:"1..1000000"`
@@ -217,7 +218,7 @@ type Gateway struct {
 	SubscribeBurst int `key:"subscribe_burst" default:"10000" range:"1..1000000"`
 }
 
-// Notices is what becomes of what the node has to tell operators.
+// Notices has the settings of notices to operators.
 type Notices struct {
 	// Keep is how many notices a node shows, and how many of the whole cluster etcd keeps, for TTL
 	// at least.
@@ -230,7 +231,7 @@ type Notices struct {
 type Webhook struct {
 	// URL is an address of http or https; empty means nowhere.
 	URL HookURL `key:"url" default:"" secret:"yes"`
-	// Secret signs what is posted.
+	// Secret signs the posted notices.
 	Secret Secret `key:"secret" default:"" secret:"yes" check:"signing"`
 	// Insecure allows plaintext to addresses of other machines.
 	Insecure bool `key:"insecure" default:"false"`
@@ -247,8 +248,8 @@ type Webhook struct {
 	Queue int `key:"queue" default:"100" range:"1..10000"`
 }
 
-// Supervisor says how components are looked after. Its first four keys are those of the design, and
-// have hard limits (findLocked).
+// Supervisor has the settings for the supervision of components. Its first four keys are those of
+// the design, and have hard limits (findLocked).
 type Supervisor struct {
 	// HeartbeatInterval is how often every component is asked, MissedHeartbeatsToAlert after how
 	// many misses in a row it is down.
@@ -273,9 +274,9 @@ type Supervisor struct {
 	CAFile string `key:"ca_file" default:""`
 }
 
-// Access says who may connect; without a file everybody may.
+// Access controls which clients may connect; without a file all may.
 type Access struct {
-	// IdentitiesFile lists tokens, as hashes, and certificates' subjects, with what each may do.
+	// IdentitiesFile lists tokens, as hashes, and certificates' subjects, with the rights of each.
 	IdentitiesFile string `key:"identities_file" default:""`
 	// JWKSFile has the public keys of an issuer of JWTs, which must be made for one of the
 	// audiences.
@@ -284,7 +285,7 @@ type Access struct {
 	Audiences []string `key:"audiences" default:""`
 	// Leeway is how far the issuer's clock may be off.
 	Leeway time.Duration `key:"leeway" default:"30s" range:"1ms..5m"`
-	// Recheck is how often the right of an open connection is looked at again.
+	// Recheck is how often the right of an open connection is checked again.
 	Recheck time.Duration `key:"recheck" default:"30s" range:"1s..1h"`
 	// Share is the percentage of a node's sessions, event streams, streams of notices and
 	// connections that one identity may have, and StartsPerSecond how many of them and of requests
@@ -292,7 +293,7 @@ type Access struct {
 	Share           int `key:"share" default:"50" range:"1..100"`
 	StartsPerSecond int `key:"starts_per_second" default:"20" range:"1..1000000"`
 	// ConnectionsPerAddress bounds the connections of one remote address to a port; 0 is half of
-	// what the port accepts.
+	// the port's limit.
 	ConnectionsPerAddress int `key:"connections_per_address" default:"0" range:"0..1000000"`
 }
 
@@ -304,7 +305,7 @@ type Handoff struct {
 	Overlap time.Duration `key:"overlap" default:"1s" range:"0s..1m"`
 }
 
-// Log says what is logged, and how it is written.
+// Log has the level and the format of the log.
 type Log struct {
 	Level  slog.Level `key:"level" default:"info" one:"debug info warn error"`
 	Format string     `key:"format" default:"text" one:"text json"`
@@ -320,14 +321,14 @@ type Debug struct {
 	DumpMax int `key:"dump_max" default:"10" range:"1..1000"`
 	// LagThreshold is the lag of a partition from which one is written.
 	LagThreshold time.Duration `key:"lag_threshold" default:"30s" range:"1s..24h"`
-	// StallThreshold is for how long a partition that is behind may not move before one is written.
+	// StallThreshold is how long a lagging partition may make no progress before one is written.
 	StallThreshold time.Duration `key:"stall_threshold" default:"30s" range:"1s..24h"`
 }
 
 // Tracing says where traces go.
 type Tracing struct {
-	// Endpoint is the URL of an OTLP/HTTP receiver; without a path it is asked for /v1/traces.
-	// Empty means that nothing is traced.
+	// Endpoint is the URL of an OTLP/HTTP receiver; without a path, /v1/traces is used. Empty means
+	// that nothing is traced.
 	Endpoint string `key:"endpoint" default:"" check:"receiver"`
 	// Headers go with every request, such as Authorization. There is one in each line.
 	Headers Headers `key:"headers" default:"" secret:"yes"`
@@ -364,7 +365,8 @@ type Checkpoint struct {
 	// MaxUnsaved is how many events a shared subscriber may acknowledge after its last checkpoint
 	// while checkpoints cannot be saved.
 	MaxUnsaved int `key:"max_unsaved" default:"1000000" range:"1..1000000000"`
-	// IdentityRate is what an identity's large checkpoints may cost the store, in bytes a second.
+	// IdentityRate bounds the cost of an identity's large checkpoints for the store, in bytes a
+	// second.
 	IdentityRate int64 `key:"identity_rate" default:"64KiB" range:"1KiB..1GiB"`
 }
 
@@ -392,7 +394,7 @@ type CircuitBreaker struct {
 type Shutdown struct {
 	// DrainTimeout is for the partitions of a node that stops to move to others of its cluster.
 	DrainTimeout time.Duration `key:"drain_timeout" default:"30s" range:"0s..1h"`
-	// FlushTimeout is for what is in flight to be acknowledged.
+	// FlushTimeout bounds the wait for acknowledgements of changes in flight.
 	FlushTimeout time.Duration `key:"flush_timeout" default:"10s" range:"1ms..1h"`
 	// CheckpointTimeout is for the last marks to be saved.
 	CheckpointTimeout time.Duration `key:"checkpoint_timeout" default:"5s" range:"1ms..1h"`

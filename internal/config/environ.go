@@ -21,13 +21,13 @@ func forNodes(prefix, name string) bool {
 }
 
 // environ takes the settings of the environment, as os.Environ returns it, in the order of the
-// names that begin with prefix, but for those that belong to tests and to commands.
+// names that begin with prefix, except those that belong to tests and to commands.
 func (t *table) environ(prefix string, environ []string) {
 	known := map[string]key{}
 	for _, k := range t.keys {
 		known[k.variable(prefix)] = k
 	}
-	vars := map[string]string{} // of a name that stands twice, the last counts, as for os/exec
+	vars := map[string]string{} // of a repeated name the last counts, as for os/exec
 	for _, entry := range environ {
 		name, text, _ := strings.Cut(entry, "=")
 		if forNodes(prefix, name) {
@@ -56,7 +56,7 @@ func (k key) variable(prefix string) string {
 	return prefix + strings.ToUpper(strings.NewReplacer(".", "_", "[", "_", "]", "").Replace(k.path))
 }
 
-// hint says what an unknown variable may come from.
+// hint returns the possible origin of an unknown variable.
 func hint(name string, known []string) string {
 	const link = ": Kubernetes sets it for a Service of that name; set enableServiceLinks: false in the pod"
 	if strings.HasSuffix(name, "_SERVICE_HOST") || strings.Contains(name, "_SERVICE_PORT") || strings.Contains(name+"_", "_PORT_") {

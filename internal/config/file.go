@@ -44,7 +44,7 @@ type fileReader struct {
 	*table
 	name     string
 	sections map[string]bool
-	lines    map[string]int // where each key and section of the file stands
+	lines    map[string]int // the line of each key and section in the file
 	seen     map[string]string
 }
 
@@ -140,7 +140,7 @@ func (r *fileReader) entry(path string, name, v *yaml.Node) {
 	r.complain(fault.ConfigUnknownKey, r.at(name), "there is no key %q%s", path, Suggestion(path, known))
 }
 
-// value reads what stands behind a key.
+// value reads the value of a key.
 func (r *fileReader) value(k key, n *yaml.Node) (value, bool) {
 	v := value{where: r.at(n), file: r.name}
 	switch {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// forms are what the check tags of the table name.
+// forms are the checks that the tags of the table name.
 func forms() map[string]func(string) error {
 	return map[string]func(string) error{
 		"address":    func(text string) error { return checkAddress(text, 0) },
@@ -31,7 +31,7 @@ func forms() map[string]func(string) error {
 	}
 }
 
-// checkName takes what can be part of an etcd key, of a log line and of a metric's label without
+// checkName accepts names that can be part of an etcd key, a log line and a metric's label without
 // quoting.
 func checkName(text string) error {
 	bad := strings.ContainsFunc(text, func(r rune) bool {
@@ -44,8 +44,8 @@ func checkName(text string) error {
 	return nil
 }
 
-// checkDatabase takes what MongoDB takes as a database's name (manual: "MongoDB Limits and
-// Thresholds"), except its own.
+// checkDatabase accepts the names of databases that MongoDB accepts (manual: "MongoDB Limits and
+// Thresholds"), except MongoDB's own.
 func checkDatabase(text string) error {
 	switch {
 	case text == "admin" || text == "config" || text == "local":
@@ -57,8 +57,8 @@ func checkDatabase(text string) error {
 	}
 }
 
-// checkNamespace takes db.coll and db.*. A star anywhere else would be a legal name, but whoever
-// writes it means a pattern.
+// checkNamespace takes db.coll and db.*. A star anywhere else would be a legal name, but the author
+// certainly means a pattern.
 func checkNamespace(text string) error {
 	db, coll, _ := strings.Cut(text, ".")
 	if err := checkDatabase(db); err != nil {
@@ -88,7 +88,7 @@ func checkAddress(text string, lowest int) error {
 	return nil
 }
 
-// checkListener takes an address, or nothing where there is to be no listener.
+// checkListener accepts an address, or nothing for no listener.
 func checkListener(text string) error {
 	if text == "" {
 		return nil
@@ -117,7 +117,7 @@ func checkEndpoint(text string) error {
 	return nil
 }
 
-// checkPrefix takes what keys can stand under.
+// checkPrefix accepts prefixes of keys.
 func checkPrefix(text string) error {
 	if len(text) < 2 || text[0] != '/' || strings.HasSuffix(text, "/") || strings.ContainsAny(text, " \x00") {
 		return errors.New("must begin with a slash and not end with one, such as /streamer")
@@ -145,7 +145,8 @@ func checkCollection(text string) error {
 	return nil
 }
 
-// checkSigning takes what can sign: who guesses it writes in our name.
+// checkSigning accepts secrets that are hard to guess, because anyone who knows the secret can sign
+// in our name.
 func checkSigning(text string) error {
 	if len(text) < 16 {
 		return errors.New("must have at least 16 bytes; openssl rand -hex 32 makes a good one")

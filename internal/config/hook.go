@@ -26,7 +26,7 @@ func (u *HookURL) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Plain reports whether what is posted there goes over a network without TLS.
+// Plain reports whether posts go over a network without TLS.
 func (u HookURL) Plain() bool {
 	parsed, err := url.Parse(string(u))
 	if err != nil || parsed.Scheme != "http" {

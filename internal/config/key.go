@@ -87,8 +87,8 @@ func (k key) list() (*[]string, bool) {
 	return list, ok
 }
 
-// about says what is wrong with a text. It does not repeat a secret, nor an address: somebody may
-// have written credentials into it.
+// about describes the error of a text. It repeats neither a secret nor an address, which may
+// contain credentials.
 func (k key) about(text string, err error) error {
 	addresses := []string{"broker", "endpoint", "nats", "receiver"}
 	if k.secret() || strings.Contains(text, "@") || strings.Contains(text, "://") || slices.Contains(addresses, k.tag.Get("check")) {

@@ -9,7 +9,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
-// A Link is what the configuration says about the way to MongoDB or etcd.
+// A Link describes the configured connection to MongoDB or etcd.
 type Link struct {
 	// Remote has the hosts on other machines; names are not resolved. Plain has those of them that
 	// are reached without TLS.
@@ -48,7 +48,7 @@ func (u URI) Files() []string {
 	return read.Files()
 }
 
-// Remarks returns what an operator should know of the connection string's options.
+// Remarks returns remarks for operators about the connection string's options.
 func (u URI) Remarks() []string {
 	read, _ := uri.Parse(string(u)) // the configuration was checked
 	return read.Remarks()

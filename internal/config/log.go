@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// Logger makes a logger that writes to w in the configured format. It drops what is below the
+// Logger makes a logger that writes to w in the configured format. It drops lines below the
 // configured level, and below least.
 func (l Log) Logger(w io.Writer, least slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: max(l.Level, least), ReplaceAttr: readableDuration}

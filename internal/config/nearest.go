@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// nearest returns the known name that name most likely stands for, or "" if none is similar. Paths
-// are similar if few letters differ, in the whole path or in its last part alone, so that a key in
-// the wrong section is found, too.
+// nearest returns the known name that name is most likely meant to be, or "" if none is similar.
+// Paths are similar if few letters differ, in the whole path or in its last part alone, so that a
+// key in the wrong section is found, too.
 func nearest(name string, known []string) string {
 	const longest = 100 // beyond it nothing is near, and the work would be wasted
 	if len(name) > longest || len(known) == 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/uri"
 )
 
-// mask stands for what is not shown.
+// mask replaces secrets in output.
 const mask = "***"
 
 // A Secret is a text that is never shown; string(s) is the text itself.

@@ -13,8 +13,8 @@ const (
 	startOldest = "beginning-of-oplog"
 )
 
-// FutureSlack is how far a start may be ahead: clocks differ, and an idle MongoDB is up to 10 s
-// behind them.
+// FutureSlack is how far a start may be in the future: clocks differ, and an idle MongoDB lags them
+// by up to 10 s.
 const FutureSlack = 15 * time.Second
 
 // refuseFutureStarts complains of starts that are in the future by the clock of this machine.

@@ -97,7 +97,7 @@ func (t *table) reset(k key) error {
 	return nil
 }
 
-// A value is what a source says of a key: a text, or a list of them.
+// A value is a source's value of a key: a text, or a list of texts.
 type value struct {
 	where  string // file:line, or the variable's name
 	file   string // none for a variable
@@ -184,12 +184,12 @@ func (t *table) refuse(k key, where string, err error) {
 	t.complain(fault.ConfigBadValue, where, "%s: %w", k.path, err)
 }
 
-// complain notes what is wrong, and where.
+// complain notes an error, and its place.
 func (t *table) complain(code fault.Code, where, format string, args ...any) {
 	t.complaints = append(t.complaints, fault.Newf(code, "%s: %w", where, fmt.Errorf(format, args...)))
 }
 
-// byDefault is where a value stands that no source has set.
+// byDefault is the place of a value that no source has set.
 const byDefault = "by default"
 
 // refuseValue complains of a value that no tag could judge.
