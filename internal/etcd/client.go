@@ -26,7 +26,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Config says how etcd is reached and where the keys of this cluster stand.
+// Config has the connection to etcd and the prefix of this cluster's keys.
 type Config struct {
 	// Endpoints are addresses as host:port or URLs, of all members: a majority of them must answer.
 	Endpoints []string
@@ -34,9 +34,9 @@ type Config struct {
 	Prefix, Cluster string
 	// Username and Password authenticate the client. Empty means without.
 	Username, Password string
-	// CAFile, CertFile and KeyFile are PEM files: whom to trust, and this client's own certificate.
-	// The certificate is read again for every connection. Empty means without TLS, except for
-	// endpoints given as https URLs.
+	// CAFile, CertFile and KeyFile are PEM files: the trusted authorities, and this client's own
+	// certificate. The certificate is read again for every connection. Empty means without TLS,
+	// except for endpoints given as https URLs.
 	CAFile, CertFile, KeyFile string
 	// DialTimeout bounds Dial. Defaults to 5 s.
 	DialTimeout time.Duration
@@ -76,9 +76,9 @@ type Client struct {
 	cluster atomic.Pointer[string] // the id that the origin must have; nil while any will do
 }
 
-// Belong has everything that is read or written under the origin fail from now on unless the origin
-// is that of the cluster with the id: a process must not go on in another cluster if the origin is
-// deleted or replaced under it. The error is the fault ClusterReplaced.
+// Belong binds the client to the cluster with the id: from now on, reads and writes under any other
+// origin fail with the fault ClusterReplaced, because a process must not continue in another
+// cluster if its origin is deleted or replaced.
 func (c *Client) Belong(id string) { c.cluster.Store(&id) }
 
 // belongs returns the fault of an origin that is not that of the process's cluster. Err says how
@@ -146,14 +146,14 @@ func open(cfg Config, options ...grpc.DialOption) (*Client, error) {
 	}, nil
 }
 
-// Backend says which etcd this is, as far as etcd tells: its cluster's id, which etcds that were
-// set up alike have in common, and the prefix.
+// Backend identifies this etcd, as far as etcd reports it: the id of its cluster, which etcds with
+// the same setup share, and the prefix.
 func (c *Client) Backend() checkpoint.Backend {
 	return checkpoint.Backend{Etcd: c.id, Prefix: c.prefix}
 }
 
-// clusterID returns the id of the etcd cluster that has answered, as it stands in etcd's log; empty
-// where the answer has none.
+// clusterID returns the id of the etcd cluster that has answered, in the form of etcd's log; empty
+// if the reply has none.
 func clusterID(h *pb.ResponseHeader) string {
 	if h.GetClusterId() == 0 {
 		return ""

@@ -42,9 +42,9 @@ func NewClusterStore(client *Client, cfg ClusterConfig) *ClusterStore {
 	return &ClusterStore{cfg: cfg, client: client, etcd: client.etcd, keys: client.keys}
 }
 
-// View implements [cluster.Store]. The origin must be of N partitions, else it is the fault
-// CheckpointPartitions; without one it is checkpoint.ErrNoOrigin. What cannot be read is the fault
-// ClusterCorrupt; keys that are not of our making are left out.
+// View implements [cluster.Store]. It returns the fault CheckpointPartitions if the origin has
+// another number of partitions, checkpoint.ErrNoOrigin without one, and the fault ClusterCorrupt if
+// a key is unreadable. It ignores foreign keys.
 func (s *ClusterStore) View(ctx context.Context) (cluster.View, error) {
 	resp, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.origin()),

@@ -19,7 +19,7 @@ import (
 
 var _ handoff.DirectiveStore = (*ClusterStore)(nil)
 
-// directivesOf reads the keys of wishes. What cannot be read is nobody's wish.
+// directivesOf reads the keys of directives. It ignores unreadable ones.
 func directivesOf(keys keys, partitions int, kvs []*mvccpb.KeyValue) (w cluster.Directives) {
 	for _, kv := range kvs {
 		key := string(kv.Key)
@@ -91,7 +91,7 @@ func (s *ClusterStore) Pin(ctx context.Context, p change.Partition, wish cluster
 	return nil
 }
 
-// pin makes one attempt, and reports whether the pin stands under its lease.
+// pin makes one attempt, and reports whether the pin is stored under its lease.
 func (s *ClusterStore) pin(
 	ctx context.Context, stands originState, p change.Partition, wish cluster.Pin, value string, id clientv3.LeaseID,
 ) (kept bool, err error) {

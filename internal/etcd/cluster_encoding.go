@@ -24,8 +24,9 @@ func encodeJSON(what any) (string, error) {
 	return string(value), nil
 }
 
-// encodeHeartbeat writes a heartbeat. Rates are told to a thousandth, those above a hundred to a
-// whole one: what a member says of all partitions that there can be fits into one request then.
+// encodeHeartbeat encodes a heartbeat. It rounds rates to a thousandth, and those above a hundred
+// to a whole number, so that the heartbeat of a member with all possible partitions fits into one
+// request.
 func encodeHeartbeat(h cluster.Heartbeat) (string, error) {
 	h.Held = slices.Clone(h.Held)
 	for i := range h.Held {
@@ -91,8 +92,8 @@ func ownersOf(keys keys, stands originState, kvs []*mvccpb.KeyValue) ([]cluster.
 	return owners, nil
 }
 
-// epochOf is the epoch of a claim that was written at a revision. What was written before the
-// origin, an incarnation before owned.
+// epochOf returns the epoch of a claim that was written at a revision. A key from before the origin
+// belongs to an earlier incarnation.
 func epochOf(stands originState, revision int64) change.Epoch {
 	epoch := change.Epoch{Incarnation: stands.Incarnation, Revision: uint64(revision)}
 	if revision < stands.Revision {
@@ -101,8 +102,8 @@ func epochOf(stands originState, revision int64) change.Epoch {
 	return epoch
 }
 
-// A planForm is a plan as it stands in the store: each name once, so that a plan of all partitions
-// that there can be fits into one request.
+// A planForm is the stored form of a plan: it has each name once, so that a plan of all possible
+// partitions fits into one request.
 type planForm struct {
 	cluster.Plan
 

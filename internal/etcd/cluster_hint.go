@@ -39,9 +39,9 @@ func (s *ClusterStore) Hints(ctx context.Context) <-chan struct{} {
 	return signals
 }
 
-// watch signals what is news among the changes of keys. It begins without a revision: what happened
-// before it stands is not told, so that a signal is due each time it does, and whenever the client
-// had to begin it again.
+// watch signals relevant changes of keys. It starts without a revision, so it misses changes from
+// before its start. Therefore it sends a signal whenever it has started, and whenever the client
+// had to restart it.
 func (s *ClusterStore) watch(
 	ctx context.Context, signals chan<- struct{}, news func([]*clientv3.Event) bool, key string, options ...clientv3.OpOption,
 ) {
@@ -72,8 +72,8 @@ func anything(events []*clientv3.Event) bool { return len(events) > 0 }
 // statuses are those of the members whose heartbeats have been seen, by key.
 type statuses map[string]cluster.Status
 
-// news reports whether heartbeats tell of more than that their members are well or not as before:
-// who comes, who goes, and whose status changes.
+// news reports whether heartbeats contain a relevant change: a member that joins, leaves, or
+// changes its status.
 func (s statuses) news(events []*clientv3.Event) (found bool) {
 	for _, e := range events {
 		key := string(e.Kv.Key)
@@ -91,9 +91,8 @@ func (s statuses) news(events []*clientv3.Event) (found bool) {
 	return found
 }
 
-// statusOf returns the status that a heartbeat tells, empty where there is none. It reads no
-// further: partitions and metrics, which are most of a heartbeat, stand behind it, and each is read
-// by everybody who takes hints.
+// statusOf returns the status in a heartbeat, empty if there is none. It reads no further, because
+// partitions and metrics, most of a heartbeat, come after it, and every node reads every heartbeat.
 func statusOf(heartbeat []byte) cluster.Status {
 	fields := json.NewDecoder(bytes.NewReader(heartbeat))
 	if open, err := fields.Token(); err != nil || open != json.Delim('{') {

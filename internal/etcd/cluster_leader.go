@@ -15,9 +15,9 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// Campaign implements [cluster.Store]. It fails where the lease under which it waits runs out; the
-// caller tries again. A key among the candidates' that is under no lease, so that nobody can ever
-// be elected, is the fault ClusterCorrupt.
+// Campaign implements [cluster.Store]. It fails if the lease under which it waits expires; the
+// caller tries again. It returns the fault ClusterCorrupt if a candidate's key has no lease,
+// because then no other candidate could ever be elected.
 func (s *ClusterStore) Campaign(ctx context.Context, node string) (cluster.Leadership, error) {
 	stands, err := s.client.origin(ctx, s.cfg.Partitions)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *ClusterStore) Campaign(ctx context.Context, node string) (cluster.Leade
 	return l, nil
 }
 
-// mayElect looks at the oldest of those who want to lead: it must be under a lease, or it would be
-// elected for ever.
+// mayElect checks the oldest candidate: its key must be under a lease, or it would be elected for
+// ever.
 func (s *ClusterStore) mayElect(ctx context.Context) error {
 	resp, err := s.etcd.Get(ctx, s.candidates(), clientv3.WithFirstCreate()...)
 	if err != nil {
@@ -71,8 +71,8 @@ var errSessionOver = errors.New("the lease of the election has run out")
 func (l *leadership) campaign(ctx context.Context, node string) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	l.end = end
-	// The election gives up with the context of its client, not with ours, and would wait for ever
-	// for an etcd that does not answer.
+	// The election ends with the context of its client, not with ours, and would wait for ever for
+	// an etcd that does not answer.
 	office := clientv3.NewCtxClient(life)
 	office.KV, office.Lease, office.Watcher = l.etcd.KV, l.etcd.Lease, l.etcd.Watcher
 	session, err := concurrency.NewSession(office, concurrency.WithLease(l.lease), concurrency.WithContext(life))
@@ -148,7 +148,7 @@ func (l *leadership) watchKey(ctx context.Context, over <-chan struct{}) {
 			}
 		}
 		stop()
-		// The watch broke or was long enough, or what comes after the revision is compacted.
+		// The watch broke or was long enough, or the revisions after its start are compacted.
 		resp, err := l.txn(ctx)
 		switch {
 		case errors.Is(err, cluster.ErrDeposed):
@@ -177,8 +177,8 @@ func (l *leadership) leads() []clientv3.Cmp {
 // Lost implements [cluster.Leadership].
 func (l *leadership) Lost() <-chan struct{} { return l.lost }
 
-// Publish implements [cluster.Leadership]. That the plan stands already is the same, done by a
-// request whose answer got lost.
+// Publish implements [cluster.Leadership]. If the plan is stored already, an earlier request has
+// written it and its reply was lost.
 func (l *leadership) Publish(ctx context.Context, p cluster.Plan) error {
 	value, err := encodePlan(p)
 	if err == nil {

@@ -16,10 +16,11 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Join implements [cluster.Store]. What an earlier membership of the same process left behind is
-// ended first. Beside a cluster of one it is a *cluster.HeldError too. The ttl is rounded up to
-// seconds, and etcd raises it where it is below its least: renewals tell. The number of partitions
-// must be the origin's and the heartbeat's, else it is the fault CheckpointPartitions.
+// Join implements [cluster.Store]. It first ends the remains of an earlier membership of the same
+// process. It also returns a *cluster.HeldError if a single node owns everything. It rounds the ttl
+// up to seconds, and etcd raises it to its minimum; renewals return the actual one. If the number
+// of partitions differs from that of the origin or the heartbeat, it returns the fault
+// CheckpointPartitions.
 func (s *ClusterStore) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	if first.Count != 0 && first.Count != s.cfg.Partitions {
 		return nil, fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, node %q is configured for %d",
@@ -56,8 +57,8 @@ func (s *ClusterStore) Join(ctx context.Context, first cluster.Heartbeat, ttl ti
 	return m, nil
 }
 
-// makeWay refuses where another process has the name, or where partitions are owned by who is no
-// member: a cluster of one.
+// makeWay returns an error if another process has the name, or if a process that is not a member
+// owns partitions: a single node.
 func (s *ClusterStore) makeWay(ctx context.Context, first cluster.Heartbeat) error {
 	resp, err := s.etcd.Txn(ctx).Then(
 		clientv3.OpGet(s.keys.members(), clientv3.WithPrefix()),
@@ -112,8 +113,8 @@ type membership struct {
 
 var _ cluster.Membership = (*membership)(nil)
 
-// sit puts the first heartbeat. That it stands under our lease is the same, done by a request whose
-// answer got lost.
+// sit puts the first heartbeat. If it is stored under our lease already, an earlier request has
+// written it and its reply was lost.
 func (m *membership) sit(ctx context.Context, value string) error {
 	resp, err := m.etcd.Txn(ctx).
 		If(m.client.is(m.stands), clientv3.Compare(clientv3.CreateRevision(m.key), "=", 0)).
@@ -148,8 +149,8 @@ func (m *membership) txn(ctx context.Context, ops ...clientv3.Op) (*clientv3.Txn
 	return resp, err
 }
 
-// Renew implements [cluster.Membership]. That an operator has ended the membership but not the
-// lease, the next heartbeat or claim tells.
+// Renew implements [cluster.Membership]. If an operator has ended the membership but not the lease,
+// the next heartbeat or claim reports it.
 func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
 	life, err := m.renewer.Renew(ctx)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
@@ -189,8 +190,8 @@ func (m *membership) Claim(ctx context.Context, partitions []change.Partition) (
 	return owners, nil
 }
 
-// claimSome claims as many as fit into one transaction. What stands under our lease already, an
-// earlier one has put.
+// claimSome claims as many partitions as fit into one transaction. An earlier request has written
+// keys that are under our lease already.
 func (m *membership) claimSome(ctx context.Context, partitions []change.Partition) ([]cluster.Owner, error) {
 	claims := make([]clientv3.Op, len(partitions))
 	for i, p := range partitions {

@@ -175,7 +175,7 @@ func (e *endpoints) Invoke(ctx context.Context, method string, args, reply any, 
 			return at.conn.Invoke(ctx, method, args, reply, opts...)
 		})
 		if last = err; status.Code(err) == codes.Unknown {
-			e.login.forget(token) // an older etcd may say so that it is too old
+			e.login.forget(token) // an older etcd may report in this way that it is too old
 		}
 		switch {
 		case err == nil:
@@ -319,8 +319,8 @@ func (e *endpoints) record(err error) {
 	e.mu.failure = cmp.Or(e.mu.failure, err)
 }
 
-// lastFailure returns why the last attempt failed, empty where none did. A request that ends with
-// its context does not say what was wrong with the connection; this does.
+// lastFailure returns the error of the last failed attempt, empty if there was none. It explains a
+// broken connection, which the error of a request that ends with its context does not.
 func (e *endpoints) lastFailure() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// withCode gives an error of etcd the code under which people find it. Errors of the caller's
-// context stay what they are.
+// withCode adds the fault code to an error of etcd. Errors of the caller's context stay unchanged.
 func withCode(err error) error {
 	if fault.Of(err) != "" || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -28,7 +27,8 @@ func withCode(err error) error {
 	return err
 }
 
-// unknown reports whether a request that failed so may have been carried out, or may be yet.
+// unknown reports whether a request that failed with this error may have been executed, or may
+// still be.
 func unknown(err error) bool {
 	if answer, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return answer.Code() == codes.Unavailable
@@ -37,13 +37,12 @@ func unknown(err error) bool {
 	return ok && slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Internal, codes.Unknown}, failure.Code())
 }
 
-// watchMax bounds the life of a watch that is to go on for ever. A watch waits silently for the
-// revision that it begins at, or has come to: after etcd was restored from a copy, that may take
+// watchMax bounds the life of one watch in an endless series. A watch waits silently for the
+// revision that it starts at, or has reached: after etcd was restored from a backup, that may take
 // very long.
 const watchMax = 30 * time.Second
 
-// sayAgain is the pause before a request of which nobody knows whether it was carried out is sent
-// again.
+// sayAgain is the pause before the retry of a request with an unknown outcome.
 const sayAgain = 50 * time.Millisecond
 
 // retryUncertain retries an idempotent request until its outcome is known, or the context ends.

@@ -25,7 +25,7 @@ func (s *Store) AddGap(ctx context.Context, g checkpoint.Gap) error {
 			return fmt.Errorf("write the gap log: %w", withCode(err))
 		}
 		if !added {
-			continue // somebody else wrote the entry meanwhile
+			continue // another process wrote the entry meanwhile
 		}
 		if count > checkpoint.MaxGaps {
 			return s.dropGaps(ctx)

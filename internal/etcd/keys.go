@@ -58,10 +58,10 @@ func (k keys) directives() string { return k.root + "wish/" }
 // election is the prefix of the keys of those who want to lead, without its last slash.
 func (k keys) election() string { return k.root + "leader" }
 
-// owners is the prefix of the keys that say who owns the partitions.
+// owners is the prefix of the keys of the partitions' owners.
 func (k keys) owners() string { return k.root + "owner/" }
 
-// owner is the key that says who owns a partition.
+// owner is the key of a partition's owner.
 func (k keys) owner(p change.Partition) string { return k.owners() + padded(p) }
 
 // checkpoints is the prefix of the keys of all checkpoints; below it are those of exclusive
@@ -109,7 +109,7 @@ func (k keys) histories(subscriber string) string {
 // gaps is the prefix of the keys of the gap log.
 func (k keys) gaps() string { return k.root + "gap/" }
 
-// supervisor is the prefix of the keys of who looks after the components.
+// supervisor is the prefix of the supervisor's keys.
 func (k keys) supervisor() string { return k.root + "supervisor/" }
 
 // padded writes a partition so that keys sort as partitions do.

@@ -11,9 +11,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// grantLease grants a lease and returns how long it lives unless it is renewed: the ttl rounded up
-// to seconds, or etcd's least where that is more. A request whose answer gets lost leaves a lease
-// behind that nothing is under.
+// grantLease grants a lease and returns the time after which it expires unless renewed: the ttl
+// rounded up to seconds, or etcd's minimum if that is longer. A request whose reply is lost leaves
+// an unused lease.
 func grantLease(ctx context.Context, c *Client, ttl time.Duration) (clientv3.LeaseID, time.Duration, error) {
 	var granted *clientv3.LeaseGrantResponse
 	err := retryUncertain(ctx, func() (err error) {

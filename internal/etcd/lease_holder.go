@@ -17,7 +17,7 @@ type holder struct {
 	Node, Process string // empty where the value cannot be read
 	Key           string
 	Revision      int64            // at which the key was written
-	Lease         clientv3.LeaseID // 0 for a key that lives for ever, which is not of our making
+	Lease         clientv3.LeaseID // 0 for a key without a lease, which is not ours
 	Trace         string           // of an owner, as in [cluster.Owner]
 }
 
@@ -39,8 +39,8 @@ func encodeOwner(node, process string, at time.Time, trace string) (string, erro
 	return string(value), nil
 }
 
-// holderOf reads a key that says who holds it: an owner's, or a member's heartbeat. One whose value
-// cannot be read is held all the same, by nobody known.
+// holderOf returns the holder of a key: of an owner's key, or of a member's heartbeat. A key with
+// an unreadable value is held, too, by an unknown holder.
 func holderOf(kv *mvccpb.KeyValue) holder {
 	h := holder{Key: string(kv.Key), Revision: kv.ModRevision, Lease: clientv3.LeaseID(kv.Lease)}
 	var s ownerValue

@@ -76,7 +76,7 @@ func (r *leaseRenewer) ask(ctx context.Context) (time.Duration, error) {
 	stop := context.AfterFunc(ctx, r.end)
 	var resp *pb.LeaseKeepAliveResponse
 	err := r.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(r.lease)})
-	if err == nil || errors.Is(err, io.EOF) { // receiving tells why
+	if err == nil || errors.Is(err, io.EOF) { // receiving returns the reason
 		resp, err = r.stream.Recv()
 	}
 	if !stop() || err != nil {

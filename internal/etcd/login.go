@@ -53,8 +53,8 @@ func (l *login) forget(token string) {
 	}
 }
 
-// authenticate gets a token in the place of one that is of no use any more, unless somebody else
-// has done so.
+// authenticate replaces a token that has become invalid, unless another request has replaced it
+// already.
 func (e *endpoints) authenticate(ctx context.Context, instead string) error {
 	l := e.login
 	select {
@@ -76,13 +76,13 @@ func (e *endpoints) authenticate(ctx context.Context, instead string) error {
 	return nil
 }
 
-// isDenial reports whether etcd wants another token, and has carried out nothing.
+// isDenial reports whether etcd requires another token, and has not executed the request.
 func isDenial(err error) bool {
 	return slices.ContainsFunc([]error{rpctypes.ErrUserEmpty, rpctypes.ErrInvalidAuthToken, rpctypes.ErrAuthOldRevision},
 		func(denial error) bool { return errors.Is(rpctypes.Error(err), denial) })
 }
 
-// withToken adds a token to what is sent, if there is one.
+// withToken adds the token to a request, if there is one.
 func withToken(ctx context.Context, token string) context.Context {
 	if token == "" {
 		return ctx

@@ -42,7 +42,7 @@ type NoticeStore struct {
 	mu struct {
 		sync.Mutex
 
-		leases map[time.Duration]noticeLease // by the TTL of what is written under them
+		leases map[time.Duration]noticeLease // by the TTL of the keys under them
 
 		reign reign           // of the last reading
 		read  map[string]bool // keys that have been read
@@ -130,7 +130,7 @@ func (s *NoticeStore) append(ctx context.Context, notices []notice.Notice) error
 	return nil
 }
 
-// lease returns the lease under which notices are written now that live so long.
+// lease returns the current lease for notices with a TTL.
 func (s *NoticeStore) lease(ctx context.Context, ttl time.Duration) (clientv3.LeaseID, error) {
 	now := time.Now()
 	s.mu.Lock()

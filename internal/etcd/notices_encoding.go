@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// What a notice takes at most: etcd takes 1.5 MiB in a request, and a batch is one.
+// The maximum size of a notice: etcd accepts 1.5 MiB in a request, and a batch is one request.
 const (
 	maxNotice     = 8 << 10
 	maxNoticeText = 2 << 10

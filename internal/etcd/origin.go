@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// An originState is the origin as it stood at a revision.
+// An originState is the origin at a revision.
 type originState struct {
 	checkpoint.Origin
 
@@ -29,7 +29,7 @@ func (o originState) Fences(e change.Epoch) bool {
 	return e.Incarnation != o.Incarnation || e.Revision == 0
 }
 
-// is is the condition that the origin still stands as it stood then.
+// is returns the condition that the origin has not changed since then.
 func (c *Client) is(o originState) clientv3.Cmp {
 	return clientv3.Compare(clientv3.ModRevision(c.keys.origin()), "=", o.Revision)
 }
@@ -43,7 +43,7 @@ func (c *Client) origin(ctx context.Context, partitions int) (originState, error
 	return c.standing(resp.Kvs, partitions)
 }
 
-// standing is Origin with what was read at its key and below.
+// standing decodes the origin from its key and the keys below.
 func (c *Client) standing(kvs []*mvccpb.KeyValue, partitions int) (originState, error) {
 	at := func(key string) []*mvccpb.KeyValue {
 		return slices.DeleteFunc(slices.Clone(kvs), func(kv *mvccpb.KeyValue) bool { return string(kv.Key) != key })
@@ -60,7 +60,7 @@ func (c *Client) standing(kvs []*mvccpb.KeyValue, partitions int) (originState, 
 	return stands, nil
 }
 
-// originStateOf is Origin with what was read at its key alone, without the backend.
+// originStateOf decodes the origin from its key alone, without the backend.
 func originStateOf(kvs []*mvccpb.KeyValue, partitions int) (originState, error) {
 	if len(kvs) == 0 {
 		return originState{}, checkpoint.ErrNoOrigin
@@ -73,8 +73,8 @@ func originStateOf(kvs []*mvccpb.KeyValue, partitions int) (originState, error) 
 	return originState{Origin: o, Revision: kv.ModRevision}, nil
 }
 
-// nest makes nested transactions in one, as long as the origin is the one that stands; else it is
-// checkpoint.ErrOriginMoved. etcd takes MaxNested of them where none has more than two operations.
+// nest runs nested transactions in one, if the stored origin is the given one; otherwise it returns
+// checkpoint.ErrOriginMoved. etcd accepts MaxNested of them if none has more than two operations.
 func (c *Client) nest(ctx context.Context, stands originState, nested []clientv3.Op) (*clientv3.TxnResponse, error) {
 	resp, err := c.etcd.Txn(ctx).If(c.is(stands)).Then(nested...).Commit()
 	if err == nil && !resp.Succeeded {
@@ -83,7 +83,7 @@ func (c *Client) nest(ctx context.Context, stands originState, nested []clientv3
 	return resp, err
 }
 
-// create writes the origin if there is none and returns the one that stands.
+// create writes the origin if there is none and returns the stored one.
 func (c *Client) create(ctx context.Context, o checkpoint.Origin) (originState, error) {
 	value, err := checkpoint.EncodeOrigin(o)
 	if err != nil {
@@ -131,8 +131,8 @@ func (c *Client) putBackend(b checkpoint.Backend) ([]clientv3.Op, error) {
 	return []clientv3.Op{clientv3.OpPut(c.keys.backend(), string(value))}, nil
 }
 
-// complete writes what the origin does not say of its backend. The origin's own key is not written:
-// its revision is compared by everything that is done under it.
+// complete writes the missing parts of the origin's backend. It does not write the origin's own
+// key, because every write under the origin compares its revision.
 func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Backend) (originState, error) {
 	for {
 		stands, err := c.origin(ctx, partitions)
@@ -156,8 +156,8 @@ func (c *Client) complete(ctx context.Context, partitions int, b checkpoint.Back
 	}
 }
 
-// adopt writes next in the place of last. That next stands already is the same, done by a request
-// whose answer got lost.
+// adopt replaces the origin last with next. If next is stored already, an earlier request has
+// written it and its reply was lost.
 func (c *Client) adopt(ctx context.Context, last, next checkpoint.Origin) error {
 	if err := next.Follows(last); err != nil {
 		return err

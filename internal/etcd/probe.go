@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// An EndpointStatus is what one endpoint tells of itself.
+// An EndpointStatus is the status that one endpoint reports.
 type EndpointStatus struct {
 	Endpoint, Version string
 	Leader            bool // it knows one
@@ -78,8 +78,8 @@ func HasRevision(ctx context.Context, c *Client, revision int64) (bool, error) {
 	return true, nil
 }
 
-// MayWrite finds out whether the user may write below the cluster's keys, by a transaction that
-// writes only if what cannot be is.
+// MayWrite checks whether the user may write below the cluster's keys, with a transaction whose
+// condition is never true.
 func MayWrite(ctx context.Context, c *Client) error {
 	key := c.keys.origin()
 	err := retryUncertain(ctx, func() error {

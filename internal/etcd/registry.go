@@ -25,7 +25,7 @@ type Registry struct {
 	mu struct {
 		sync.Mutex
 
-		claim *claim // the one that stands
+		claim *claim // the current one
 	}
 }
 
@@ -78,9 +78,9 @@ func (r *Registry) Claim(
 	return epochs, nil
 }
 
-// MakeWay sees to it that no partition is owned. Where another process owns one, or is a member of
-// a cluster and may own some at any time, it is a *cluster.HeldError; with takeOver that claim or
-// membership is ended. What an earlier claim of this process left behind is ended too.
+// MakeWay makes sure that no partition has an owner. It returns a *cluster.HeldError if another
+// process owns one, or is a member of a cluster and may own some at any time; with takeOver it ends
+// that claim or membership instead. It also ends the remains of an earlier claim of this process.
 func (r *Registry) MakeWay(ctx context.Context, m cluster.Identity, takeOver bool) error {
 	holders, err := r.holders(ctx)
 	if err != nil {
@@ -111,8 +111,7 @@ func (r *Registry) Renew(ctx context.Context) (ttl time.Duration, taken []change
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		return 0, nil, fmt.Errorf("an operator has adopted the marks: %w", cluster.ErrLost)
 	}
-	// The lease lives all the same when the keys could not be looked at; what they say is asked
-	// again with the next renewal.
+	// The lease is valid even if the keys could not be read; the next renewal reads them again.
 	return life, taken, nil
 }
 
@@ -155,7 +154,7 @@ func (r *Registry) setClaim(c *claim) {
 	r.mu.claim = c
 }
 
-// A claim is under way or stands.
+// A claim is under way or complete.
 type claim struct {
 	*Registry
 
@@ -204,10 +203,10 @@ func (c *claim) take(ctx context.Context, partitions []change.Partition) ([]chan
 	return epochs, nil
 }
 
-// takeSome puts owner keys in one transaction, and returns the revisions of all: those that are not
-// there, and those that still stand as this claim put them before. A key that is there otherwise
-// may be our own, put by an earlier attempt whose answer got lost: the lease tells, which no other
-// claim has.
+// takeSome puts owner keys in one transaction, and returns the revisions of all. It puts keys that
+// do not exist, and those that are unchanged since this claim put them. Any other key may be our
+// own, from an earlier attempt whose reply was lost: then it has our lease, which no other claim
+// has.
 func (c *claim) takeSome(ctx context.Context, partitions []change.Partition) ([]int64, error) {
 	puts := make([]clientv3.Op, len(partitions))
 	for i, p := range partitions {
@@ -240,8 +239,9 @@ func (c *claim) takeSome(ctx context.Context, partitions []change.Partition) ([]
 	return revisions, nil
 }
 
-// missing returns the partitions whose owner keys are not there as this claim put them. That the
-// keys are as many as they should be says enough: nobody else puts any while these are there.
+// missing returns the partitions whose owner keys are not as this claim put them. It only counts
+// the keys first: if their number is right they are all this claim's, because no other process puts
+// any while these exist.
 func (c *claim) missing(ctx context.Context) ([]change.Partition, error) {
 	prefix := c.client.keys.owners()
 	resp, err := c.client.nest(ctx, c.stands, []clientv3.Op{clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())})
@@ -265,7 +265,7 @@ func (c *claim) missing(ctx context.Context) ([]change.Partition, error) {
 	return missing, nil
 }
 
-// undo gives back what was taken, without waiting for the lease to run out by itself.
+// undo returns the claimed partitions, without waiting for the lease to expire.
 func (c *claim) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()

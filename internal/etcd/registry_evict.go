@@ -7,7 +7,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// holders lists who owns partitions, and who is a member of a cluster and may own some at any time.
+// holders lists the owners of partitions, and the members of a cluster, which may own some at any
+// time.
 func (r *Registry) holders(ctx context.Context) (holders []holder, err error) {
 	for _, prefix := range []string{r.client.keys.owners(), r.client.keys.members()} {
 		resp, err := r.etcd.Get(ctx, prefix, clientv3.WithPrefix())

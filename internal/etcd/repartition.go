@@ -11,13 +11,13 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// Repartition puts next, which may count the partitions otherwise, in the place of last, and takes
-// away in the same transaction what stands by the old count: the checkpoints of shared subscribers,
-// which begin at next's start in every partition, the plan and pins. Histories and the checkpoints
-// of exclusive subscribers tell of how many partitions they are, and stay, and so does the gap log.
-// No shared checkpoint may be earlier than next's start, and nobody may be a member or own
-// anything: else it is the fault NodeRunning. Where last does not stand it is
-// checkpoint.ErrOriginMoved; that next stands already is nil.
+// Repartition replaces the origin last with next, which may have another number of partitions. In
+// the same transaction it removes the state of the old partitions: the plan, pins, and the
+// checkpoints of shared subscribers, which begin at next's start in every partition. Histories and
+// the checkpoints of exclusive subscribers contain their number of partitions and stay, and so does
+// the gap log. It returns the fault NodeRunning if there is a member or an owner, and
+// checkpoint.ErrOriginMoved if the origin is not last or a shared checkpoint is earlier than next's
+// start. If the origin is next already, it returns no error.
 func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (checkpoint.Origin, error) {
 	value, err := checkpoint.EncodeOrigin(next)
 	for done := false; err == nil && !done; {

@@ -20,13 +20,13 @@ const maxBytes = 1 << 20
 // A write is a checkpoint on its way into the store.
 type write struct {
 	checkpoint checkpoint.Checkpoint // trimmed
-	result     *error                // where Save returns what became of it
-	doubt      error                 // of the attempt before: nobody knows whether it was made
+	result     *error                // the outcome that Save returns
+	doubt      error                 // error of an earlier attempt with an unknown outcome
 
-	over    seen  // what is to be there
-	after   seen  // what is there then
+	over    seen  // the expected state
+	after   seen  // the state afterwards
 	puts    int   // how many operations write it
-	refused error // what it gets if over is still there
+	refused error // its error if the stored state is still over
 }
 
 // Save implements [checkpoint.Store]. As many checkpoints as fit go into one transaction; those
@@ -69,8 +69,8 @@ func (s *Store) Save(ctx context.Context, checkpoints []checkpoint.Checkpoint) [
 	return results
 }
 
-// settle says what became of a write. One that is refused after an attempt of which nobody knows
-// whether it was made may have been saved before.
+// settle returns the outcome of a write. A write that is refused after an attempt with an unknown
+// outcome may have been saved before.
 func (w *write) settle(err error) {
 	if w.doubt != nil && (errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, checkpoint.ErrRewound)) {
 		err = fmt.Errorf("save a checkpoint that is refused by now: %w", withCode(w.doubt))
@@ -139,9 +139,9 @@ func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*writ
 	return nil, slices.Concat(rest, again), nil
 }
 
-// nested is the transaction of one checkpoint, and the size of what it puts. Nothing is put of one
-// that changes nothing or would be refused: only the fence is asked, and whether what was last seen
-// is still there.
+// nested returns the transaction of one checkpoint, and the size of its puts. A checkpoint that
+// changes nothing or would be refused has no puts: the transaction only checks the fence, and that
+// the last seen checkpoint is unchanged.
 func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 	key := s.client.keys.checkpoint(w.checkpoint.Key)
 	w.over, w.after, w.puts, w.refused = s.lastSeen(w.checkpoint.Key), seen{}, 0, nil
@@ -170,8 +170,8 @@ func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 	return clientv3.OpTxn(expected, puts, otherwise), size, nil
 }
 
-// readBack decides a write that met another owner or another checkpoint than it expected. It is not
-// settled where it has to be merged with what is there, which is the last seen now.
+// readBack decides a write that found another owner or another checkpoint than expected. It is not
+// settled if it must be merged with the stored checkpoint, which is now the last seen one.
 func (s *Store) readBack(w *write, read []*etcdserverpb.ResponseOp) (settled bool) {
 	c := w.checkpoint
 	if c.Shared {

@@ -23,8 +23,7 @@ const (
 	// pageLength is how many checkpoints are read at once: in the worst case one has more than a
 	// megabyte.
 	pageLength = 100
-	// maxSeen bounds what is remembered of checkpoints that may be saved again; forgotten ones are
-	// read.
+	// maxSeen bounds the cached checkpoints; others are read before a save.
 	maxSeen = 8 * change.MaxPartitions
 )
 
@@ -41,8 +40,8 @@ type Store struct {
 	}
 }
 
-// A seen is what a checkpoint's key was seen to hold at a revision. It is true for ever, and of use
-// as long as the key is not written.
+// A seen is the content of a checkpoint's key at a revision. It is useful as long as the key is
+// unchanged.
 type seen struct {
 	revision   int64                  // 0 when there was none
 	checkpoint *checkpoint.Checkpoint // nil when there was none; never changed
@@ -104,7 +103,7 @@ func (s *Store) list(ctx context.Context, prefix string) (all []checkpoint.Check
 	return all, err
 }
 
-// decodeAll appends what was read. The error says what cannot be decoded.
+// decodeAll appends the decoded checkpoints. The error lists undecodable ones.
 func (s *Store) decodeAll(all []checkpoint.Checkpoint, kvs []*mvccpb.KeyValue) ([]checkpoint.Checkpoint, error) {
 	var unread []error
 	for _, kv := range kvs {
@@ -199,7 +198,7 @@ func (s *Store) forgetOrigin() {
 	s.mu.origin = originState{}
 }
 
-// read reads what a checkpoint's key holds, and remembers it.
+// read reads the content of a checkpoint's key, and caches it.
 func (s *Store) read(ctx context.Context, k checkpoint.Key) (seen, error) {
 	resp, err := s.client.etcd.Get(ctx, s.client.keys.checkpoint(k))
 	if err != nil {
@@ -208,7 +207,7 @@ func (s *Store) read(ctx context.Context, k checkpoint.Key) (seen, error) {
 	return s.look(k, resp.Kvs)
 }
 
-// look decodes what a checkpoint's key was read to hold, and remembers it.
+// look decodes the content of a checkpoint's key, and caches it.
 func (s *Store) look(k checkpoint.Key, kvs []*mvccpb.KeyValue) (what seen, err error) {
 	if len(kvs) > 0 {
 		c, trail, err := checkpoint.Decode(string(kvs[0].Key), s.client.keys.checkpoint, s.partitions, kvs[0].Value)
@@ -236,8 +235,8 @@ func (s *Store) lastSeen(k checkpoint.Key) seen {
 	return s.mu.seen[k]
 }
 
-// puts are the operations, at most two, that write a checkpoint in the place of what was seen, and
-// their size. What is to be seen then has no revision yet.
+// puts returns the operations, at most two, that replace the seen checkpoint, and their size. The
+// new seen has no revision yet.
 func (s *Store) puts(c checkpoint.Checkpoint, over seen) (puts []clientv3.Op, size int, after seen, err error) {
 	next, entry := over.trail.Next(c)
 	value, err := checkpoint.Encode(c, next)
@@ -347,8 +346,8 @@ func (s *Store) claimTerms(ctx context.Context, subscriber string, terms []chang
 	return claimed, unread, nil
 }
 
-// ClaimName implements [checkpoint.Claimer]. A claim that nobody knows the outcome of is made
-// again: to the same process it is the same.
+// ClaimName implements [checkpoint.Claimer]. A claim with an unknown outcome is repeated, because
+// it is idempotent for the same process.
 func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpoint.Checkpoint) (checkpoint.Checkpoint, error) {
 	first, err := first.Trimmed()
 	var claimed checkpoint.Checkpoint
@@ -364,7 +363,7 @@ func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpo
 	return claimed, nil
 }
 
-// claimName makes one attempt; done is false where somebody else has written the checkpoint
+// claimName makes one attempt; done is false if another process has written the checkpoint
 // meanwhile.
 func (s *Store) claimName(ctx context.Context, c checkpoint.Claim, next checkpoint.Checkpoint) (claimed checkpoint.Checkpoint, done bool, err error) {
 	what, err := s.read(ctx, next.Key)
@@ -513,14 +512,14 @@ func (s *Store) lastEntry(ctx context.Context, k checkpoint.Key, unread error) (
 	return seen{revision: row[0].ModRevision, checkpoint: &last, trail: trail}, nil
 }
 
-// move writes what an operator wants in the place of a checkpoint. A save that comes between the
-// reading and the writing is read, too. Where an answer gets lost, what was written is known by its
-// generation and when it was made.
+// move replaces a checkpoint at an operator's request. If a save comes between the read and the
+// write, it reads again. After a lost reply it recognizes its own write by the generation and the
+// time.
 func (s *Store) move(
 	ctx context.Context, k checkpoint.Key,
 	read func(context.Context, checkpoint.Key) (seen, error), want func(*checkpoint.Checkpoint, checkpoint.Origin) (checkpoint.Checkpoint, error),
 ) (next checkpoint.Checkpoint, err error) {
-	sent := false // nobody knows whether next was written
+	sent := false // the outcome of the write is unknown
 	try := func() (done bool, err error) {
 		stands, err := s.readOrigin(ctx)
 		if err != nil {

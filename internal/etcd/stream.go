@@ -24,8 +24,7 @@ func (e *endpoints) NewStream(ctx context.Context, desc *grpc.StreamDesc, method
 	ctx = clientv3.WithRequireLeader(ctx)
 	token := e.login.current(renewing)
 	if e.login != nil && (token == "" || strings.HasPrefix(method, "/etcdserverpb.Watch/")) {
-		// A watch that is refused because of its token cannot be told from one that is refused for
-		// good.
+		// A watch that is refused because of its token looks like one that is refused permanently.
 		if err := e.authenticate(ctx, token); err != nil {
 			return nil, err
 		}
@@ -79,7 +78,7 @@ func (e *endpoints) open(ctx context.Context, at *endpoint, desc *grpc.StreamDes
 	return s, nil
 }
 
-// A stream ends when its endpoint does not answer what is sent on it, or does not answer other
+// A stream ends when its endpoint does not answer messages of the stream, or does not answer other
 // requests while another endpoint does.
 type stream struct {
 	grpc.ClientStream

@@ -26,8 +26,8 @@ type SupervisionConfig struct {
 	Retention time.Duration
 }
 
-// A SupervisionStore keeps what the supervisor of the client's cluster knows and orders. What
-// expires does so by etcd's clock.
+// A SupervisionStore keeps the state and the orders of the supervisor of the client's cluster.
+// Expiry is by etcd's clock.
 type SupervisionStore struct {
 	cfg    SupervisionConfig
 	client *clientv3.Client
@@ -72,7 +72,7 @@ func (s *SupervisionStore) orders(node string) string {
 
 func reignOf(kvs []*mvccpb.KeyValue) (r reignForm, revision int64) {
 	if len(kvs) > 0 {
-		_ = json.Unmarshal(kvs[0].Value, &r) // what cannot be read is nobody's
+		_ = json.Unmarshal(kvs[0].Value, &r) // an unreadable value belongs to no process
 		revision = kvs[0].ModRevision
 	}
 	return r, revision
