@@ -208,7 +208,7 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 		}
 		err := c.Driver().Database("config").Collection("version").FindOne(ctx, bson.D{}).Decode(&version)
 		switch {
-		case Denied(err), errors.Is(err, mongo.ErrNoDocuments): // not everybody may read config
+		case Denied(err), errors.Is(err, mongo.ErrNoDocuments): // not every user may read config
 			return "sharded", nil
 		case err != nil:
 			return "", fmt.Errorf("identify MongoDB: %w", AsFault(err))
@@ -228,7 +228,7 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 	if err != nil && !Denied(err) && !errors.Is(err, mongo.ErrNoDocuments) {
 		return "", fmt.Errorf("identify MongoDB: %w", AsFault(err))
 	}
-	if config.Settings.ID.IsZero() { // not everybody may read local
+	if config.Settings.ID.IsZero() { // not every user may read local
 		return "replicaset/" + h.SetName, nil
 	}
 	return "replicaset/" + h.SetName + "/" + config.Settings.ID.Hex(), nil

@@ -86,8 +86,8 @@ type growth struct {
 }
 
 // Growing reports whether the oplog has not reached its size yet, so that nothing leaves it. It
-// asks every four seconds at most. Where the size cannot be asked for, through mongos or for want of
-// the right to collStats, the oplog counts as full: what is near its start is told then.
+// asks at most every four seconds. If the size is unknown, through mongos or without the right to
+// collStats, the oplog counts as full, and positions near its start are reported.
 func (c *Client) Growing(ctx context.Context) bool {
 	last := c.growth.Load()
 	if last != nil && time.Since(last.at) < growingFor {
