@@ -10,10 +10,9 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// Dial connects to a deployment until the test ends, under a name of its own, by which fail points
-// can tell it from others. After an error that tells of an election the driver waits for the
-// server's next word; a fail point changes nothing that the server would tell of at once, so it is
-// asked often.
+// Dial connects to a deployment until the test ends, under a unique name, so that fail points can
+// select it. After an error about an election the driver waits for the server's next heartbeat; a
+// fail point causes none, so heartbeats are frequent.
 func Dial(t testing.TB, uri string) *mongodb.Client {
 	t.Helper()
 	c, err := mongodb.Dial(t.Context(), mongodb.Config{
@@ -26,7 +25,7 @@ func Dial(t testing.TB, uri string) *mongodb.Client {
 	return c
 }
 
-// Database returns a name that nobody else uses; the database is dropped when the test ends.
+// Database returns a unique name; the database is dropped when the test ends.
 func Database(t testing.TB, c *mongodb.Client) string {
 	t.Helper()
 	name := "test_" + strings.ToLower(rand.Text())
