@@ -9,7 +9,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// A serverFacts is what is known of one of a node's servers.
+// A serverFacts describes one of a node's servers.
 type serverFacts struct {
 	Address string    // empty: there is none
 	Open    bool      // other machines reach it
@@ -39,18 +39,18 @@ func judgeCertificate(s serverFacts, now time.Time) finding {
 	return fine("TLS at %s, valid until %s", s.Address, until)
 }
 
-// An identitiesFacts is what is known of who may connect.
+// An identitiesFacts describes the identities that may connect.
 type identitiesFacts struct {
-	// Open has the servers that other machines reach and that ask nobody for credentials.
+	// Open has the servers that other machines reach and that require no credentials.
 	Open []string
 	// Tokens and Subjects of certificates are listed. Unlimited names who among them has no limits.
 	Tokens, Subjects int
 	Unlimited        []string
-	// JWTs are taken. Clients' Certificates of an authority are asked for.
+	// JWTs are accepted. Client certificates of an authority are required.
 	JWTs, Certificates bool
 }
 
-// judgeIdentities judges who may connect.
+// judgeIdentities judges the identities that may connect.
 func judgeIdentities(i identitiesFacts) finding {
 	switch {
 	case len(i.Open) > 0:

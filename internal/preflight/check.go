@@ -23,7 +23,7 @@ const (
 	Skip Level = "skip"
 )
 
-// A finding is what a check has found.
+// A finding is the result of a check.
 type finding struct {
 	Level Level
 	Text  string
@@ -56,22 +56,22 @@ type Report struct {
 	Checks []Result `json:"checks"`
 }
 
-// Run checks what a node would find where its configuration leads, one check after the other. The
-// secrets are config.SecretFiles. The outage is the longest that must be survived without a loss.
-// It writes nothing, and stops when the context ends.
+// Run checks the services of the configuration as a node would find them, one check after the
+// other. The secrets are config.SecretFiles. The outage is the longest that must be survived
+// without a loss. It writes nothing, and stops when the context ends.
 func Run(ctx context.Context, conn *backend.Conn, secrets map[string]string, outage time.Duration) Report {
 	return runChecks(ctx, checks(conn, secrets, outage))
 }
 
-// RunHere checks what can be checked without connecting to anything: how closed to strangers a node
-// is. Files that are not there are skipped.
+// RunHere runs the checks that need no connection: how well a node is protected against strangers.
+// It skips missing files.
 func RunHere(ctx context.Context, cfg config.Config, secrets map[string]string) Report {
 	return runChecks(ctx, closure{cfg: cfg, secrets: secrets}.here())
 }
 
 func runChecks(ctx context.Context, checks []check) Report {
 	report := Report{OK: true, Checks: []Result{}}
-	var out []string // what has failed or was not tried
+	var out []string // checks that have failed or did not run
 	for _, c := range checks {
 		if ctx.Err() != nil {
 			break

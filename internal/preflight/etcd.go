@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// An etcdMember is what one etcd endpoint tells of itself.
+// An etcdMember is the status of one etcd endpoint.
 type etcdMember struct {
 	Endpoint, Version string
 	Leader            bool // it knows one
@@ -54,8 +54,8 @@ func judgeEtcd(members []etcdMember, alarms []string) finding {
 // at most two a second.
 const manyRevisions = 1_000_000
 
-// judgeCompaction judges whether etcd compacts by itself, which it tells nobody: whether its first
-// revision is still there, and the one manyRevisions ago.
+// judgeCompaction judges whether etcd compacts by itself, which it does not report: by whether its
+// first revision still exists, and the one manyRevisions ago.
 func judgeCompaction(revision int64, keepsFirst, keepsMany bool) finding {
 	switch {
 	case keepsFirst:

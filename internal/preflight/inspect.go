@@ -18,7 +18,7 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb"
 )
 
-// An inspector finds out what the checks judge.
+// An inspector collects the facts for the checks.
 type inspector struct {
 	conn   *backend.Conn
 	outage time.Duration
@@ -37,8 +37,8 @@ const (
 	checkEtcd  = "etcd"
 )
 
-// checks are the checks of what a configuration leads to, in the order in which they need each
-// other. The outage is the longest that is to be survived without a loss. Nothing is written.
+// checks returns the checks of a configuration's services, in the order of their dependencies.
+// outage is the longest outage that must be survived without a loss. They write nothing.
 func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration) []check {
 	s := &inspector{conn: conn, outage: outage}
 	mongo := []string{checkMongo}
@@ -137,7 +137,7 @@ func (s *inspector) split(context.Context) (finding, error) {
 	return judgeSplit(s.can.Split), nil
 }
 
-// namespaces looks at what the configuration names.
+// namespaces checks the namespaces of the configuration.
 func (s *inspector) namespaces(ctx context.Context) (finding, error) {
 	cfg, documents := s.conn.Config, mongodb.NewDocuments(s.mongo, nil)
 	named := slices.Concat(cfg.MongoDB.Watch, cfg.Rescan.Collections)
@@ -331,8 +331,8 @@ func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {
 	return judgeCheckpoints(found), nil
 }
 
-// oneDatabase returns the database of the first namespace that is watched: a user who may not watch
-// the cluster watches one.
+// oneDatabase returns the database of the first watched namespace, for a user without the right to
+// watch the cluster.
 func oneDatabase(watch []string) string {
 	if len(watch) == 0 {
 		return ""

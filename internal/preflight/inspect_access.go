@@ -18,8 +18,8 @@ import (
 	"github.com/mongostream/streamer/internal/listen"
 )
 
-// A closure finds out how closed to strangers a node is, as far as its configuration and its files
-// tell.
+// A closure checks how well a node is protected against strangers, from its configuration and its
+// files.
 type closure struct {
 	cfg     config.Config
 	secrets map[string]string // files with secrets, each with its key
@@ -65,7 +65,7 @@ func (c closure) checks() []check {
 	return checks
 }
 
-// sinkSettings makes what a sink needs, without connecting to anything.
+// sinkSettings makes the parts of a sink, without connecting to anything.
 func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	subscriptions, err := backend.Subscriptions(sink, cfg)
 	if err != nil {
@@ -91,8 +91,8 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 	return fine("%s, format %s", sink.Type, sink.Format), nil
 }
 
-// here are the checks where the node's files need not be: what is not there, or not for this user,
-// is not tried.
+// here returns the checks for a machine that may lack the node's files: it skips files that are
+// missing or unreadable for this user.
 func (c closure) here() []check {
 	checks := c.checks()
 	for i := range checks {
@@ -133,8 +133,8 @@ func open(address string) bool {
 	return address != "" && access.CheckListen(address, false, false) != nil
 }
 
-// identities reads the list of who may connect. Certificates' subjects may stand in it where one of
-// the servers asks for certificates.
+// identities reads the list of identities. It may contain subjects of certificates if one of the
+// servers requires certificates.
 func (c closure) identities(context.Context) (f finding, err error) {
 	asks := c.cfg.GRPC.TLS
 	if asks.ClientCAFile == "" {

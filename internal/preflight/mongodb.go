@@ -42,8 +42,7 @@ func judgeVersion(text string) finding {
 	return fine("%s", text)
 }
 
-// judgeDirect judges a deployment of which one server is read, whatever it is, by its other
-// members.
+// judgeDirect judges a direct connection to one server, by the other members of its deployment.
 func judgeDirect(identity string, others []string) finding {
 	if len(others) > 0 {
 		return warning(fault.MongoOption, "%s: directConnection reads one server and follows no election; the set has others: %s", identity, few(others))
@@ -70,8 +69,7 @@ func judgeSplit(split bool) finding {
 	return fine("large events are split")
 }
 
-// judgeNamespaces judges whether anything can come of the namespaces that the configuration names,
-// by what they are.
+// judgeNamespaces judges by their kinds whether the configured namespaces can have changes.
 func judgeNamespaces(kinds map[change.NamespaceKind][]string) finding {
 	var text []string
 	tell := func(what string, kind change.NamespaceKind) {
@@ -96,8 +94,8 @@ func judgeNamespaces(kinds map[change.NamespaceKind][]string) finding {
 	return fine("all that are named exist")
 }
 
-// judgeImages judges whether the collections keep the images that documents after and before a
-// change are asked for from, which the modes say. missing are those that do not.
+// judgeImages judges whether the collections keep the images that the modes for documents after and
+// before a change require. missing are the collections that do not.
 func judgeImages(after, before string, missing []string) finding {
 	var asked []string
 	if after == "whenAvailable" || after == "required" {
@@ -115,9 +113,9 @@ func judgeImages(after, before string, missing []string) finding {
 	return warning(fault.MongoImages, "%s, and these keep none: %s", strings.Join(asked, ", "), few(missing))
 }
 
-// An oplogFacts is what is known of the oplog.
+// An oplogFacts describes the oplog.
 type oplogFacts struct {
-	// First and Last are the times of its ends; Readable is false where nobody can tell the first.
+	// First and Last are the times of its ends; Readable is false if the first is unknown.
 	First, Last time.Time
 	Readable    bool
 	// Size and MaxSize are in bytes; MaxSize is 0 where they are unknown.
@@ -130,8 +128,8 @@ type oplogFacts struct {
 // reach.
 const leastSample = 5 * time.Minute
 
-// fullFrom is the share of its size from which an oplog counts as full: what comes in takes the
-// place of what is oldest.
+// fullFrom is the share of its size from which an oplog counts as full: then new entries replace
+// the oldest.
 const fullFrom = 0.9
 
 // judgeOplog judges whether the log reaches back over an outage. One that is not full yet is judged
@@ -161,7 +159,7 @@ func judgeOplog(l oplogFacts, outage time.Duration) finding {
 	return fine("%s", text)
 }
 
-// maxReach bounds what is extrapolated: a log that is nearly empty would last for ever.
+// maxReach bounds the extrapolation, because a nearly empty log would seem to last for ever.
 const maxReach = 10 * 365 * 24 * time.Hour
 
 func rounded(d time.Duration) string {
@@ -174,11 +172,11 @@ func rounded(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// majorityLimit is how far the majority may be behind the last operation.
+// majorityLimit is how much the majority may lag the last operation.
 const majorityLimit = 10 * time.Second
 
-// judgeMajority judges whether a majority has what was written last. The time is zero where it is
-// not told, through mongos.
+// judgeMajority judges whether a majority has the last writes. The time is zero if it is unknown,
+// through mongos.
 func judgeMajority(last, majority time.Time) finding {
 	if majority.IsZero() {
 		return fine("not told through mongos")
@@ -228,12 +226,12 @@ func judgeClock(server, sent, received time.Time) finding {
 	return fine("the clocks agree")
 }
 
-// ownConnections is what a node needs beside its streams, at most: surveys, checkpoints, snapshots,
-// and the driver's own monitors.
+// ownConnections bounds the connections of a node besides its streams: oplog checks, checkpoints,
+// snapshots, and the driver's own monitors.
 const ownConnections = 10
 
-// judgeConnections judges whether there are enough of them for so many streams. available is what
-// the server still takes, unknown where known is false.
+// judgeConnections judges whether there are enough connections for the streams. available is how
+// many the server still accepts, unknown if known is false.
 func judgeConnections(streams, available int, known bool) finding {
 	need := 2*streams + ownConnections
 	switch {
@@ -253,7 +251,7 @@ func judgeFiles(needed, limit int) finding {
 	return fine("a node may need %d open files", needed)
 }
 
-// judgeOptions judges the options of the connection string by what is to be known of them.
+// judgeOptions judges the options of the connection string by their remarks.
 func judgeOptions(remarks []string) finding {
 	if len(remarks) > 0 {
 		return warning(fault.MongoOption, "%s", strings.Join(remarks, "; "))
@@ -261,7 +259,7 @@ func judgeOptions(remarks []string) finding {
 	return fine("the options of mongodb.uri are used as they are")
 }
 
-// checkpointFacts is what is known of the checkpoints that there are.
+// checkpointFacts describes the existing checkpoints.
 type checkpointFacts struct {
 	// Created says that there is an origin, Ours that it is of this deployment.
 	Created, Ours  bool
@@ -280,8 +278,9 @@ type checkpointFacts struct {
 	Halt bool
 }
 
-// judgeCheckpoints judges whether subscribers can go on from their checkpoints. One that is lost
-// keeps a node from nothing where it is of an exclusive subscriber, which may never come back.
+// judgeCheckpoints judges whether subscribers can resume from their checkpoints. The lost
+// checkpoint of an exclusive subscriber does not prevent a start, because that subscriber may never
+// come back.
 func judgeCheckpoints(c checkpointFacts) finding {
 	switch {
 	case !c.Created:
