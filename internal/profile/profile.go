@@ -21,7 +21,8 @@ import (
 type Config struct {
 	// Listen is a loopback address, host:port. Empty means no listener.
 	Listen string
-	// Protect wraps the handler at Listen and authorizes requests. By default everybody is allowed.
+	// Protect wraps the handler at Listen and authorizes requests. By default every request is
+	// allowed.
 	Protect func(http.Handler) http.Handler
 	// DumpDir is the folder for flight recordings; it is made where it is missing. Empty means that
 	// none are written.
@@ -33,7 +34,8 @@ type Config struct {
 	// StallThreshold is how long a late partition may make no progress before a recording is
 	// written. Defaults to 30 s.
 	StallThreshold time.Duration
-	// Partitions tells how the partitions do now; it must answer at once. Required with DumpDir.
+	// Partitions returns the present progress of the partitions; it must not block. Required with
+	// DumpDir.
 	Partitions func() []Partition
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
