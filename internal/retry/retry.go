@@ -10,8 +10,8 @@ import (
 // one, at most Longest.
 type Backoff struct{ First, Longest time.Duration }
 
-// After returns the wait after so many failures in a row, at least 1: a random time in the upper
-// half of what the Backoff says.
+// After returns the wait after a number of failures in a row, at least 1: a random time in the
+// upper half of the backoff.
 func (b Backoff) After(failures int) time.Duration {
 	longest := min(b.First<<min(max(failures-1, 0), 20), b.Longest)
 	return longest/2 + rand.N(longest/2+1)
