@@ -23,7 +23,7 @@ var assets embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// A Remedy is what the page says about a code.
+// A Remedy is the page's text about a code.
 type Remedy struct {
 	Summary string `json:"summary"`
 	Meaning string `json:"meaning"`
