@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// alarmsEvery is how often etcd is asked for its alarms, alarmsTimeout how long it may take.
+	// alarmsEvery is the interval of requests for etcd's alarms, alarmsTimeout the timeout of each.
 	alarmsEvery   = 5 * time.Second
 	alarmsTimeout = 3 * time.Second
 )
 
-// alarms are what etcd has raised, as it was last heard.
+// alarms are the last known alarms of etcd.
 type alarms struct{ raised atomic.Pointer[string] }
 
-// follow asks for the alarms again and again until the context ends. An etcd that does not answer
-// is for other checks to tell; what it said before stays.
+// follow requests the alarms regularly until the context ends. If etcd does not answer, other
+// checks report it; the last alarms stay.
 func (a *alarms) follow(ctx context.Context, ask func(context.Context) ([]string, error)) {
 	tick := time.NewTicker(alarmsEvery)
 	defer tick.Stop()
@@ -39,7 +39,7 @@ func (a *alarms) follow(ctx context.Context, ask func(context.Context) ([]string
 	}
 }
 
-// check returns the fault of an alarm that is raised, with what it means for the cluster.
+// check returns the fault of a raised alarm, with its effect on the cluster.
 func (a *alarms) check() error {
 	raised := a.raised.Load()
 	if raised == nil || *raised == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// audit has the audit log written: who was let in and who was not, and the sessions.
+// audit starts the audit log: accepted and refused clients, and the sessions.
 func (s *Service) audit() {
 	s.auditor = notice.NewAuditor(notice.AuditConfig{Registerer: s.registry}, s.board)
 	s.listeners.Access.Seen = func(p access.Peer, i *access.Identity, err error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/internal/profile"
 )
 
-// openProfiler prepares profiles and flight recordings, as far as they are asked for.
+// openProfiler prepares profiles and flight recordings, as far as they are configured.
 func (s *Service) openProfiler(ctx context.Context) (err error) {
 	cfg := s.opts.Config.Debug
 	s.profiler, err = profile.New(ctx, profile.Config{
@@ -23,7 +23,7 @@ func (s *Service) openProfiler(ctx context.Context) (err error) {
 	return nil
 }
 
-// progress tells how far the partitions are.
+// progress returns the progress of the partitions.
 func (s *Service) progress() []profile.Partition {
 	status := s.node.Status()
 	partitions := make([]profile.Partition, len(status))

@@ -28,7 +28,7 @@ func (s *Service) buildGateway(context.Context) error {
 	return nil
 }
 
-// carries says what the log's events have beside the changes themselves.
+// carries returns the optional contents of the log's events.
 func (s *Service) carries() match.Carries { return backend.Carries(s.opts.Config) }
 
 // runGateway serves gateways until the context ends.
@@ -44,7 +44,7 @@ func (s *Service) runGateway(ctx context.Context) error {
 	return s.gateway.Serve(ctx, s.grpc, s.listeners.GRPC(), closeTimeout)
 }
 
-// forward hands what is posted on the board on to gateways, until the context ends.
+// forward passes notices of the board on to gateways, until the context ends.
 func (s *Service) forward(ctx context.Context) {
 	var last uint64
 	for {

@@ -15,8 +15,8 @@ import (
 // KiB of the 1.5 MiB that etcd accepts in a request: the partitions of a node take some 400 KiB.
 const maxGateway = 1 << 10
 
-// gatewaysOf returns what a heartbeat tells of the node's gateways. Of checks that fail as many are
-// named as there is room for; a gateway whose name alone has none is no member.
+// gatewaysOf returns the gateways for a node's heartbeat. It names as many failing checks as there
+// is room for; a gateway whose name alone does not fit is not a member.
 func gatewaysOf(peers []gateway.Peer, now time.Time) []cluster.Gateway {
 	gateways := make([]cluster.Gateway, 0, len(peers))
 	for _, p := range peers {
@@ -45,8 +45,7 @@ func size(g cluster.Gateway) int {
 	return len(text)
 }
 
-// A solitary is what the leader is elsewhere: in a cluster of one the node itself looks after its
-// gateways.
+// A solitary does the leader's work in a single-node cluster: the node itself watches its gateways.
 type solitary struct {
 	planner *plan.Planner
 	beat    int64
@@ -85,7 +84,7 @@ func (m *Membership) runSolitary(ctx context.Context) {
 	}
 }
 
-// gateways returns what the node tells of its gateways.
+// gateways returns the node's gateways.
 func (m *Membership) gateways() (listed []cluster.Gateway, unlisted int) {
 	if m.cfg.Gateways == nil {
 		return nil, 0

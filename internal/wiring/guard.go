@@ -13,8 +13,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 )
 
-// guardOpening makes the guard of openings of change streams. What MongoDB refuses for a reason is
-// no failure of MongoDB.
+// guardOpening makes the guard of openings of change streams. A justified refusal is not a failure
+// of MongoDB.
 func (s *Service) guardOpening() func(func() error) error {
 	b := s.breakers.Breaker("mongodb_open", away)
 	return func(open func() error) error {
@@ -37,7 +37,7 @@ type guardedStore struct {
 	breaker *breaker.Breaker
 }
 
-// guardStore puts a breaker before what is written to the store while the node runs.
+// guardStore puts a circuit breaker before the node's writes to the store.
 func (s *Service) guardStore() guardedStore {
 	b := s.breakers.Breaker("checkpoints_"+s.opts.Config.Reliability.Checkpoint.Backend, func(err error) bool {
 		return checkpoint.KindOf(err) == checkpoint.StoresOwn

@@ -122,7 +122,7 @@ func (s *Service) self() health.Node {
 	}
 }
 
-// operations returns what operators may do over HTTP.
+// operations returns the operations over HTTP.
 func (s *Service) operations() admin.Operations {
 	o := admin.Operations{Restarts: s.supervised, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
 	o.Movable = admin.Movable{Store: s.store, Source: s.mongo, Recorded: s.channels.recorded, Rewound: s.node.Rewound}
@@ -132,7 +132,7 @@ func (s *Service) operations() admin.Operations {
 	return o
 }
 
-// status returns what is told of the node's health and its cluster.
+// status returns the public status of the node and its cluster.
 func (s *Service) status(report health.Report) *admin.Status {
 	cfg, status := s.opts.Config, admin.NewStatus(report, s.member.Overview())
 	status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
@@ -151,7 +151,7 @@ func (s *Service) runServer(ctx context.Context, server *http.Server, serve func
 		s.endClients()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		_ = server.Shutdown(grace) // what is still open then is closed with the process
+		_ = server.Shutdown(grace) // connections that are still open then close with the process
 	})
 	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		stop()
@@ -161,7 +161,7 @@ func (s *Service) runServer(ctx context.Context, server *http.Server, serve func
 	return nil
 }
 
-// membership tells /health of the node's place in its cluster.
+// membership returns the node's membership for /health.
 func (s *Service) membership() *health.Membership {
 	if s.member.Alone() {
 		return nil
@@ -186,7 +186,7 @@ func (s *Service) membership() *health.Membership {
 	return m
 }
 
-// partitions tells /health how the partitions do.
+// partitions returns the state of the partitions for /health.
 func (s *Service) partitions() []health.Partition {
 	status := s.node.Status()
 	partitions := make([]health.Partition, len(status))

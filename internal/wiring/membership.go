@@ -40,10 +40,10 @@ type MembershipConfig struct {
 	TTL        time.Duration // of the lease
 	// TakeOver ends the ownership of another process. It is for a cluster of one.
 	TakeOver bool
-	// Expected is how many nodes the cluster is to have. One is a cluster of one.
+	// Expected is the planned number of nodes. One means a single-node cluster.
 	Expected int
-	// Settle is how long nodes that join are waited for, Rebalance how often it is looked at who
-	// has how much to do.
+	// Settle is how long the leader waits for joining nodes, Rebalance how often it measures the
+	// load of the nodes.
 	Settle, Rebalance time.Duration
 	// RebalanceFloor is how many events a second a node must have more or less than its share for
 	// partitions to move because of it, RebalanceCooldown how long one that has moved stays.
@@ -52,7 +52,7 @@ type MembershipConfig struct {
 
 	// HeartbeatInterval is how often the node sends heartbeats. Defaults to 2 s.
 	HeartbeatInterval time.Duration
-	// Leader has the other settings with which the node leads the cluster. What is above, and
+	// Leader has the other settings with which the node leads the cluster. The fields above, and
 	// identities, are filled in.
 	Leader leader.Config
 
@@ -62,8 +62,8 @@ type MembershipConfig struct {
 	Capacity    int
 	Fingerprint string
 	Gateway     string
-	// Coverage is what the node reads of MongoDB. Sinks are those that it serves, each with a hash
-	// of its subscriptions.
+	// Coverage lists the changes that the node reads. Sinks are the sinks that it serves, each with
+	// a hash of its subscriptions.
 	Coverage change.Coverage
 	Sinks    []string
 	// Address is that of the node's HTTP server, Page the URL of the status page there, for people
@@ -85,10 +85,10 @@ type MembershipConfig struct {
 	Overlap time.Duration
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
-	// Announce tells the node's sessions something that has no place in the log. It must not block.
+	// Announce sends the node's sessions a message without a place in the log. It must not block.
 	Announce func(delivery.Notice)
 
-	// Verdict returns how the node is and what is wrong with it, for its heartbeats. It may be nil.
+	// Verdict returns the node's status and problems, for its heartbeats. It may be nil.
 	Verdict func() (health.Status, []health.Problem)
 
 	// Gateways returns the named subscribers with sessions at the node, and how many more there
@@ -102,10 +102,10 @@ type MembershipConfig struct {
 	Node  *streamer.Node
 	Log   *oplog.Log
 	Board *notice.Board
-	// Stopping reports whether the node has been told to stop.
+	// Stopping reports whether the node's planned stop has begun.
 	Stopping func() bool
-	// Clock goes on while the machine is suspended; only differences of its readings count.
-	// Defaults to cluster.SinceBoot.
+	// Clock includes the time during which the machine is suspended; only differences of its
+	// readings count. Defaults to cluster.SinceBoot.
 	Clock func() time.Duration
 
 	Logger     *slog.Logger
@@ -214,8 +214,8 @@ func (m *Membership) serve(ctx context.Context) error {
 	return m.cfg.Node.Run(ctx)
 }
 
-// serveShare runs the node while terms come and go, and the leader until the node has come to its
-// end: it may have to plan its own leave.
+// serveShare runs the node while terms come and go, and the leader until the node has ended,
+// because it may have to plan its own departure.
 func (m *Membership) serveShare(ctx context.Context) error {
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -242,8 +242,8 @@ func (m *Membership) viewed(v cluster.View) {
 	m.told.viewed(v)
 }
 
-// Topology tells gateways who owns what. In a cluster of one there is nothing to tell until the
-// context ends.
+// Topology informs gateways about the owners of partitions. In a single-node cluster it only waits
+// until the context ends.
 func (m *Membership) Topology() gateway.Topologist {
 	if m.told == nil {
 		return newTopologist()
@@ -251,11 +251,11 @@ func (m *Membership) Topology() gateway.Topologist {
 	return m.told
 }
 
-// leads reports whether the node may lead: it is a member, and can read what the cluster shares.
+// leads reports whether the node may lead: it is a member, and can read the cluster's shared state.
 func (m *Membership) leads() bool { return m.member.Trusted() && m.member.Sees() == nil }
 
-// Sees returns why the node cannot read what the cluster shares, nil where it can and in a cluster
-// of one.
+// Sees returns why the node cannot read the cluster's shared state, nil if it can and in a
+// single-node cluster.
 func (m *Membership) Sees() error { return m.member.Sees() }
 
 // DeadlineLag returns how long the node's lease lives unless it is renewed; of several nodes only.
@@ -285,8 +285,8 @@ func (m *Membership) View() (cluster.View, bool) {
 	return cluster.View{}, false
 }
 
-// Supervised returns the members whose components are to be looked after, and how long ago they
-// were read: in a cluster of one the node itself.
+// Supervised returns the members whose components must be supervised, and the age of that list: in
+// a single-node cluster the node itself.
 func (m *Membership) Supervised() (cluster.View, time.Duration) {
 	if m.Alone() {
 		h := m.report()
@@ -297,8 +297,8 @@ func (m *Membership) Supervised() (cluster.View, time.Duration) {
 	return view, m.member.ViewAge()
 }
 
-// LeaseAge returns for how long the loop that keeps the lease has had something to do and has not
-// got on, LeaderAge the same of the leader's.
+// LeaseAge returns how long the loop that keeps the lease has made no progress although it had
+// work, LeaderAge the same for the leader's loop.
 func (m *Membership) LeaseAge() time.Duration { return m.member.Age() }
 
 // LeaderAge is documented with LeaseAge.
@@ -309,7 +309,8 @@ func (m *Membership) LeaderAge() time.Duration {
 	return m.leader.Age()
 }
 
-// Served returns what the node does not serve yet of what is its own, nil where that is nothing.
+// Served returns an error that lists the node's partitions that it does not serve yet, nil if there
+// are none.
 func (m *Membership) Served() error {
 	if m.Alone() {
 		if served := len(m.cfg.Node.Status()); served < m.cfg.Partitions {
@@ -375,7 +376,7 @@ func (m *Membership) Alike() error {
 	return fault.Newf(fault.ClusterCoverage, "%s", strings.Join(differs, "; "))
 }
 
-// report is what the node says of itself to the others.
+// report returns the node's heartbeat for the other members.
 func (m *Membership) report() cluster.Heartbeat {
 	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.Failing(), m.cfg.Node.Hub().Load()
 	if open {

@@ -7,11 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// By how much of what it holds a node's memory grows before the garbage is collected. Most of what
-// a node holds are replies without a pointer in them, up to 16 MiB each, which are garbage soon: to
-// collect them twice as often as usual costs little, and otherwise a second ring's worth of them
-// would lie about. Where GOMEMLIMIT bounds the memory, that may be used: each collection delays
-// what is delivered meanwhile.
+// The growth of a node's memory before a garbage collection, in per cent of its live memory. Most
+// of a node's memory is replies without pointers, up to 16 MiB each, which soon become garbage.
+// Collecting them twice as often as usual costs little; otherwise garbage would take as much memory
+// as another ring. If GOMEMLIMIT bounds the memory, the node may use all of it, because each
+// collection delays deliveries.
 const gcPercent, gcPercentLimited = 50, 400
 
 // ballast is the share of GOMEMLIMIT that counts as held although it is never touched, so that a
@@ -19,8 +19,8 @@ const gcPercent, gcPercentLimited = 50, 400
 // of the limit.
 const ballast = 1. / 16
 
-// SpareMemory makes this process collect its garbage as a node should, unless GOGC in the
-// environment says how. What it returns is to be called when the node has ended.
+// SpareMemory makes this process collect its garbage as a node should, unless the environment sets
+// GOGC. Call the returned function when the node has ended.
 func SpareMemory() (end func()) {
 	limit := debug.SetMemoryLimit(-1)
 	switch {

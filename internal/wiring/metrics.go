@@ -14,8 +14,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// newMetricsRegistry returns a registry with what every process exports, and what it was built
-// from.
+// newMetricsRegistry returns a registry with the standard metrics of a process, and its build
+// information.
 func newMetricsRegistry(version string, logger *slog.Logger) *metricsRegistry {
 	r := &metricsRegistry{Registry: prometheus.NewRegistry(), logger: logger, failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_metrics_failures_total", Help: "Collections in which a part of the metrics could not be collected: its series are missing.",
@@ -29,7 +29,7 @@ func newMetricsRegistry(version string, logger *slog.Logger) *metricsRegistry {
 	return r
 }
 
-// registerLog exports how many lines of the log were dropped: none where nobody says.
+// registerLog exports how many lines of the log were dropped; none if unknown.
 func (s *Service) registerLog() {
 	if s.opts.LogState == nil {
 		s.opts.LogState = func() (uint64, time.Duration) { return 0, 0 }
@@ -79,7 +79,7 @@ func (r *metricsRegistry) fail(err error) {
 	r.logger.Error("collecting metrics failed, series are missing", "error", err)
 }
 
-// Println implements promhttp.Logger: what is wrong with what was collected.
+// Println implements promhttp.Logger, for errors of collected metrics.
 func (r *metricsRegistry) Println(v ...any) { r.fail(fmt.Errorf("%s", fmt.Sprint(v...))) }
 
 // handler serves the metrics, those that can be collected.

@@ -52,7 +52,7 @@ func (s *Service) openChannels(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run carries notices until the context ends, and then what was posted before that.
+// run delivers notices until the context ends, and then those that were posted before.
 func (c *channels) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	if c.recorder != nil {
@@ -64,7 +64,7 @@ func (c *channels) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// recorded waits until what was posted is in the history, if there is one.
+// recorded waits until posted notices are in the history, if there is one.
 func (c *channels) recorded(ctx context.Context) error {
 	if c.recorder == nil {
 		return nil
@@ -72,8 +72,8 @@ func (c *channels) recorded(ctx context.Context) error {
 	return c.recorder.Flush(ctx)
 }
 
-// announced is how gateways are told of a notice; ok is false for those of the past, which are for
-// people, and those about other gateways.
+// announced returns the form of a notice for gateways; ok is false for past notices, which are for
+// people, and for those about other gateways.
 func announced(n notice.Notice) (told delivery.Notice, ok bool) {
 	told = delivery.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}
 	if n.Relayed {
@@ -82,7 +82,8 @@ func announced(n notice.Notice) (told delivery.Notice, ok bool) {
 	return told, !n.Past && n.Channel != notice.Audit && !aboutGateway(n)
 }
 
-// shown is how a client of /v1/notices is told of a notice; ok is false if it may not know of it.
+// shown returns the form of a notice for a client of /v1/notices; ok is false if the client must
+// not get it.
 func shown(ctx context.Context, n notice.Notice) (told notice.Notice, ok bool) {
 	i := access.From(ctx)
 	if i.Operates() {
@@ -98,8 +99,8 @@ func aboutGateway(n notice.Notice) bool {
 	return n.Fields["member_kind"] == string(cluster.KindGateway) || n.Kind == notice.KindSubscriberReplaced
 }
 
-// rewoundElsewhere has this node look where an operator has moved a subscriber: another node, or
-// the operator's command, has told of it.
+// rewoundElsewhere makes this node read the new position of a subscriber that an operator has
+// moved, after the notice of another node or of the operator's command.
 func (s *Service) rewoundElsewhere(n notice.Notice) {
 	if subscriber, ok := n.Fields["subscriber"].(string); ok {
 		s.node.Rewound(subscriber)
@@ -107,13 +108,13 @@ func (s *Service) rewoundElsewhere(n notice.Notice) {
 }
 
 const (
-	// recentlyPosted is how long ago a notice may have been posted for a gateway that begins to be
-	// told of it, recentlyMost how many are.
+	// recentlyPosted bounds the age of the earlier notices that a new gateway gets, recentlyMost
+	// their number.
 	recentlyPosted = 30 * time.Minute
 	recentlyMost   = 10
 )
 
-// recentNotices returns what a gateway that begins is told of what was posted before.
+// recentNotices returns the earlier notices for a new gateway.
 func recentNotices(board *notice.Board, now time.Time) (recent []delivery.Notice) {
 	posted, _ := board.Since(0)
 	posted = slices.DeleteFunc(posted, func(n notice.Notice) bool { return aboutGateway(n) || n.Channel == notice.Audit })

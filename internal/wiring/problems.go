@@ -18,10 +18,10 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// judgeEvery is how often the node looks at itself when nobody asks.
+// judgeEvery is how often the node judges itself without a request.
 const judgeEvery = time.Second
 
-// observed is what is remembered from one look to the next.
+// observed is the state between two checks.
 type observed struct {
 	begun atomic.Bool              // the node has been ready
 	told  atomic.Pointer[reported] // what its heartbeats report
@@ -32,7 +32,7 @@ type observed struct {
 	beats  map[string]heard     // of other nodes, by name
 }
 
-// reported is what a node's heartbeats report of it.
+// reported is the part of the verdict in a node's heartbeats.
 type reported struct {
 	status   health.Status
 	problems []health.Problem
@@ -70,10 +70,11 @@ func when(holds bool, text string) error {
 	return errors.New(text)
 }
 
-// Judge returns what is wrong now.
+// Judge returns the present problems.
 func (s *Service) Judge() health.Verdict { return health.Judge(s.facts(time.Now())) }
 
-// reported returns what the node's heartbeats report of it, nothing before the first look.
+// reported returns the part of the verdict for the node's heartbeats, nothing before the first
+// check.
 func (s *Service) reported() (health.Status, []health.Problem) {
 	if told := s.observed.told.Load(); told != nil {
 		return told.status, told.problems
@@ -81,7 +82,7 @@ func (s *Service) reported() (health.Status, []health.Problem) {
 	return "", nil
 }
 
-// watchProblems looks at the node, and tells operators what is wrong, until the context ends.
+// watchProblems checks the node, and reports its problems to operators, until the context ends.
 func (s *Service) watchProblems(ctx context.Context) {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()
@@ -104,7 +105,7 @@ func (s *Service) watchProblems(ctx context.Context) {
 	}
 }
 
-// facts collects what the node knows.
+// facts collects the node's facts.
 func (s *Service) facts(now time.Time) health.Facts {
 	cfg, o := s.opts.Config, &s.observed
 	f := health.Facts{
@@ -137,14 +138,14 @@ func (s *Service) facts(now time.Time) health.Facts {
 }
 
 const (
-	// unansweredFor is how much longer than it was told to wait MongoDB may not answer a stream,
-	// unaskedFor how long it may answer nothing while no stream is open.
+	// unansweredFor is how long MongoDB may be late with the answer to a stream, beyond the
+	// requested wait, unaskedFor how long it may answer nothing while no stream is open.
 	unansweredFor = 3 * time.Second
 	unaskedFor    = 10 * time.Second
 )
 
 // unanswered returns since when MongoDB has answered neither the stream nor anything else, and an
-// error if that is too long: a server behind a dead network refuses nothing.
+// error if that is too long: a server on a dead network refuses nothing.
 func (s *Service) unanswered(now time.Time) (since time.Time, err error) {
 	tail := s.log.Stats()
 	since = s.extent.Answered()
@@ -161,7 +162,7 @@ func (s *Service) unanswered(now time.Time) (since time.Time, err error) {
 	return since, fault.Newf(fault.MongoUnreachable, "nothing was answered")
 }
 
-// clusterFacts adds what the node knows of its place in the cluster and of its start. It reports
+// clusterFacts adds the facts about the node's place in the cluster and its start. It reports
 // whether the node has been ready.
 func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string, error) health.Since) (begun bool) {
 	o, open, unserved := &s.observed, s.log.Stats().Open, s.member.Served()
@@ -206,7 +207,7 @@ func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string,
 // missedBeats is how many intervals of heartbeats a node may send none.
 const missedBeats = 2.5
 
-// viewFacts adds what the node sees of the others.
+// viewFacts adds the facts about the other nodes.
 func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, fact func(string, error) health.Since) {
 	o, cfg := &s.observed, s.opts.Config
 	f.Unled = fact("unled", when(view.Leader == "", "nobody is elected"))
@@ -296,7 +297,7 @@ func (o *observed) missing(others []cluster.Member, expected int, silence, lease
 // gathering is how long after its start a node expects the others.
 const gathering = 30 * time.Second
 
-// observedSubscribers returns what is known of the subscribers with a session at the node.
+// observedSubscribers returns the facts about the subscribers with a session at the node.
 func (s *Service) observedSubscribers(now time.Time, fact func(string, error) health.Since) []health.Subscriber {
 	known := s.node.Subscribers()
 	all := make([]health.Subscriber, len(known))

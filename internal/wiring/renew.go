@@ -10,12 +10,12 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 )
 
-// renewEvery is how often the files of the connection string are looked at.
+// renewEvery is how often the files of the connection string are checked.
 const renewEvery = 10 * time.Second
 
-// runRenewal connects to MongoDB anew when the connection string's own file has changed, or a file
-// that it names: a rotated password, a renewed certificate. Until the new ones are accepted, the
-// connections that are open stay.
+// runRenewal reconnects to MongoDB when the connection string's file, or a file that it names, has
+// changed: a rotated password, a renewed certificate. Until the new credentials are accepted, the
+// open connections stay.
 func (s *Service) runRenewal(ctx context.Context) {
 	current, failure := s.opts.Config.MongoDB.URI, ""
 	stands := stampOf(current)
@@ -49,7 +49,7 @@ func (s *Service) runRenewal(ctx context.Context) {
 	}
 }
 
-// renew connects anew, within the time in which a server is looked for.
+// renew reconnects, within the server selection timeout.
 func (s *Service) renew(ctx context.Context, uri config.URI) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Config.MongoDB.ServerSelectionTimeout)
 	defer cancel()

@@ -44,11 +44,11 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// Options are what a Service is assembled from.
+// Options are the options of a Service.
 type Options struct {
 	Config config.Config
-	// URIFile is where the connection string of Config is from, and is looked for when it changes;
-	// empty where it has no file of its own.
+	// URIFile is the file with the connection string of Config, which the node reads again after a
+	// change; empty if it has no file.
 	URIFile string
 	Version string
 	// Process is a random id of this process. Required.
@@ -64,8 +64,8 @@ type Options struct {
 	// Stdout takes the lines of a sink of type stdout, which needs it. A write may block.
 	Stdout io.Writer
 	Logger *slog.Logger
-	// LogState returns how many lines of the log have been dropped, and for how long one has waited
-	// for somebody to read it. Optional.
+	// LogState returns how many lines of the log have been dropped, and how long the oldest has
+	// waited for a reader. Optional.
 	LogState func() (dropped uint64, stuck time.Duration)
 }
 
@@ -234,8 +234,7 @@ func recovered(collections []string) (all []change.Namespace) {
 	return all
 }
 
-// silence is how much longer MongoDB may take to answer than it was told to wait for something to
-// answer with.
+// silence is how long MongoDB may be late with an answer, beyond the requested wait.
 const silence = 10 * time.Second
 
 // buildMember makes the node's place in its cluster.
@@ -287,7 +286,7 @@ func (s *Service) Log() *oplog.Log { return s.log }
 // Board returns the node's notices.
 func (s *Service) Board() *notice.Board { return s.board }
 
-// Origin returns what the checkpoints belong to.
+// Origin returns the origin of the checkpoints.
 func (s *Service) Origin() checkpoint.Origin { return s.origin }
 
 // Metrics returns what /metrics shows.
@@ -333,12 +332,12 @@ func (s *Service) Probes() string {
 // Addr returns the address of the HTTP server.
 func (s *Service) Addr() string { return s.listener.Addr().String() }
 
-// Run claims the partitions and serves until the context ends, which is a planned stop: no new
-// subscribers, nothing more read, what was delivered acknowledged, the last checkpoints saved, the
-// partitions released. Then it closes everything.
+// Run claims the partitions and serves until the context ends, which is a planned stop: it refuses
+// new subscribers, stops reading, waits for the acknowledgement of delivered changes, saves the
+// last checkpoints, and releases the partitions. Then it closes everything.
 func (s *Service) Run(ctx context.Context) error {
 	defer s.Close()
-	defer s.tell(context.WithoutCancel(ctx))() // after everything that has something to tell
+	defer s.tell(context.WithoutCancel(ctx))() // after everything that logs or posts
 	web, stopWeb := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWeb()
 	ctx, cancel := context.WithCancel(ctx)
@@ -405,8 +404,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return s.awaitEnd(cancel, g.Wait)
 }
 
-// tell writes the audit log and carries notices until stop is called, and then what was posted
-// before that.
+// tell writes the audit log and delivers notices until stop is called, and then those that were
+// posted before.
 func (s *Service) tell(ctx context.Context) (stop func()) {
 	carrying, stopCarrying := context.WithCancel(ctx)
 	auditing, stopAuditing := context.WithCancel(ctx)

@@ -81,8 +81,8 @@ func checkSink(hub *delivery.Hub, subscriptions []delivery.Subscription) func(co
 	}
 }
 
-// isAway reports whether an error of a target says that it is away: one that refuses a change, or
-// has a later owner's, answers.
+// isAway reports whether an error means that a target is unreachable: a target that refuses a
+// change, or has one of a later owner, answers.
 func isAway(err error) bool {
 	_, refused := errors.AsType[*sink.RefusedError](err)
 	return err != nil && !refused && !errors.Is(err, sink.ErrReplaced) && !errors.Is(err, context.Canceled)

@@ -48,8 +48,9 @@ func (s *Service) openStore(ctx context.Context) error {
 	})
 }
 
-// accept refuses what a node cannot work with, before anything is written: a start that is refused
-// must leave no origin, or the corrected configuration would find where the cluster begins decided.
+// accept checks everything that can prevent a start, before anything is written: a refused start
+// must leave no origin, because the origin would fix where the cluster begins before the
+// configuration is corrected.
 func (s *Service) accept(ctx context.Context) error {
 	cfg := s.opts.Config
 	if _, err := s.vitalsTransport(); err != nil {
@@ -96,8 +97,8 @@ func (s *Service) accept(ctx context.Context) error {
 	return nil
 }
 
-// refuseFuture returns the fault of a start that MongoDB has not reached, nil for the zero time:
-// nothing would come, and nobody would know why.
+// refuseFuture returns the fault of a start that MongoDB has not reached, nil for the zero time,
+// because nothing would arrive without a visible reason.
 func refuseFuture(key string, at time.Time, now change.Timestamp) error {
 	if ahead := at.Sub(now.Time()); !at.IsZero() && ahead > config.FutureSlack {
 		return fault.Newf(fault.ConfigBadValue, "%s: %s is %s ahead of MongoDB: give a time of the past, in UTC or with its offset",
@@ -106,9 +107,9 @@ func refuseFuture(key string, at time.Time, now change.Timestamp) error {
 	return nil
 }
 
-// refuseHidden returns the fault of a sink that is to begin with the oldest change, which cannot be
-// found: it would never be served. One that has begun needs it no more, nor one of a cluster that
-// was adopted or repartitioned, which begins at the origin.
+// refuseHidden returns the fault of a sink that should begin with the oldest change if that cannot
+// be found, because the sink would never be served. A sink that has begun does not need it, nor
+// does one of an adopted or repartitioned cluster, which begins at the origin.
 func (s *Service) refuseHidden(ctx context.Context, key, subscriber string) error {
 	_, cause := s.oldest(ctx, key)
 	if fault.Of(cause) != fault.LogHidden {

@@ -19,7 +19,7 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// buildComponents makes the node's components, and who looks after those of all nodes.
+// buildComponents makes the node's components, and the supervisor of all nodes' components.
 func (s *Service) buildComponents() error {
 	cfg := s.opts.Config.Supervisor
 	s.components = health.NewComponents(health.ComponentsConfig{
@@ -88,7 +88,7 @@ func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {
 	}
 }
 
-// tailSlack is how much longer than MongoDB was told to wait a reply may take.
+// tailSlack is how late a reply of MongoDB may be, beyond the requested wait.
 const tailSlack = time.Second
 
 // tailAge returns a function that says for how long nothing has come of the log although MongoDB
@@ -159,9 +159,8 @@ func (s *Service) vitalsTransport() (*http.Transport, error) {
 // to.
 const leaveTimeout = 10 * time.Second
 
-// awaitEnd waits until everything has ended. Where the supervisor orders the process to restart, it
-// stops as planned and ends with an error; and it ends in time even if what does not get on does
-// not end.
+// awaitEnd waits until everything has ended. If the supervisor orders a restart of the process, the
+// process stops as planned and ends with an error; it ends in time even if a component hangs.
 func (s *Service) awaitEnd(stop func(), wait func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- wait() }()

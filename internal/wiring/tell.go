@@ -14,31 +14,31 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A teller posts a notice when a problem begins and when it is over. The cluster's notices say what
-// is told already, whoever has told it: one problem is one notice, and a leader that takes over
-// goes on where the last one was.
+// A teller posts a notice when a problem begins and when it is over. It reads the cluster's notices
+// to learn which problems any node has reported already: one problem is one notice, and a new
+// leader continues where the last one stopped.
 type teller struct {
 	last uint64               // the last notice that was read
 	open map[string]opened    // by subject
-	told map[string]time.Time // when clients' problems were told, by subject
-	gone map[string]time.Time // since when a problem that is open is not there any more
+	told map[string]time.Time // when clients' problems were reported, by subject
+	gone map[string]time.Time // when an open problem disappeared
 }
 
-// An opened is a problem that was told.
+// An opened is a reported problem.
 type opened struct {
 	code fault.Code
 	at   time.Time
 }
 
-// overAfter is how long a problem must be gone before that is told.
+// overAfter is how long a problem must be gone before its end is reported.
 const overAfter = 2 * time.Second
 
-// clientsEvery is how often problems of clients are told at most: they may begin and end them as
-// they like, and every notice takes the place of an earlier one in the history.
+// clientsEvery is the least time between two reports of a client's problem: clients can begin and
+// end problems at will, and every notice displaces an earlier one from the history.
 const clientsEvery = time.Hour
 
-// step tells what has changed. A node that is cut off tells what it knows to those who look at it,
-// and never that something is over: it does not see the others.
+// step reports changes. A node that is cut off reports its own problems to its readers, and never
+// their end, because it does not see the other nodes.
 func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, leads, cutOff bool) {
 	t.read(board)
 	present := make(map[string]bool, len(v.Problems))
@@ -71,7 +71,7 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	}
 }
 
-// read takes what was posted since the last step.
+// read reads the notices since the last step.
 func (t *teller) read(board *notice.Board) {
 	if t.open == nil {
 		t.open, t.gone, t.told = make(map[string]opened), make(map[string]time.Time), make(map[string]time.Time)

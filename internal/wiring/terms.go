@@ -68,12 +68,12 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 	return ended
 }
 
-// An owner takes back terms of which nothing is done any more.
+// An owner takes back terms that are no longer in use.
 type owner interface{ Return(change.Term) }
 
 var _ owner = (*member.Member)(nil)
 
-// returning tells the member, while run runs, which terms the node has ended.
+// returning reports to the member, while run runs, the terms that the node has ended.
 func (m *Membership) returning(ctx context.Context, run func() error) error {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -83,8 +83,9 @@ func (m *Membership) returning(ctx context.Context, run func() error) error {
 	return run()
 }
 
-// returnEnded tells the owner which terms the node has ended, because the store refused a mark, the
-// term's context has ended, or the partition goes to another node, until the context ends.
+// returnEnded reports to the owner, until the context ends, the terms that the node has ended:
+// because the store refused a checkpoint, the term's context has ended, or the partition moves to
+// another node.
 func (t *terms) returnEnded(ctx context.Context, node *streamer.Node, o owner) {
 	tick := time.NewTicker(returnEvery)
 	defer tick.Stop()
@@ -94,7 +95,7 @@ func (t *terms) returnEnded(ctx context.Context, node *streamer.Node, o owner) {
 		case <-ctx.Done():
 			return
 		}
-		node.Ended(t.over()) // nothing is to be done under them any more
+		node.Ended(t.over()) // they are no longer in use
 		for _, term := range t.ended(node) {
 			o.Return(term)
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/mongostream/streamer/gateway"
 )
 
-// A topologist tells gateways who owns what, as the cluster's views have it.
+// A topologist informs gateways about the owners of partitions, from the cluster's views.
 type topologist struct {
 	mu struct {
 		sync.Mutex
 		last    gateway.Topology // of version 0 before the first view
 		changed chan struct{}    // closed and replaced with each change
 
-		incarnation uint64 // that of the last view in which somebody owned something
+		incarnation uint64 // that of the last view with an owner
 	}
 }
 
@@ -31,8 +31,8 @@ func newTopologist() *topologist {
 // revisions is more than a store has in one incarnation.
 const revisions = 1 << 48
 
-// viewed takes a view. A topology is of the revision at which it was first seen; revisions begin
-// anew with an incarnation.
+// viewed takes a view. A topology has the revision at which it was first seen; revisions start
+// again with an incarnation.
 func (t *topologist) viewed(v cluster.View) {
 	next := topologyOf(v)
 	t.mu.Lock()
@@ -53,8 +53,8 @@ func (t *topologist) viewed(v cluster.View) {
 	t.mu.changed = make(chan struct{})
 }
 
-// topologyOf says who owns what. A node that cannot be reached by gateways has no address, and one
-// whose seat is gone owns nothing.
+// topologyOf returns the owners of partitions. A node that gateways cannot reach has no address,
+// and one whose membership has ended owns nothing.
 func topologyOf(v cluster.View) gateway.Topology {
 	t := gateway.Topology{Version: uint64(v.Revision), Owners: make([]int, len(v.Owners))}
 	places := make(map[string]int)

@@ -7,7 +7,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 )
 
-// notifySystemd tells systemd how the service does, where systemd has started it.
+// notifySystemd reports the state of the service to systemd, if systemd has started it.
 func (s *Service) notifySystemd(state string) {
 	if _, err := daemon.SdNotify(false, state); err != nil {
 		s.logger.Warn("systemd not notified", "state", state, "error", err)
