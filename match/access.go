@@ -6,7 +6,7 @@ import (
 	"github.com/mongostream/streamer/match/expr"
 )
 
-// An access is how the index finds a subscription: by conditions, one of which must hold. Without
+// An access tells the index how to find a subscription: by conditions, at least one true. Without
 // conditions it is evaluated for every event of its scope.
 type access struct {
 	conditions []condition
@@ -37,7 +37,8 @@ const (
 	costAny      = 200_000
 )
 
-// scope returns the namespace that the filter is limited to, by its names or by what it says of ns.
+// scope returns the namespace that the filter is limited to, by its names or by its conditions on
+// ns.
 func (p *Program) scope() scope {
 	s := scope{p.filter.DB, p.filter.Coll}
 	for _, c := range p.expression.Conjuncts {
@@ -137,7 +138,7 @@ func (b *bucket) cost(p *Program, c expr.Conjunct, bounded bool) int {
 	return total
 }
 
-// condition says where in the index a predicate stands.
+// condition returns the place of a predicate in the index.
 func (p *Program) condition(one expr.Predicate) condition {
 	c := condition{root: one.Root, path: one.Path, image: p.filter.Deletes == DeletesBefore && (one.Root == expr.Doc || one.Root == expr.DocID)}
 	if one.Relation == expr.Equals {

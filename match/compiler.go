@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// A Compiler compiles filters and remembers the programs of late, so that equal filters share one.
-// Its methods are safe for concurrent use.
+// A Compiler compiles filters and caches recent programs, so that equal filters share one. Its
+// methods are safe for concurrent use.
 type Compiler struct {
 	most int // bytes
 
@@ -22,7 +22,7 @@ type Compiler struct {
 // maxPrograms bounds the remembered programs, whatever their size.
 const maxPrograms = 100_000
 
-// NewCompiler returns a Compiler that remembers programs of so many bytes.
+// NewCompiler returns a Compiler that caches programs up to a number of bytes.
 func NewCompiler(bytes int) *Compiler {
 	c := &Compiler{most: bytes}
 	var err error

@@ -9,9 +9,9 @@
 // # Results
 //
 // A program matches, does not match, or fails: a filter that cannot be evaluated is an error, never
-// silently false. If the event lacks what the filter reads (the document of a delete, any document
-// when a collection is dropped), the program matches unless it would be false for every value.
-// docs/filters.md describes the language, the types and the limits.
+// silently false. If the event lacks a value that the filter reads (the document of a delete, any
+// document when a collection is dropped), the program matches unless it would be false for every
+// value. docs/filters.md describes the language, the types and the limits.
 //
 // # Index
 //

@@ -26,8 +26,8 @@ const (
 	DeletesBefore
 )
 
-// Carries says what the node's change stream contains. It depends on the node's configuration, not
-// on the subscriber.
+// Carries describes the contents of the node's change stream. It depends on the node's
+// configuration, not on the subscriber.
 type Carries struct {
 	Document bool // updates carry the full document
 	Before   bool // changes carry the pre-image, if the server has it
@@ -143,7 +143,8 @@ func pathWarning(checked *expr.Checked) string {
 		"The filter reads a field within a field, which is there only if the update sets the whole outer field.", path, path)
 }
 
-// checkCarried rejects filters that read what the stream does not carry and so would never match.
+// checkCarried rejects filters that read values that the stream does not carry and so would never
+// match.
 func (p *Program) checkCarried(checked *expr.Checked) error {
 	if !p.filter.Carries.Document && p.wants(change.OpUpdate) && checked.Reads(expr.Doc, change.OpUpdate) {
 		return fault.Newf(fault.FilterNeedsDoc, "the filter reads doc, and updates come without it")

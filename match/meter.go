@@ -6,13 +6,13 @@ import "github.com/mongostream/streamer/match/expr"
 // expr.MaxCost.
 const MaxCost = expr.MaxCost
 
-// A Meter bounds what the evaluations of an Index.Match cost, and learns what they did cost. Match
+// A Meter bounds the cost of the evaluations of an Index.Match, and gets their actual cost. Match
 // calls it from its own goroutine, for each evaluation first Grant and then Spent.
 type Meter interface {
 	// Grant returns how many units the evaluation of a subscription may cost, at most MaxCost. With
 	// 0 the filter is not evaluated, does not match, and Spent is not called.
 	Grant(id ID) int
-	// Spent says what the evaluation has cost, and its error. An evaluation that needs more than
+	// Spent reports the cost of the evaluation, and its error. An evaluation that needs more than
 	// was granted ends with STRM-FILTER-COST: with less than MaxCost this says nothing about the
 	// filter.
 	Spent(id ID, units int, err error)

@@ -29,15 +29,15 @@ func (p *Program) Size() int {
 	return baseBytes + p.expression.Bytes + len(f.Source) + len(f.DB) + len(f.Coll) + len(f.Ops)
 }
 
-// baseBytes is what a subscription takes without an expression.
+// baseBytes is the memory of a subscription without an expression.
 const baseBytes = 300
 
 // IsDecided reports whether the filter is decided by comparisons alone, whose cost is small.
 func (p *Program) IsDecided() bool { return p.expression.Simple }
 
-// Match reports whether the event matches. If the event lacks what the filter reads (the document
-// of a delete, any document of an event of a whole collection), it matches unless it is false for
-// every value. The error is a fault, STRM-FILTER-EVALUATION or STRM-FILTER-COST.
+// Match reports whether the event matches. If the event lacks a value that the filter reads (the
+// document of a delete, any document of an event of a whole collection), it matches unless it is
+// false for every value. The error is a fault, STRM-FILTER-EVALUATION or STRM-FILTER-COST.
 func (p *Program) Match(e *change.Event) (bool, error) {
 	m := takeMatcher()
 	defer m.giveBack()
@@ -45,8 +45,8 @@ func (p *Program) Match(e *change.Event) (bool, error) {
 	return p.match(&m.facts, p.expression.Eval)
 }
 
-// Admits reports whether events of an operation may match: the filter's operations, and its policy
-// for deletes, say so.
+// Admits reports whether events of an operation may match, by the filter's operations and its
+// policy for deletes.
 func (p *Program) Admits(op change.Op) bool { return always(op) || p.wants(op) }
 
 // Holds is Match whatever the event's operation is.
