@@ -33,8 +33,8 @@ func expandChanged(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Ex
 	return eh.NewCall(funcChanged, eh.NewIdent("update"), args[0]), nil
 }
 
-// changed reports whether an update changes a field: sets, removes or shortens it, something in it,
-// or what it is in. What is no update brings or takes the whole document.
+// changed reports whether an update changes a field: sets, removes or shortens the field, a part of
+// it, or a field that contains it. Every other operation adds or removes the whole document.
 func changed(update, path ref.Val) ref.Val {
 	field, ok := path.(types.String)
 	if !ok {

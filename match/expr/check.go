@@ -66,9 +66,9 @@ func (e *SourceError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Reason)
 }
 
-// Check parses and type-checks an expression, and rejects what would always fail at evaluation.
-// What is too large is rejected once it has been parsed, before anything that costs more. Its
-// errors are faults: STRM-FILTER-INVALID, which wraps a SourceError, and STRM-FILTER-TOO-LARGE.
+// Check parses and type-checks an expression, and rejects one that would always fail at evaluation.
+// It rejects too large expressions after parsing, before any step that costs more. Its errors are
+// faults: STRM-FILTER-INVALID, which wraps a SourceError, and STRM-FILTER-TOO-LARGE.
 func Check(source string) (*Checked, error) {
 	e, err := env()
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package expr compiles and evaluates the expressions of filters: CEL over the variables doc,
 // before, key, update, op and ns.
 //
-// [Check] parses and type-checks an expression; [Checked.Reads] predicts what it reads. An
-// [Expression] is evaluated on the [Facts] of an event, some of which may be unknown: the document
+// [Check] parses and type-checks an expression; [Checked.Reads] predicts the values that it reads.
+// An [Expression] is evaluated on the [Facts] of an event. Some facts may be unknown: the document
 // of a delete, or any document when a collection is dropped. The [Verdict] is then Unknown, unless
 // it is the same for every value.
 //
@@ -27,9 +27,9 @@
 //
 // # CEL on BSON
 //
-// CEL sees a document as a lazy view of its bytes, and only what an expression reads becomes a
-// value. CEL's own operators are replaced, because they compare differently. A missing field reads
+// CEL sees a document as a lazy view of its bytes, and only fields that an expression reads become
+// values. CEL's own operators are replaced, because they compare differently. A missing field reads
 // as null, and so do its fields; has() distinguishes the two. An operation that a type does not
-// allow is an error. Malformed bytes are an error. What an expression walks is charged to a meter,
-// so that no document makes a filter run long.
+// allow is an error. Malformed bytes are an error. A meter counts the bytes that an expression
+// walks, so that no document makes a filter run long.
 package expr

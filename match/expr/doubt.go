@@ -27,7 +27,7 @@ func (c *Checked) Nested() (path string) {
 	return path
 }
 
-// steps returns the name of a field that an expression selects, and of what.
+// steps returns the name of a field that an expression selects, and its operand.
 func (c *Checked) steps(x ast.Expr) (name string, of ast.Expr, ok bool) {
 	if x == nil {
 		return "", nil, false

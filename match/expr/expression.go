@@ -23,7 +23,7 @@ const (
 // stepUnits is the number of units that one of CEL's steps costs; see MaxCost.
 const stepUnits = 25
 
-// evaluationUnits is what an evaluation costs in any case.
+// evaluationUnits is the fixed cost of an evaluation.
 const evaluationUnits = 10
 
 // MaxCost is the most that an evaluation can cost. A unit is an element walked, 64 bytes copied, 8
@@ -193,7 +193,7 @@ func (x *Expression) EvalInCEL(f *Facts) (Verdict, error) {
 	return No, fault.New(fault.FilterEvaluation, errNotBool)
 }
 
-// run evaluates a program within what is granted, and charges what it costs.
+// run evaluates a program within the granted cost, and charges the actual cost.
 func (f *Facts) run(program cel.Program) (ref.Val, error) {
 	left := max(f.grant-f.spent, 0)
 	walk := min(maxWalk, left)

@@ -8,8 +8,8 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// A Conjunct is a condition joined with &&: predicates of which one must hold. It is empty if
-// predicates cannot express the condition.
+// A Conjunct is a condition joined with &&: at least one of its predicates must hold. It is empty
+// if predicates cannot express the condition.
 type Conjunct []Predicate
 
 // conjunctsOf returns the conjuncts; simple says that predicates express all of them.

@@ -66,11 +66,11 @@ var _ interpreter.Activation = (*Facts)(nil)
 // Of sets the event.
 func (f *Facts) Of(e *change.Event) { *f = Facts{event: e, db: e.DB(), coll: e.Coll(), grant: MaxCost} }
 
-// Grant begins an evaluation that may cost so many units, at most MaxCost. An evaluation that would
-// cost more ends with STRM-FILTER-COST.
+// Grant begins an evaluation that may cost the given units, at most MaxCost. An evaluation that
+// would cost more ends with STRM-FILTER-COST.
 func (f *Facts) Grant(units int) { f.grant, f.spent = min(units, MaxCost), 0 }
 
-// Spent returns what has been evaluated since Grant has cost, in units.
+// Spent returns the cost of all evaluations since Grant, in units.
 func (f *Facts) Spent() int { return f.spent }
 
 // Event returns the event.

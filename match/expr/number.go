@@ -62,8 +62,7 @@ func compareIntDouble(i int64, f float64) int {
 	return cmp.Compare(i, int64(f))
 }
 
-// compareExactly compares two numbers with the same nearest double, at least one of which is a
-// decimal.
+// compareExactly compares two numbers with the same nearest double; at least one is a decimal.
 func compareExactly(n, m number) int {
 	switch {
 	case n.isInfinite() || m.isInfinite():

@@ -11,7 +11,7 @@ type Verdict uint8
 const (
 	No Verdict = iota
 	Yes
-	// Unknown means that the result depends on what the event does not carry.
+	// Unknown means that the result depends on values that the event does not carry.
 	Unknown
 )
 

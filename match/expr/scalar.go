@@ -72,7 +72,7 @@ func ClassOf(v change.Value) Class {
 type Scalar struct {
 	Class Class
 	num   number // Number; an integer for Bool and Date, with a Date's nanoseconds below the millisecond in near
-	text  []byte // Text, Bytes, ObjectID; Binary and Opaque with a first byte that tells subtype or type
+	text  []byte // Text, Bytes, ObjectID; Binary and Opaque with a first byte for subtype or type
 	tag   byte
 }
 

@@ -16,7 +16,7 @@ import (
 const (
 	maxPattern = 512     // bytes of a pattern
 	maxWide    = 8       // ranges beyond ASCII in a pattern that ignores case: the parser looks at each of their characters
-	maxBytes   = 1 << 20 // what a compiled expression may take, as estimated
+	maxBytes   = 1 << 20 // bound of the estimated memory of a compiled expression
 )
 
 // The estimate of the memory of a compiled expression, in bytes. TestSizeIsWhatAProgramTakes
@@ -26,7 +26,7 @@ const (
 	bytesOfProgram     = 300  // any other
 	bytesOfNode        = 110  // of the parsed tree
 	bytesOfLoop        = 200  // a macro
-	bytesOfConstant    = 32   // beside its content
+	bytesOfConstant    = 32   // in addition to its content
 	bytesOfPattern     = 1000 // without its instructions
 	bytesOfInstruction = 60
 	bytesOfRune        = 7 // of a class, in each instruction that has it
@@ -86,7 +86,7 @@ func (c *Checked) measurePattern(x ast.Expr) error {
 		return c.invalidAt(x, err.Error())
 	}
 	size := patternOf(parsed)
-	if size.instructions > maxRegex && size.instructions < 2*maxRegex { // the estimate may be too high: compile what is small enough
+	if size.instructions > maxRegex && size.instructions < 2*maxRegex { // the estimate may be too high: compile the small ones
 		if size.instructions, err = regexSize(text); err != nil {
 			return c.invalidAt(x, err.Error())
 		}
@@ -103,8 +103,8 @@ func (c *Checked) measurePattern(x ast.Expr) error {
 	return nil
 }
 
-// wideRanges counts what may be ranges beyond ASCII in classes of a pattern that may ignore case.
-// It may count too many.
+// wideRanges counts possible ranges beyond ASCII in classes of a pattern that may ignore case. It
+// may count too many.
 func wideRanges(pattern string) (n int) {
 	flags := false
 	for rest := pattern; ; {
@@ -145,8 +145,8 @@ func isAnchored(re *syntax.Regexp) bool {
 }
 
 // patternOf returns the size that a parsed regular expression will have when it is compiled.
-// Repetitions multiply what they repeat; the parser bounds their product by 1000 and the
-// instructions by some millions, so that nothing overflows.
+// Repetitions multiply their operands; the parser bounds their product by 1000 and the instructions
+// by some millions, so that nothing overflows.
 func patternOf(re *syntax.Regexp) patternSize {
 	s := bodyOf(re)
 	s.instructions += 2 // fail and match
