@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Bounds of what an Auditor writes within a minute, so that nobody can attack the log and etcd by
+// Bounds of an Auditor's writes within a minute, so that clients cannot attack the log and etcd by
 // connecting.
 const (
 	auditMinute   = time.Minute
@@ -28,8 +28,8 @@ type AuditConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// An Auditor writes who connects into the audit log: to the channel Audit of a board. What comes
-// too often is counted. A nil Auditor writes nothing.
+// An Auditor records connections in the audit log: the channel Audit of a board. It only counts
+// those that come too often. A nil Auditor writes nothing.
 type Auditor struct {
 	cfg     AuditConfig
 	board   *Board
@@ -45,7 +45,7 @@ type Auditor struct {
 	}
 }
 
-// A login is one way in which somebody was, or was not, let in.
+// A login is one kind of accepted or refused connection.
 type login struct{ transport, address, identity, reason string }
 
 // A count is of those that were not written singly.
@@ -63,7 +63,7 @@ func NewAuditor(cfg AuditConfig, board *Board) *Auditor {
 	return a
 }
 
-// Run writes what was counted, every minute and when the context ends.
+// Run writes the counts, every minute and when the context ends.
 func (a *Auditor) Run(ctx context.Context) {
 	tick := time.NewTicker(auditMinute)
 	defer tick.Stop()
@@ -76,8 +76,8 @@ func (a *Auditor) Run(ctx context.Context) {
 	}
 }
 
-// Refused records that somebody at an address (without a port) was not let in. There are few
-// reasons: they are labels of a metric.
+// Refused records that a client at an address (without a port) was refused. There must be few
+// reasons, because they are labels of a metric.
 func (a *Auditor) Refused(transport, address, reason string) {
 	if a == nil {
 		return
@@ -174,8 +174,8 @@ func (a *Auditor) postLocked(kind string, most int, n Notice) {
 	a.board.Post(n)
 }
 
-// flush ends a minute: what was counted in it, and in the hours that are over, is written within
-// the bounds of the next one. At the end all is.
+// flush ends a minute: it writes the counts of that minute, and of past hours, within the bounds of
+// the next one. At the end it writes all.
 func (a *Auditor) flush(now time.Time, end bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -124,9 +124,9 @@ func Table() []Rule {
 	}
 }
 
-// Public reports whether everybody may be told of a notice that may read one of its Namespaces. The
-// others name subscribers or members, say what operators and clients do, or contain what a
-// dependency answered: they are for those who may read everything.
+// Public reports whether every client that may read one of a notice's Namespaces may get the
+// notice. The other notices name subscribers or members, describe actions of operators and clients,
+// or contain errors of a dependency: they are only for identities that may read everything.
 func (n Notice) Public() bool {
 	switch n.Kind {
 	case KindMoved, KindHandedOver, KindResync:
@@ -135,9 +135,9 @@ func (n Notice) Public() bool {
 	return false
 }
 
-// A History is a bounded part of what is kept: each has a bound of its own, so that no kind of
-// notice can push out those of another, and nobody can make the node forget what operators have
-// done by connecting.
+// A History is a bounded part of the stored notices. Each has its own bound, so that no kind of
+// notice can displace another, and clients cannot displace the record of operators' actions by
+// connecting.
 type History string
 
 // The histories.
@@ -207,7 +207,7 @@ func (n Notice) Namespaces() (names []string) {
 	return names
 }
 
-// Narrowed returns the notice as somebody is told of it who may know of these namespaces only.
+// Narrowed returns the notice for a client that may know only these namespaces.
 func (n Notice) Narrowed(names []string) Notice {
 	if _, there := n.Fields[namespaces]; there {
 		n.Fields = maps.Clone(n.Fields)

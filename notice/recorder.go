@@ -22,9 +22,9 @@ type Store interface {
 	// Append adds notices of this process, at most MaxBatch, ordered by ID, and removes the oldest
 	// beyond the bound. Repeating an Append changes nothing.
 	Append(ctx context.Context, notices []Notice) error
-	// Read returns what other processes have added after a place, oldest first, and the new place.
-	// Place 0 is before everything. If the store was restored and the place is later than its
-	// content, Read returns what it has not returned before.
+	// Read returns the notices that other processes have added after a place, oldest first, and the
+	// new place. Place 0 is before everything. If the store was restored and the place is later
+	// than its content, Read returns the notices that it has not returned before.
 	Read(ctx context.Context, after int64) (notices []Notice, place int64, err error)
 	// Wait returns when other processes may have added something after the place, or after a few
 	// seconds.
@@ -102,8 +102,8 @@ func (r *Recorder) Load(ctx context.Context) error {
 	return nil
 }
 
-// Age returns for how long the Recorder has had something to write or to read and has not got on; a
-// store that does not answer is no stall.
+// Age returns how long the Recorder has made no progress although it had something to write or to
+// read; a store that does not answer is not a stall.
 func (r *Recorder) Age() time.Duration { return max(r.writing.Age(), r.reading.Age()) }
 
 // Run records until the context ends, and then makes one last attempt to write waiting notices. It

@@ -26,8 +26,8 @@ type StreamConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 100.
 	MaxClients int
-	// Show returns a notice as a client, of the request's context, is told of it; ok is false if it
-	// is not. Defaults to everything for everybody.
+	// Show returns the form of a notice for the client of the request's context; ok is false if the
+	// client must not get it. Defaults to everything for every client.
 	Show func(ctx context.Context, n Notice) (told Notice, ok bool)
 }
 
@@ -75,7 +75,7 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.follow(r.Context(), w, after, channels)
 }
 
-// parse returns the number of the notice to resume after, and the channels that were asked for.
+// parse returns the number of the notice to resume after, and the requested channels.
 func (s *Stream) parse(r *http.Request) (after uint64, channels []Channel, err error) {
 	query, err := input.Query(r, "channel", input.LastEventID)
 	if err != nil {
