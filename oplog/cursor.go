@@ -8,7 +8,7 @@ import (
 
 // A Start says where a cursor begins.
 type Start struct {
-	// Position is what has been read: the cursor yields what comes after it. Zero means from now
+	// Position is the cursor's place: the cursor yields the entries after it. Zero means from now
 	// on.
 	Position change.Position
 	// Open is the position at which a stream is opened, at or before Position. Defaults to
@@ -16,7 +16,7 @@ type Start struct {
 	// pipeline.
 	Open change.Position
 	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a
-	// bounded amount and never overwrites what it has not read. A log has one.
+	// bounded amount and never overwrites unread entries. A log has one such cursor.
 	Live bool
 }
 

@@ -12,8 +12,8 @@
 //
 // A reader proves once, for all cursors, that it misses nothing. It drops events that a reopened
 // stream repeats, by position and by a window of recent events. If a stream was reopened without a
-// proof of continuity and cluster time jumps, it reads the stretch again before it accepts it. What
-// the oplog no longer holds becomes a [Loss], an entry in the order of the events. A cursor
+// proof of continuity and cluster time jumps, it reads the stretch again before it accepts it. A
+// span that the oplog has lost becomes a [Loss], an entry in the order of the events. A cursor
 // therefore yields events, losses and progress in order, and never an error about its position. The
 // exception is a position later than the deployment's own time, which belongs to another log
 // ([ErrAhead]).
@@ -23,14 +23,16 @@
 // The ring counts the bytes of its replies. When it is full, it overwrites the oldest reply;
 // cursors that still need it continue in a catch-up and return to the tail later. The tail reads
 // ahead of its live cursor by at most the prefetch and overwrites nothing that this cursor needs. A
-// catch-up waits briefly for cursors that it would leave behind, as long as they make progress.
+// catch-up waits briefly for cursors whose entries it would overwrite, as long as they make
+// progress.
 //
 // # Joining
 //
 // A cursor moves from a catch-up to the tail in one critical section: when the tail's ring holds
-// everything after its position, the cursor is placed there and skips what it has read. Nothing is
-// missed or repeated. The number of catch-ups is bounded; cursors near each other share one, opened
-// at the earliest position. The tail pauses for a catch-up that makes no progress towards it.
+// everything after its position, the cursor is placed there and skips entries that it has read.
+// Nothing is missed or repeated. The number of catch-ups is bounded; cursors near each other share
+// one, opened at the earliest position. The tail pauses for a catch-up that makes no progress
+// towards it.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
 package oplog

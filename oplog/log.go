@@ -27,8 +27,8 @@ type Config struct {
 	Reach func(ctx context.Context) (gap.Reach, error)
 	// RingBytes bounds the tail's ring; a catch-up's ring has a quarter of it. Defaults to 48 MiB.
 	RingBytes int64
-	// PrefetchBytes bounds what a reader fetches ahead of the cursor that it keeps pace with.
-	// Defaults to 16 MiB. It may be exceeded by one reply.
+	// PrefetchBytes bounds how far a reader fetches ahead of the cursor that it keeps pace with, in
+	// bytes. Defaults to 16 MiB. It may be exceeded by one reply.
 	PrefetchBytes int64
 	// MaxStreams bounds the open change streams, including the tail. Defaults to 5, at least 2.
 	MaxStreams int
@@ -99,8 +99,8 @@ func New(cfg Config, source Source) *Log {
 }
 
 // UseIDFormat assigns documents to partitions by the format that the cluster's origin names,
-// instead of the latest one. It must be called before Run, because an origin may be made from what
-// the log says.
+// instead of the latest one. It must be called before Run, because an origin may be made from data
+// of the log.
 func (l *Log) UseIDFormat(f change.IDFormat) {
 	l.partitioner = f.Partitioner(l.cfg.Partitions)
 	l.tail.splitter.partitioner = l.partitioner

@@ -8,7 +8,7 @@ import (
 	"github.com/mongostream/streamer/gap"
 )
 
-// A Loss is an entry of the log: a bounded stretch of which subscribers may have missed something.
+// A Loss is an entry of the log: a bounded span in which subscribers may have missed changes.
 type Loss struct {
 	// From and To bound the stretch: after From, up to and including To. Reading continues after
 	// To. They are equal for a loss without length right before the next event.

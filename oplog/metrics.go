@@ -51,8 +51,8 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	return m
 }
 
-// A collector collects what is measured when it is asked for: cursors and ring bytes by reader, and
-// how far the rearmost is.
+// A collector computes metrics at each scrape: cursors and ring bytes by reader, and the lag of the
+// last cursor.
 type collector struct{ stats func() Stats }
 
 //nolint:gochecknoglobals // descriptions are constants

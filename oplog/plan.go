@@ -7,7 +7,7 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A span is the range of a catch-up: its ring holds what comes after base, and it has read up to
+// A span is the range of a catch-up: its ring holds the entries after base, and it has read up to
 // end.
 type span struct{ base, end change.Position }
 

@@ -41,7 +41,7 @@ const (
 type Range struct {
 	cfg    RangeConfig
 	last   atomic.Pointer[answer]
-	asking chan struct{} // holds one value while somebody asks on demand
+	asking chan struct{} // holds one value while an on-demand request runs
 	next   struct {
 		sync.Mutex
 		question *question // that waits to be asked; nil if there is none

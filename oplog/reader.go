@@ -43,7 +43,7 @@ type reader struct {
 	room     chan struct{} // wakes it
 	leave    context.CancelFunc
 
-	// What a catch-up looked like when it was last watched: how far from the tail, and its front.
+	// The state of a catch-up at the last check: its distance from the tail, and its front.
 	distance time.Duration
 	seen     uint64
 
@@ -122,8 +122,8 @@ func (r *reader) run(ctx context.Context) error {
 	}
 }
 
-// read reads a stream until it fails or the context ends. What was fetched before it failed counts
-// as read.
+// read reads a stream until it fails or the context ends. Entries that were fetched before the
+// failure count as read.
 func (r *reader) read(ctx context.Context, stream Stream) error {
 	replies, failed := make(chan Reply, 256), error(nil)
 	g, ctx := errgroup.WithContext(ctx)
@@ -236,16 +236,16 @@ func (r *reader) full() bool {
 func (r *reader) notify() { notify(r.wanted) }
 
 const (
-	// patience bounds the wait while none of the cursors that a new slot would leave behind makes
-	// progress; longest bounds the wait while some do, so that slow cursors do not hold up the
-	// others.
+	// patience bounds the wait while none of the cursors that would lose entries to a new slot
+	// makes progress; longest bounds the wait while some do, so that slow cursors do not hold up
+	// the others.
 	patience = 15 * time.Millisecond
 	longest  = 250 * time.Millisecond
 )
 
 // makeRoom waits, before a slot is added to the full ring of a catch-up, for cursors that still
-// need what it would overwrite. Most of them only lack CPU time, and a short wait is cheaper than
-// another stream.
+// need the entries that it would overwrite. Most of them only lack CPU time, and a short wait is
+// cheaper than another stream.
 func (r *reader) makeRoom(ctx context.Context, s *slot) error {
 	left := r.crowd(s)
 	if left == (crowd{}) {
@@ -273,14 +273,14 @@ func (r *reader) makeRoom(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// A crowd is the cursors that a slot would leave behind, and their progress.
+// A crowd is the set of cursors that a new slot would cut off, with their progress.
 type crowd struct {
 	cursors int
 	read    uint64
 }
 
-// crowd returns the cursors that have not read what the slot would overwrite. The tail waits for
-// none: the live cursor keeps its slots anyway.
+// crowd returns the cursors that have not read the entries that the slot would overwrite. The tail
+// waits for none: the live cursor keeps its slots anyway.
 func (r *reader) crowd(s *slot) (c crowd) {
 	if r.tail {
 		return c

@@ -11,11 +11,12 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// maxAttempts is how often a position that the oplog should hold is tried before it is given up.
+// maxAttempts is how often a position that the oplog should hold is tried before the reader skips
+// it.
 const maxAttempts = 3
 
 // open opens a stream at the position or, if the server rejects that, at the earliest later place
-// that it accepts; refused is the error if the position was rejected already. What is skipped
+// that it accepts; refused is the error if the position was rejected already. The skipped span
 // becomes a loss in the ring. It returns when a stream is open, the context ends, or the source
 // fails permanently; ErrAhead means that the position belongs to another log.
 func (r *reader) open(ctx context.Context, from change.Position, refused error) (stream Stream, err error) {
@@ -48,8 +49,8 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 				return stream, err
 			}
 		}
-		// The server rejects every position, even the end of the log: that says nothing about what
-		// the log holds.
+		// The server rejects every position, even the end of the log: that says nothing about the
+		// contents of the log.
 		if r.attempts == maxAttempts {
 			l.logger.Warn("MongoDB rejects every position, retrying", "reader", r.kind(), "at", at.String(), "error", refused)
 		}
@@ -64,7 +65,7 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 }
 
 // skip opens a stream at the earliest place after the position that the server accepts, and records
-// what it skips as a loss in the ring. It returns nil if the server accepts none.
+// the skipped span as a loss in the ring. It returns nil if the server accepts none.
 func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) (Stream, error) {
 	l, reason := r.log, gap.HistoryLost
 	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {

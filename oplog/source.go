@@ -9,14 +9,14 @@ import (
 )
 
 // ErrPositionLost says that the server rejected a position, usually because the oplog no longer
-// holds what follows it. A *LostError may wrap it with details.
+// holds the entries after it. A *LostError may wrap it with details.
 var ErrPositionLost = errors.New("position is no longer in the oplog")
 
 // ErrAhead says that a position is later than the deployment's own time: MongoDB was restored from
 // a backup, or the position belongs to another deployment.
 var ErrAhead = errors.New("position is later than MongoDB's own time")
 
-// A LostError says what the oplog holds.
+// A LostError contains the range of the oplog.
 type LostError struct {
 	// First and Last are the times of the oldest and the newest entry, zero if unknown. Last is
 	// known only if the position is later.
@@ -30,7 +30,7 @@ func (e *LostError) Error() string { return ErrPositionLost.Error() + ": " + e.E
 // Unwrap returns ErrPositionLost and the cause.
 func (e *LostError) Unwrap() []error { return []error{ErrPositionLost, e.Err} }
 
-// Holds reports whether the oplog may hold what follows the position.
+// Holds reports whether the oplog may hold the entries after the position.
 func (e *LostError) Holds(p change.Position) bool {
 	return e.First.Compare(p.Time) <= 0 && (e.Last.IsZero() || p.Time.Compare(e.Last) <= 0)
 }
@@ -61,8 +61,8 @@ type Reply struct {
 	// Events are the change events as BSON, in the order of the log, in one buffer that the
 	// receiver owns.
 	Events [][]byte
-	// Loss comes before the events, if there is one. Told says that it was told when it was found,
-	// and is not told again.
+	// Loss comes before the events, if there is one. Told says that it was reported when it was
+	// found, and is not reported again.
 	Loss *Loss
 	Told bool
 	// Retained says that the reply is not MongoDB's: its reader costs MongoDB nothing.

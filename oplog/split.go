@@ -141,8 +141,8 @@ func (s *splitter) partition(e *change.Event) uint16 {
 	return everyPartition
 }
 
-// begin sets the end at which reading begins, or continues after a loss, which contains what is
-// held.
+// begin sets the end at which reading begins, or continues after a loss, which includes the held
+// entries.
 func (s *splitter) begin(to change.Position) {
 	s.end, s.held = to, nil
 	s.detector.Reset(to)
@@ -161,7 +161,7 @@ func newSlot(events int) *slot {
 }
 
 // at ends the slot at a position, unless it is empty, and begins the next one. Cursors tell slots
-// by their ends, so one that would not end after its predecessor goes on, unless it has a loss.
+// by their ends, so one that would not end after its predecessor stays open, unless it has a loss.
 func (c *cutter) at(end change.Position) {
 	n := len(c.slot.events)
 	if c.slot.loss == nil && (n == 0 || !end.After(c.from)) {
@@ -182,9 +182,9 @@ func (c *cutter) before(loss *Loss) {
 	c.slot.events = append(c.slot.events, last)
 }
 
-// rest ends the last slot and returns all, and what is held for the next reply because it does not
-// end after them. The last one is charged with the reply's memory, which is freed with the last
-// slot.
+// rest ends the last slot and returns all slots, and the entries held for the next reply because it
+// does not end after them. The last one is charged with the reply's memory, which is freed with the
+// last slot.
 func (c *cutter) rest(end change.Position) (slots []*slot, held *slot) {
 	c.at(end)
 	if len(c.slot.events) > 0 {
