@@ -2,39 +2,38 @@
 // JetStream, an HTTP endpoint, a file, standard output.
 //
 //	streamer.Shared ─► Sink: encode, publish in order ─► Target ─► acknowledged ─► Shared.Ack ─► checkpoint
-//	                        └─ refused: attempts, dead letter or halt; away: wait, then again from the first that failed
+//	                        └─ refused: attempts, dead letter or halt; unreachable: wait, then again from the first failure
 //
 // The owner of a partition publishes its changes in the order of the oplog. Messages are published
 // without waiting for each other. A batch is acknowledged when the target has acknowledged all its
-// messages and those of earlier batches, so that no checkpoint passes what the target has not
-// acknowledged.
+// messages and those of earlier batches, so that no checkpoint passes an unacknowledged message.
 //
 // # Failures
 //
 // A message that fails stops the sink until everything under way has an outcome. Then the sink
 // repeats each partition from its first message that failed, so that a redelivery is a contiguous
-// replay. The first of them is tried alone, behind the target's circuit breaker. A target that is
-// away is tried for ever: the session waits in the oplog and loses nothing. A message that the
-// target refuses by itself ([RefusedError]) gets a bounded number of attempts and is then written
-// as a dead letter, or the sink halts.
+// replay. It tries the first of them alone, guarded by the target's circuit breaker. It retries an
+// unreachable target without limit: the session waits at its place in the oplog and loses nothing.
+// A message that the target itself refuses ([RefusedError]) gets a bounded number of attempts; then
+// the sink writes it as a dead letter, or halts.
 //
-// Before a message is repeated the sink asks again whether the node still owns its partition, and
-// drops it if it does not.
+// Before the sink repeats a message it checks again whether the node still owns the partition, and
+// drops the message if not.
 //
 // # Rules
 //
-// A message leaves the process only while its term is valid, whoever repeats it: connections write
-// through a [Gate], requests and lines ask [Owned] last.
+// A message leaves the process only while its term is valid, also when a client library repeats it:
+// connections write through a [Gate], and requests and lines check [Owned] last.
 //
-// In a target that orders messages a repetition is recognized by its [Position], as a prefix, and
-// never message by message or by age.
+// A target that orders messages recognizes a repetition by its [Position], as a prefix, and never
+// message by message or by age.
 //
-// What a target keeps of a sink under a name contains everything that gives the name its meaning:
-// cluster, sink, number of partitions, and the incarnation of the checkpoint, which changes with
-// everything that repeats on purpose.
+// The name of a sink's state in a target contains everything that gives it meaning: cluster, sink,
+// number of partitions, and the incarnation of the checkpoint, which changes with every intended
+// repetition.
 //
 // # Bounds
 //
-// What waits for the target is what the session has credit for (gateway.credit_events,
-// gateway.credit_bytes), besides its encoding.
+// The session's credit (gateway.credit_events, gateway.credit_bytes) bounds the changes that wait
+// for the target, besides their encoding.
 package sink

@@ -16,7 +16,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 )
 
-// A Format is how a change is written.
+// A Format is the encoding of a change.
 type Format string
 
 // The formats.
@@ -48,7 +48,7 @@ type encoder struct {
 	cluster, name string
 	format        Format
 	json          extjson.Options
-	names         map[string]string // the texts that recur
+	names         map[string]string // recurring texts
 	scratch, key  []byte
 	ids           strings.Builder // of the batch
 }
@@ -129,7 +129,7 @@ func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, incar
 	}
 	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
 	e.scratch = append(append(e.scratch, '.'), incarnation...)
-	if event.Snapshot { // which has the position of its reading
+	if event.Snapshot { // it has the position at which it was read
 		sum := sha256.Sum256(change.AppendCanonical(append([]byte(f.db+"."+f.coll), 0), f.id))
 		e.scratch = hex.AppendEncode(append(e.scratch, '.'), sum[:16])
 	}
@@ -167,7 +167,7 @@ func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fi
 	}
 }
 
-// appendEvent appends the event, with the key of the document that has an _id, as Extended JSON.
+// appendEvent appends the event as Extended JSON, with the key of the document with that _id.
 func (e *encoder) appendEvent(b []byte, m *Message, event *delivery.Event, id change.Value, doc []byte) ([]byte, error) {
 	e.key = e.key[:0]
 	if !id.IsZero() {
@@ -202,8 +202,8 @@ func (e *encoder) appendEnvelope(b []byte, m *Message, f *fields) []byte {
 	return append(b, `,"data":`...)
 }
 
-// ceText returns a text as an attribute of a CloudEvent, which may have no control characters
-// and only valid Unicode: others are escapes, and so are backslashes then.
+// ceText returns a text as an attribute of a CloudEvent, which may contain only valid Unicode
+// without control characters. If it must escape others, it escapes backslashes, too.
 func ceText(s string) string {
 	exact := extjson.AppendExact(nil, []byte(s))
 	plain := exact[1 : len(exact)-1] // without quotes
@@ -213,7 +213,7 @@ func ceText(s string) string {
 	return string(plain)
 }
 
-// timeOf returns when a change was committed, to the millisecond where the server says so.
+// timeOf returns the commit time of a change, in milliseconds if the server reports them.
 func timeOf(f *fields) time.Time {
 	if f.wall.Type == change.TypeDateTime {
 		return time.UnixMilli(int64(binary.LittleEndian.Uint64(f.wall.Data))).UTC()
@@ -238,8 +238,8 @@ func (e *encoder) appendJSONText(b []byte, v change.Value) ([]byte, error) {
 	return extjson.AppendString(b, text), nil
 }
 
-// appendDebezium appends the envelope of Debezium's connector for MongoDB as its JSON converter
-// writes it without schemas. Documents are texts of Extended JSON there.
+// appendDebezium appends the envelope of Debezium's connector for MongoDB, as its JSON converter
+// writes it without schemas. Documents in it are Extended JSON in strings.
 func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err error) {
 	op, at := "u", timeOf(f).UnixMilli()
 	switch m.Op {
@@ -250,7 +250,7 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 	case change.SnapshotName:
 		op = "r"
 	case "update", "replace":
-	default: // Debezium has no such events; its consumers skip operations that they do not know
+	default: // Debezium has no such events; its consumers skip unknown operations
 		op = m.Op
 	}
 	b = append(b, `{"before":`...)
@@ -307,7 +307,7 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 }
 
 // DebeziumKey returns the key of Debezium's messages for a document's key. A topic of several
-// collections needs the namespace, too: Debezium's router adds it likewise.
+// collections needs the namespace, too: Debezium's router adds it in the same way.
 func DebeziumKey(key, namespace []byte) []byte {
 	b := extjson.AppendString([]byte(`{"id":`), key)
 	if namespace != nil {
@@ -316,7 +316,7 @@ func DebeziumKey(key, namespace []byte) []byte {
 	return append(b, '}')
 }
 
-// appendUpdate appends what an update has changed, null for other operations.
+// appendUpdate appends the description of an update, null for other operations.
 func (e *encoder) appendUpdate(b []byte, update change.Value) (_ []byte, err error) {
 	if update.Document() == nil {
 		return append(b, "null"...), nil
@@ -363,7 +363,7 @@ func appendTruncated(b []byte, truncated change.Value) ([]byte, error) {
 }
 
 // messages returns the messages of a batch, without events whose terms have ended: the next owner,
-// or later batches, have these.
+// or a later batch, publishes these.
 func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 	if b.Loss != nil {
 		return []*Message{s.encode.loss(b)}, nil
@@ -422,8 +422,8 @@ func (s *Sink) count(p change.Partition, l lease) *count {
 	return c
 }
 
-// keySize and idSize are what the keys and ids of messages usually take at most, in bytes; more is
-// allocated.
+// keySize and idSize are usual upper bounds of the keys and ids of messages, in bytes; longer ones
+// need another allocation.
 const keySize, idSize = 256, 112
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.

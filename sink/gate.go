@@ -8,13 +8,13 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Gate is what connections to a target write through: nothing leaves the process while a message
-// is under way whose term has ended. Clients repeat by themselves what they have in their buffers,
-// and a process that was suspended runs on in the middle of that, so that the terms are looked at
-// where nothing comes between: at the write to the socket.
+// A Gate guards the writes of connections to a target: it refuses all writes while a message is
+// under way whose term has ended. Client libraries repeat their buffers by themselves, and a
+// suspended process may resume in the middle of a repetition. So the gate checks the terms at the
+// last possible point, the write to the socket.
 type Gate struct {
-	// Shut is called once, beside, when a write was refused: what is under way will not be written,
-	// and the client must be given up. Required.
+	// Shut is called once, in its own goroutine, after a refused write: the messages under way will
+	// not be written, and the client must be discarded. Required.
 	Shut func()
 
 	mu struct {
@@ -24,7 +24,7 @@ type Gate struct {
 	}
 }
 
-// A tenancy is what messages have in common whose terms end together.
+// A tenancy identifies messages whose terms end together.
 type tenancy struct {
 	partition   change.Partition
 	epoch       change.Epoch
@@ -43,8 +43,8 @@ func (m *Message) SharesTerm(n *Message) bool { return tenancyOf(m) == tenancyOf
 func tenancyOf(m *Message) tenancy { return tenancy{m.Partition, m.Epoch, m.Incarnation} }
 
 // Enter notes that a message is under way. It returns an error if the gate is shut, or if the
-// message's term has ended; that is looked at only where nothing else of the term is under way,
-// because the write looks at all terms of which something is.
+// message's term has ended. It checks the term only if no other message of the term is under way,
+// because the write checks all terms with messages under way.
 func (g *Gate) Enter(m *Message) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *Gate) Enter(m *Message) error {
 	return nil
 }
 
-// Leave notes that a message that has entered is not under way any more.
+// Leave notes that an entered message is over.
 func (g *Gate) Leave(m *Message) {
 	if m.Op == OpLoss {
 		return
@@ -84,7 +84,7 @@ func (g *Gate) Leave(m *Message) {
 	}
 }
 
-// Err returns why nothing may be written, nil if something may.
+// Err returns why the gate refuses writes, nil if it does not.
 func (g *Gate) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,5 +123,5 @@ func (c *gatedConn) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.Conn.Write(b)
-	return n, err //nolint:wrapcheck // it is a connection
+	return n, err //nolint:wrapcheck // a connection returns its errors unchanged
 }

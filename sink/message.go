@@ -7,33 +7,33 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Message is a change, or a loss, as a target gets it. Nothing in it may be modified.
+// A Message is a change, or a loss, for a target. Its contents must not be modified.
 type Message struct {
-	// Partition and Epoch are those of the term under which it is published.
+	// Partition and Epoch identify the term under which it is published.
 	Partition change.Partition
 	Epoch     change.Epoch
-	// Incarnation is that of the checkpoint of the partition, Number that of the message in the
-	// term, from 1.
+	// Incarnation is the incarnation of the partition's checkpoint, Number the number of the
+	// message in the term, from 1.
 	Incarnation string
 	Number      uint64
-	// Ref is its position. ID is that as text for the cluster, with the incarnation: unique among
-	// the changes of the sink, and the same where a change is repeated by accident.
+	// Ref is its position. ID is the position as text, with the cluster and the incarnation: unique
+	// among the changes of the sink, and the same for an accidental repetition of a change.
 	Ref change.Ref
 	ID  string
-	// Op is MongoDB's operationType, or OpLoss. DB and Coll are empty where the change has none.
+	// Op is MongoDB's operationType, or OpLoss. DB and Coll are empty if the change has none.
 	Op, DB, Coll string
 	// Key is the document's key (extjson.AppendKey), the same for all _ids that MongoDB considers
 	// equal; nil without a document.
 	Key []byte
 	// Value is the change in the sink's format.
 	Value []byte
-	// Time is when it was committed.
+	// Time is its commit time.
 	Time change.Timestamp
 	// Snapshot says that it is a document of a snapshot, not a change.
 	Snapshot bool
 
 	report   func(*Message, error)
-	valid    func() bool // nil: as the flight says
+	valid    func() bool // nil: use the flight's
 	flight   *flight
 	attempts int   // that the target has refused
 	err      error // of the last attempt
@@ -41,7 +41,7 @@ type Message struct {
 	state    state
 }
 
-// Namespace returns the namespace, or the database where that is all there is.
+// Namespace returns the namespace, or only the database if the change has no collection.
 func (m *Message) Namespace() string {
 	if m.Coll == "" {
 		return m.DB
@@ -56,7 +56,7 @@ type state uint8
 
 // The states of a message.
 const (
-	waiting state = iota // it is not published, or its attempt has failed
+	waiting state = iota // it is not published yet, or its attempt has failed
 	underWay
 	over
 	parked // it waits until an operator resumes the sink
@@ -66,16 +66,16 @@ const (
 // it. It may be called by any goroutine, exactly once for each Publish.
 func (m *Message) Done(err error) { m.report(m, err) }
 
-// Report has the outcomes of a message told to a function. It is for whoever publishes messages
-// that are no sink's, as One does.
+// Report makes a message report its outcomes to a function. It is for callers that publish messages
+// without a sink, like One.
 func Report(m *Message, outcome func(error)) { m.report = func(_ *Message, err error) { outcome(err) } }
 
-// Own has a function say whether the term of a message is valid. It is for whoever publishes
-// messages that are no sink's.
+// Own sets the function that reports whether the term of a message is valid. It is for callers that
+// publish messages without a sink.
 func Own(m *Message, valid func() bool) { m.valid = valid }
 
 // owned reports whether the node still owns the message's partition under the term of its batch.
-// Whoever has no session has no terms.
+// Without a session there are no terms.
 func (m *Message) owned() bool {
 	if m.valid != nil {
 		return m.valid()
@@ -100,22 +100,23 @@ func Owned(messages []*Message) []*Message {
 
 // A Target publishes messages. Its methods are called by one goroutine at a time.
 type Target interface {
-	// Publish begins to publish a message and returns without waiting for the outcome, which it
-	// reports by Message.Done. It may block while too much is under way. The target publishes the
-	// messages of a partition in the order of the calls. After one has failed, it need not publish
-	// later ones that are under way, but reports an outcome of each within a bounded time.
+	// Publish starts to publish a message and returns without waiting for the outcome, which it
+	// reports by Message.Done. It may block while too many messages are under way. The target
+	// publishes the messages of a partition in the order of the calls. After a failure it does not
+	// have to publish later messages that are under way, but it reports an outcome for each within
+	// a bounded time.
 	Publish(ctx context.Context, m *Message)
-	// Flush begins to publish what Publish has buffered, and says that all failures so far are
-	// known. It does not wait.
+	// Flush starts to publish all messages that Publish has buffered, and tells the target that the
+	// sink knows all failures so far. It does not wait.
 	Flush()
-	// Check reaches the target and reports whether it takes messages, and what was found beyond
-	// that it answers. Both are for people.
+	// Check connects to the target and reports whether it accepts messages, and further findings.
+	// Both are for people.
 	Check(ctx context.Context) (found string, err error)
-	// Close ends what is under way, and its connections.
+	// Close cancels the messages under way, and closes the connections.
 	Close()
 }
 
-// A RefusedError says that the target has refused a message by itself, and would take others.
+// A RefusedError reports that the target has refused one message, and would accept others.
 type RefusedError struct {
 	Err error
 	// Final says that it would refuse the message again.
@@ -126,12 +127,12 @@ func (e *RefusedError) Error() string { return "refused: " + e.Err.Error() }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 var (
-	// ErrReplaced says that another process publishes the partition: this one does not own it any
-	// more, or will notice soon.
+	// ErrReplaced reports that another process publishes the partition: this one has lost it, or
+	// will notice that soon.
 	ErrReplaced = errors.New("another process publishes this partition")
-	// ErrEarlier says that the message was not published because an earlier one failed.
+	// ErrEarlier reports that the message was not published because an earlier one failed.
 	ErrEarlier = errors.New("not published: an earlier message failed")
-	// ErrGone says that the target does not want messages any more, and an operator must act.
+	// ErrGone reports that the target refuses all further messages, and an operator must act.
 	ErrGone = errors.New("the target refuses all messages")
 )
 
@@ -140,7 +141,7 @@ var (
 func One(ctx context.Context, t Target, m *Message) error {
 	single, outcome := *m, make(chan error, 1)
 	Report(&single, func(err error) { outcome <- err })
-	t.Flush() // whatever has failed before
+	t.Flush() // earlier failures are known
 	t.Publish(ctx, &single)
 	t.Flush()
 	select {

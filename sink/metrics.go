@@ -2,7 +2,7 @@ package sink
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics are those of one sink.
+// metrics are the metrics of one sink.
 type metrics struct {
 	published, retries, dead prometheus.Counter
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Router is a Target with several destinations, as topics, that have no order among each other.
+// A Router is a Target with several destinations, such as topics, without an order between them.
 type Router interface {
-	// Destination returns where a message goes, empty where it has an order among all messages of
-	// its partition. It is called by who publishes.
+	// Destination returns the destination of a message, empty if all messages of its partition have
+	// one order. The publishing goroutine calls it.
 	Destination(m *Message) string
 }
 
-// destination returns where a message goes, empty where nothing may pass it.
+// destination returns the destination of a message, empty if no later message may overtake it.
 func (s *Sink) destination(m *Message) string {
 	if router, is := s.target.(Router); is && m.Op != OpLoss {
 		return router.Destination(m)
@@ -24,7 +24,7 @@ func (s *Sink) destination(m *Message) string {
 	return ""
 }
 
-// An order is what messages have in common that arrive in order.
+// An order identifies messages that must arrive in order.
 type order struct {
 	partition   change.Partition
 	destination string
@@ -32,10 +32,10 @@ type order struct {
 
 func (s *Sink) order(m *Message) order { return order{m.Partition, s.destination(m)} }
 
-// refuse stops what the target has refused for good until an operator resumes the sink: what goes
-// to the same destination if the target has several, else everything. Others are published
-// meanwhile, as far as the credit of the session goes: nothing is acknowledged to the oplog before
-// what waits.
+// refuse stops publishing after a permanent refusal until an operator resumes the sink: to the
+// message's destination if the target has several, otherwise completely. Meanwhile the sink
+// publishes to other destinations within the session's credit; it acknowledges nothing after the
+// waiting messages.
 func (s *Sink) refuse(m *Message, err error) {
 	to := s.destination(m)
 	if to == "" {
@@ -52,9 +52,9 @@ func (s *Sink) refuse(m *Message, err error) {
 	})
 }
 
-// park has a message, and what comes after it and goes to the same destination, wait. Nothing is
-// under way, and the caller holds the mutex. A later message of the partition that is over comes
-// again after it.
+// park makes a message, and later ones to the same destination, wait. No message is under way, and
+// the caller holds the mutex. A later message of the partition that is over will be repeated after
+// it.
 func (s *Sink) park(first *Message, to string) {
 	after := false
 	for _, f := range s.mu.flights {
@@ -71,7 +71,7 @@ func (s *Sink) park(first *Message, to string) {
 	}
 }
 
-// parks has a message wait if its destination does. The caller holds the mutex.
+// parks makes a message wait if its destination waits. The caller holds the mutex.
 func (s *Sink) parks(m *Message) bool {
 	if len(s.mu.parked) == 0 || s.mu.parked[s.destination(m)] == nil {
 		return false
@@ -80,7 +80,7 @@ func (s *Sink) parks(m *Message) bool {
 	return true
 }
 
-// unpark lets what waits be published again. The caller holds the mutex.
+// unpark releases the waiting messages for publishing. The caller holds the mutex.
 func (s *Sink) unpark() {
 	s.mu.parked = nil
 	for _, f := range s.mu.flights {
@@ -93,8 +93,8 @@ func (s *Sink) unpark() {
 	}
 }
 
-// dropParked drops what waits of partitions that the node does not own any more. The caller holds
-// the mutex.
+// dropParked drops waiting messages of partitions that the node has lost. The caller holds the
+// mutex.
 func (s *Sink) dropParked() {
 	if len(s.mu.parked) == 0 {
 		return
@@ -112,7 +112,8 @@ func (s *Sink) dropParked() {
 	}
 }
 
-// parkedError says what waits, nil if nothing does. The caller holds the mutex.
+// parkedError returns an error that names the waiting destinations, nil if none waits. The caller
+// holds the mutex.
 func (s *Sink) parkedError() error {
 	var errs []error
 	for _, to := range slices.Sorted(maps.Keys(s.mu.parked)) {

@@ -11,16 +11,16 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Position says which messages of a partition are in a target, as a prefix of what the owners of
-// the partition publish in turn. Targets that can keep it with their messages skip what they have
-// by it. They judge a repetition as a whole: message by message, or by age, a target could drop a
-// newer state and take an older one after it.
+// A Position says which messages of a partition are in a target, as a prefix of the messages that
+// the partition's owners publish. Targets that can store it with their messages use it to skip
+// messages that they have. They judge a repetition as a whole: message by message, or by age, a
+// target could drop a newer state and accept an older one after it.
 type Position struct {
-	// Incarnation is that of the checkpoint. What is published under another one is repeated on
+	// Incarnation is the incarnation of the checkpoint. Messages under another one are repeated on
 	// purpose, and never skipped.
 	Incarnation string
-	// Epoch is that of the term under which the last message was published, Number that of the
-	// message in the term.
+	// Epoch is the epoch of the term under which the last message was published, Number the number
+	// of the message in the term.
 	Epoch  change.Epoch
 	Number uint64
 	// Ref is the place of the last message, Beside identifies the other messages of that place:
@@ -29,15 +29,15 @@ type Position struct {
 	Beside []uint64
 }
 
-// maxBeside bounds the messages beside the last one that are remembered. Events of equal heads are
-// of different shards, or of a few that one operation has written.
+// maxBeside bounds the other messages of the last place that are remembered. Events with equal
+// heads come from different shards, or from the same operation.
 const maxBeside = 64
 
-// IsZero reports whether nothing is known to be in the target.
+// IsZero reports whether no message is known to be in the target.
 func (p Position) IsZero() bool { return p.Incarnation == "" && p.Ref.IsZero() && p.Number == 0 }
 
-// Has reports whether a message is in the target. Documents of a snapshot that another owner
-// publishes are not: they are read after everything that the owner before may have published.
+// Has reports whether a message is in the target. Snapshot documents of another owner are not: they
+// are read after everything that the former owner may have published.
 func (p Position) Has(m *Message) bool {
 	switch {
 	case p.IsZero() || p.Incarnation != m.Incarnation:
@@ -68,7 +68,7 @@ func (p Position) With(m *Message) Position {
 	return next
 }
 
-// besideHash identifies an event among those of one head.
+// besideHash identifies an event among the events with one head.
 func besideHash(r change.Ref) uint64 {
 	b := r.Append(nil)
 	n := uint64(0)

@@ -31,16 +31,16 @@ func (s *Sink) runLoops(ctx context.Context, received <-chan []*delivery.Batch) 
 	}
 }
 
-// enter says how the loop is ended that runs from now on, nil where none does.
+// enter sets the function that ends the present loop, nil if none runs.
 func (s *Sink) enter(end context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.restart = end
 }
 
-// Restart ends the loop with everything that is under way and begins it anew, with a new target:
-// what was not acknowledged is published again, in order. It does not wait, and has no effect on a
-// loop that does not come to the end of what it does.
+// Restart ends the loop with all messages under way and starts a new one with a new target: it
+// publishes all unacknowledged messages again, in order. It does not wait, and has no effect on a
+// loop that hangs.
 func (s *Sink) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,8 @@ func (s *Sink) Restart() {
 	}
 }
 
-// renew closes the target and opens it again. Whatever was under way waits for another attempt.
+// renew closes the target and opens it again. Messages that were under way wait for another
+// attempt.
 func (s *Sink) renew(ctx context.Context) error {
 	s.close()
 	for failures := 1; ; failures++ {
@@ -70,7 +71,7 @@ func (s *Sink) renew(ctx context.Context) error {
 			if m.state == over || m.state == parked {
 				continue
 			}
-			again := *m // what the closed target may still report of the other one is of no interest
+			again := *m // late reports of the closed target concern the old copy
 			again.state, again.err = waiting, ErrEarlier
 			f.messages[i], m.flight = &again, nil
 			s.mu.failed = true
@@ -82,9 +83,9 @@ func (s *Sink) renew(ctx context.Context) error {
 	return nil
 }
 
-// Age returns for how long nothing has become of the oldest batch that was received, beyond what
-// the target may take. It is 0 while the sink is paused or halted, and while its target is away and
-// attempts are made. It is for one goroutine.
+// Age returns how long the oldest received batch has made no progress, beyond the time that the
+// target may take. It is 0 while the sink is paused or halted, and while it retries an unreachable
+// target. Only one goroutine may call it.
 func (s *Sink) Age() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

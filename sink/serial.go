@@ -9,13 +9,14 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A Serial publishes the messages of each partition in batches, one after the other: what comes
-// while a batch is on its way is the next one. Targets embed it that acknowledge a request as a
-// whole. A message whose term has ended while it waited is not sent.
+// A Serial publishes the messages of each partition in batches, one after the other: messages that
+// arrive while a batch is under way form the next one. It is for embedding in targets that
+// acknowledge a request as a whole. It does not send a message whose term has ended while it
+// waited.
 type Serial struct {
 	// Send publishes messages of one partition in order and returns how many of them, from the
-	// first, the target has acknowledged, and why not all. It returns within a bounded time. If it
-	// waits, or makes several requests, it asks Owned again before each.
+	// first, the target has acknowledged, and the error if not all. It returns within a bounded
+	// time. If it waits, or makes several requests, it checks Owned again before each.
 	Send func(ctx context.Context, messages []*Message) (n int, err error)
 	// Batch bounds the messages of a call of Send, Parallel the calls under way; both required.
 	Batch, Parallel int
@@ -25,7 +26,7 @@ type Serial struct {
 	mu struct {
 		sync.Mutex
 		queues map[change.Partition][]*Message // of partitions with a goroutine
-		failed map[change.Partition]bool       // something has failed since the last Flush
+		failed map[change.Partition]bool       // a message has failed since the last Flush
 		closed bool
 	}
 	begin  sync.Once
@@ -47,8 +48,8 @@ func (s *Serial) Publish(_ context.Context, m *Message) {
 	}
 }
 
-// enqueue queues a message, unless an earlier one has failed, which who publishes may not have
-// noticed.
+// enqueue queues a message, unless an earlier one has failed; the sink may not have noticed that
+// yet.
 func (s *Serial) enqueue(p change.Partition, m *Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +70,7 @@ func (s *Serial) open() {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 }
 
-// Flush implements Target. What is published from now on may follow a failure.
+// Flush implements Target. Later messages may follow a failure.
 func (s *Serial) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +84,7 @@ func (s *Serial) Close() {
 	s.wg.Wait()
 }
 
-// run sends what is queued of a partition until nothing is.
+// run sends the queue of a partition until it is empty.
 func (s *Serial) run(p change.Partition) {
 	for {
 		s.slots <- struct{}{}
@@ -117,15 +118,15 @@ func (s *Serial) run(p change.Partition) {
 	}
 }
 
-// fail tells the first message of a partition that it has failed, and then all that were published
-// after it, also meanwhile, that they were not sent.
+// fail reports the failure of a partition's first message, and then reports all later ones,
+// including those queued meanwhile, as not sent.
 func (s *Serial) fail(p change.Partition, batch []*Message, err error) {
 	s.mu.Lock()
 	all := append(batch, s.mu.queues[p]...) // all of the batch may be sent
 	s.mu.queues[p] = nil
 	s.mu.Unlock()
 	if len(all) > 0 {
-		all[0].Done(err) // before the failure counts, which ends with the next Flush
+		all[0].Done(err) // before the failure mark, which the next Flush removes
 		all = all[1:]
 	}
 	s.mu.Lock()

@@ -25,29 +25,28 @@ import (
 
 // Config configures a Sink.
 type Config struct {
-	// Name is the sink's, Subscriber that of its subscriber. Cluster is part of the messages' ids.
-	// Required.
+	// Name is the name of the sink, Subscriber that of its subscriber. Cluster is part of the
+	// messages' ids. Required.
 	Name, Subscriber, Cluster string
-	// Format is that of the messages' values. LongText writes integers beyond 2^53 as text.
+	// Format is the format of the messages' values. LongText writes integers beyond 2^53 as text.
 	Format   Format
 	LongText bool
-	// Attempts is how often a message is tried that the target refuses. Defaults to 5.
+	// Attempts is how often the sink tries a message that the target refuses. Defaults to 5.
 	Attempts int
-	// DeadLetter takes messages that were refused for good; nil halts the sink.
+	// DeadLetter takes permanently refused messages; nil halts the sink instead.
 	DeadLetter Target
-	// AckTimeout is how long a target may take until it has reported an outcome. Defaults to 10 s.
+	// AckTimeout is how long a target may take to report an outcome. Defaults to 10 s.
 	AckTimeout time.Duration
-	// Renew makes the target and that of dead letters anew, for a restart of the sink. Required for
+	// Renew makes a new target and dead-letter target, for a restart of the sink. Required for
 	// Restart.
 	Renew func() (target, deadLetter Target, err error)
-	// CheckNamespaces says whether anything can come of what the sink names: err halts it, missing
-	// says for people what does not exist yet. Optional.
+	// CheckNamespaces checks whether the sink's namespaces can have changes: an error halts the
+	// sink, missing describes namespaces that do not exist yet. Optional.
 	CheckNamespaces func(context.Context) (missing []string, err error)
-	// Stall is called before each batch is published, which waits for it. For demonstrations of
-	// what becomes of a sink that does not get on; nil otherwise. It must return when its context
-	// ends.
+	// Stall is called before each batch, and delays it. It is for demonstrations of a sink that
+	// makes no progress; nil otherwise. It must return when its context ends.
 	Stall func(ctx context.Context)
-	// StallAfter is how long the target may acknowledge nothing before the sink is stalled.
+	// StallAfter is how long the target may acknowledge nothing before the sink counts as stalled.
 	// Defaults to 10 s.
 	StallAfter time.Duration
 	// Breaker guards the attempts after a failure. Required.
@@ -56,7 +55,7 @@ type Config struct {
 	Board *notice.Board
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
-	// Metrics are those of the node's sinks. Required.
+	// Metrics are the metrics of the node's sinks. Required.
 	Metrics *Metrics
 	// Tracer records batches. Defaults to none.
 	Tracer trace.Tracer
@@ -70,30 +69,30 @@ type Sink struct {
 	encode  *encoder
 	metrics metrics
 
-	signal  chan struct{}               // holds one signal: a message has failed, everything has an outcome, or somebody pauses or resumes
+	signal  chan struct{}               // holds one signal: a message has failed, everything has an outcome, or an operator pauses or resumes
 	acked   chan struct{}               // holds one signal: batches are over
-	batches []*delivery.Batch           // that were received and are not published yet; of the loop
-	took    time.Time                   // when they were taken, zero without a tracer; of the loop
+	batches []*delivery.Batch           // received and not published yet; of the loop
+	took    time.Time                   // when they were received, zero without a tracer; of the loop
 	counts  map[change.Partition]*count // of messages; of the loop
-	steps   health.Progress             // of whoever asks for Age
+	steps   health.Progress             // of the caller of Age
 
 	mu struct {
 		sync.Mutex
-		restart  context.CancelCauseFunc // ends the loop that runs, nil while none does
-		backlog  int                     // batches that were received and are not published yet
-		step     uint64                  // counts what becomes of the oldest batch, and the attempts while something has failed
+		restart  context.CancelCauseFunc // ends the present loop, nil while none runs
+		backlog  int                     // received batches that are not published yet
+		step     uint64                  // counts the progress of the oldest batch, and the attempts after a failure
 		flights  []*flight               // batches that are not over, in order
 		ack      uint64                  // the last batch that is over and not acknowledged
 		underWay int                     // messages
-		failed   bool                    // some message waits for another attempt
+		failed   bool                    // a message waits for another attempt
 		paused   bool
-		resumed  bool // everything that has failed is to be tried again, whatever has become of it
+		resumed  bool // all failed messages must be tried again, whatever their outcome
 		halted   error
 		parked   map[string]error // destinations that wait until an operator resumes the sink, and why
 		stalled  bool
-		moved    time.Time // when the target acknowledged something, or had nothing to acknowledge
-		waited   time.Time // when something last waited for the target, as far as was looked
-		silent   time.Time // since when the target acknowledges nothing of what waits, zero while it does
+		moved    time.Time // when the target last acknowledged something, or had nothing to acknowledge
+		waited   time.Time // when a message last waited for the target, at the last check
+		silent   time.Time // when the target stopped acknowledging waiting messages, zero while it acknowledges
 		last     error
 	}
 	published, dead, retried atomic.Uint64
@@ -101,7 +100,7 @@ type Sink struct {
 	outage outage // of the loop
 }
 
-// An outage is attempts that fail one after the other.
+// An outage is a series of failed attempts.
 type outage struct {
 	since, logged time.Time
 	attempts      int
@@ -129,7 +128,8 @@ func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
 	return s
 }
 
-// Run publishes until the subscriber's session ends, and returns why unless that was planned.
+// Run publishes until the subscriber's session ends, and returns the reason unless that was
+// planned.
 func (s *Sink) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -161,7 +161,7 @@ func (s *Sink) Run(ctx context.Context) error {
 	return planned(s.runLoops(ctx, received))
 }
 
-// run publishes what is received until the context ends.
+// run publishes received batches until the context ends.
 func (s *Sink) run(ctx context.Context, received <-chan []*delivery.Batch) error {
 	for {
 		for len(s.batches) > 0 {
@@ -187,7 +187,7 @@ func (s *Sink) run(ctx context.Context, received <-chan []*delivery.Batch) error
 	}
 }
 
-// planned returns nil for the end of a session that was planned.
+// planned returns nil for a planned end of a session.
 func planned(err error) error {
 	if errors.Is(err, delivery.ErrClosed) || errors.Is(err, context.Canceled) || fault.Of(err) == fault.NodeStopping {
 		return nil
@@ -204,7 +204,7 @@ func (s *Sink) close() {
 
 // take publishes a batch.
 func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
-	for s.rests() { // batches that were received together with one that has failed
+	for s.rests() { // batches that were received together with a failed one
 		if err := s.await(ctx); err != nil {
 			return err
 		}
@@ -233,7 +233,7 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 	for _, m := range f.messages {
 		m.flight, m.report = f, report
 	}
-	alone := b.Loss != nil // what comes before a loss is published before it, and what comes after it after it
+	alone := b.Loss != nil // earlier messages are published before the loss, later ones after it
 	if alone {
 		if err := s.settle(ctx); err != nil {
 			return err
@@ -275,7 +275,7 @@ func (s *Sink) settle(ctx context.Context) error {
 	}
 }
 
-// publish hands messages to the target, without those that wait.
+// publish passes messages to the target, except those that wait.
 func (s *Sink) publish(ctx context.Context, messages []*Message) {
 	for i, m := range messages {
 		switch s.begin(m) {
@@ -317,12 +317,12 @@ func (s *Sink) abandon(messages []*Message) {
 	}
 }
 
-// done takes the outcome of an attempt.
+// done processes the outcome of an attempt.
 func (s *Sink) done(m *Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.flight == nil {
-		return // of a loop that has ended: it is published again
+		return // of an ended loop: the message is published again
 	}
 	s.mu.underWay--
 	m.err = err
@@ -356,8 +356,8 @@ func (s *Sink) end(m *Message) {
 	}
 }
 
-// finish lets the batches at the front that are over be acknowledged. The caller holds the mutex.
-// While something has failed nothing is acknowledged: a message after it that is over may be
+// finish releases the finished batches at the front for acknowledgement. The caller holds the
+// mutex. After a failure it releases none, because a finished message after the failed one may be
 // published again.
 func (s *Sink) finish() {
 	n := 0
@@ -394,8 +394,8 @@ func (s *Sink) runAcks(ctx context.Context) {
 	}
 }
 
-// rests reports whether nothing new is published: something has failed, or the sink is paused or
-// halted.
+// rests reports whether the sink publishes nothing new: a message has failed, or the sink is paused
+// or halted.
 func (s *Sink) rests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -412,12 +412,12 @@ func (s *Sink) await(ctx context.Context) error {
 	}
 }
 
-// backoff is the wait between the attempts of a target that is away.
+// backoff returns the wait between attempts to reach an unreachable target.
 func backoff() retry.Backoff {
 	return retry.Backoff{First: 100 * time.Millisecond, Longest: 5 * time.Second}
 }
 
-// recover publishes again what has failed, until nothing has, or the sink halts.
+// recover publishes failed messages again, until all have succeeded or the sink halts.
 func (s *Sink) recover(ctx context.Context) error {
 	for failures := 0; ; {
 		if first, _ := s.again(); first == nil {
@@ -427,12 +427,12 @@ func (s *Sink) recover(ctx context.Context) error {
 			return err
 		}
 		first, again := s.again()
-		if first == nil { // what had been under way may have failed, too
+		if first == nil { // messages that were under way may have failed, too
 			return nil
 		}
 		s.mu.Lock()
 		s.mu.step++
-		idle := s.mu.paused || s.mu.halted != nil || s.mu.resumed // which is signalled
+		idle := s.mu.paused || s.mu.halted != nil || s.mu.resumed // a change of these is signaled
 		s.mu.Unlock()
 		if idle {
 			return nil
@@ -468,8 +468,8 @@ func (s *Sink) recover(ctx context.Context) error {
 // summaryEvery is the time between the log lines of an outage.
 const summaryEvery = time.Minute
 
-// complain logs an error that another attempt follows: the first of an outage, and then what it has
-// come to every minute.
+// complain logs an error that will be retried: the first one of an outage, and then a summary every
+// minute.
 func (s *Sink) complain(err error) {
 	if errors.Is(err, breaker.ErrOpen) {
 		return
@@ -511,9 +511,9 @@ func (s *Sink) quiet(ctx context.Context) error {
 	}
 }
 
-// again returns the messages to publish again, in order, and the first of them; nil if nothing has
-// failed. Those of partitions that the node does not own any more are dropped, and a message that
-// came after one that failed, in its order, is published again, if it was acknowledged or not.
+// again returns the messages to publish again, in order, and the first of them; nil if none has
+// failed. It drops messages of partitions that the node has lost. A message that followed a failed
+// one in its order is published again, even if it was acknowledged.
 func (s *Sink) again() (first *Message, again []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -556,8 +556,8 @@ func (s *Sink) again() (first *Message, again []*Message) {
 	return nil, nil
 }
 
-// judge decides about a message that the target has refused: it is tried again, written as a dead
-// letter (settled), or the sink halts.
+// judge handles a message that the target has refused: it tries again, writes the message as a dead
+// letter (settled), or halts the sink.
 func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) {
 	if errors.Is(m.err, ErrGone) {
 		s.halt(m.err)
@@ -620,8 +620,8 @@ func (s *Sink) acknowledged() {
 	s.mu.moved, s.mu.silent = time.Now(), time.Time{}
 }
 
-// fails notes since when the target acknowledges nothing. One that refuses a change answers. The
-// caller holds the mutex.
+// fails notes when the target stopped acknowledging. A target that refuses a change still answers.
+// The caller holds the mutex.
 func (s *Sink) fails(err error) {
 	refused, is := errors.AsType[*RefusedError](err)
 	switch {
@@ -631,8 +631,8 @@ func (s *Sink) fails(err error) {
 	}
 }
 
-// attempt notes that a message is handed to the target, which is a retry unless it is the first
-// time. The caller holds the mutex.
+// attempt notes that the sink passes a message to the target; every time but the first is a retry.
+// The caller holds the mutex.
 func (s *Sink) attempt(m *Message) {
 	if m.tried {
 		s.retried.Add(1)
@@ -641,8 +641,8 @@ func (s *Sink) attempt(m *Message) {
 	m.tried = true
 }
 
-// repeat publishes messages again, and lets new ones follow. Those that are over need another
-// attempt because an earlier one of their partition had failed.
+// repeat publishes messages again, and lets new ones follow. Finished messages need another attempt
+// if an earlier one of their partition has failed.
 func (s *Sink) repeat(ctx context.Context, messages []*Message) {
 	s.mu.Lock()
 	for _, m := range messages {
@@ -658,7 +658,7 @@ func (s *Sink) repeat(ctx context.Context, messages []*Message) {
 	s.target.Flush()
 }
 
-// Pause stops publishing until Resume. What is under way is acknowledged.
+// Pause stops publishing until Resume. Messages under way are still acknowledged.
 func (s *Sink) Pause() { s.hold(func() { s.mu.paused = true }) }
 
 // Resume publishes again, also after the sink has halted.
@@ -670,7 +670,7 @@ func (s *Sink) Resume() {
 	})
 }
 
-// hold changes whether the sink publishes.
+// hold changes the state that decides whether the sink publishes.
 func (s *Sink) hold(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -679,8 +679,8 @@ func (s *Sink) hold(change func()) {
 	notify(s.signal)
 }
 
-// checkNamespaces halts a sink of which nothing can come, and tells operators what does not exist
-// yet.
+// checkNamespaces halts a sink whose namespaces cannot have changes, and tells operators which ones
+// do not exist yet.
 func (s *Sink) checkNamespaces(ctx context.Context) {
 	if s.cfg.CheckNamespaces == nil {
 		return
@@ -706,7 +706,7 @@ func (s *Sink) tell(err error, change func()) {
 	s.hold(change)
 }
 
-// watch looks whether the target acknowledges anything until the context ends.
+// watch checks regularly whether the target acknowledges messages, until the context ends.
 func (s *Sink) watch(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -720,13 +720,13 @@ func (s *Sink) watch(ctx context.Context) {
 	}
 }
 
-// elsewhere is how long after the last change that waited here a sink still says that its target
-// acknowledges nothing: by then another node, to which the partitions have moved, knows more.
+// elsewhere is how long after the last waiting change a sink still reports that its target
+// acknowledges nothing. Later another node, to which the partitions have moved, knows more.
 const elsewhere = 15 * time.Second
 
-// look finds out whether the sink is stalled, and since when its target is silent. The target has
-// recovered when it has acknowledged something, and not because nothing waits any more: a sink that
-// an operator has resumed, or whose partitions have moved away, says nothing of its target.
+// look detects whether the sink is stalled, and since when its target is silent. The target has
+// recovered when it has acknowledged a message, and not because no message waits: a resumed sink,
+// or one whose partitions have moved away, shows nothing about its target.
 func (s *Sink) look(now time.Time) {
 	s.mu.Lock()
 	waits := s.mu.failed || s.mu.underWay > 0
@@ -761,15 +761,15 @@ type Status struct {
 	State      string `json:"state"`
 	// UnderWay counts messages that the target has not acknowledged.
 	UnderWay int `json:"under_way"`
-	// Published counts acknowledgements since the start, Retried how often a message was handed to
-	// the target again, DeadLetters messages.
+	// Published counts acknowledgements since the start, Retried counts repeated attempts,
+	// DeadLetters counts dead letters.
 	Published   uint64 `json:"published"`
 	Retried     uint64 `json:"retried"`
 	DeadLetters uint64 `json:"dead_letters"`
-	// Error is why it is halted, or what failed last while it retries.
+	// Error is the reason why it is halted, or the last failure while it retries.
 	Error string `json:"error,omitempty"`
-	// Silent is since when the target has acknowledged nothing although something waits for it; nil
-	// while it acknowledges.
+	// Silent is the time since which the target has acknowledged nothing although messages wait;
+	// nil while it acknowledges.
 	Silent *time.Time `json:"silent_since,omitempty"`
 }
 

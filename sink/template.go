@@ -13,9 +13,8 @@ import (
 )
 
 // A Template makes the name of a topic or subject from a message: text with {db}, {coll}, {op} and
-// {partition}. Messages of two databases or collections never have one name if the text has {db} or
-// {coll}: a name that does not tell them apart ends, in {coll} or else in {db}, in "--" and a hash
-// of both.
+// {partition}. If the text has {db} or {coll}, two databases or collections never share a name: an
+// ambiguous name gets "--" and a hash of both at the end of {coll}, or else of {db}.
 type Template struct {
 	parts    []string // text and placeholders
 	legal    func(string) string
@@ -25,11 +24,12 @@ type Template struct {
 
 // Limits of a Template's names.
 type Limits struct {
-	// Legal replaces what names of the target may not contain, in what is filled in.
+	// Legal replaces characters that the target does not allow in names, in the values of
+	// placeholders.
 	Legal func(string) string
-	// Longest bounds a name in bytes; 0 does not.
+	// Longest bounds a name in bytes; 0 means no bound.
 	Longest int
-	// Reserved are names that have another use at the target.
+	// Reserved are names with another use at the target.
 	Reserved []string
 }
 
@@ -62,7 +62,7 @@ func (t *Template) Has(name string) bool {
 	return slices.Contains(t.parts, "{"+name)
 }
 
-// hashed matches the end of names that do not tell collections apart.
+// hashed matches the end of names that are ambiguous without a hash.
 var hashed = regexp.MustCompile(`--[0-9a-f]{16}`)
 
 // Name returns the name for a message. Names of collections that a message lacks are "_".
@@ -104,7 +104,7 @@ func (t *Template) Name(m *Message) string {
 	return t.fill(filled)
 }
 
-// fill puts values in the place of the placeholders.
+// fill replaces the placeholders with values.
 func (t *Template) fill(values map[string]string) string {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -117,8 +117,8 @@ func (t *Template) fill(values map[string]string) string {
 	return b.String()
 }
 
-// tells reports whether a name that is read from the left, each placeholder up to the text after
-// it, has the values: names that do are different for different values.
+// tells reports whether the values can be read back from a name, from the left, each placeholder up
+// to the text after it. Such names differ for different values.
 func (t *Template) tells(name string, values map[string]string) bool {
 	for i, p := range t.parts {
 		v, is := values[p]
@@ -157,8 +157,7 @@ func (t *Template) Filter(p change.Partition) string {
 	return strings.Join(tokens, ".")
 }
 
-// Names are those that a template makes, kept for the messages that need the same. They are used by
-// one goroutine.
+// Names caches the names that a template makes. Only one goroutine may use it.
 type Names struct {
 	template *Template
 	known    map[inputs]string
@@ -166,13 +165,13 @@ type Names struct {
 	lastName string // its name, empty before the first message
 }
 
-// inputs are what a name depends on.
+// inputs are the parts of a message that decide its name.
 type inputs struct {
 	op, db, coll string
 	partition    change.Partition
 }
 
-// maxNames bounds what recurs and is kept.
+// maxNames bounds the cached names.
 const maxNames = 10_000
 
 // NewNames returns the names of a template.

@@ -12,12 +12,11 @@ import (
 	"github.com/mongostream/streamer/delivery"
 )
 
-// errOpen says that the sink has ended before a batch was acknowledged.
+// errOpen reports that the sink has ended before a batch was acknowledged.
 var errOpen = errors.New("the sink ended before the batch was acknowledged")
 
-// A span is that of a batch or of an attempt, from when it was received to when the target has
-// acknowledged it. Its zero value records nothing and costs nothing. Its methods may be called by
-// any goroutine.
+// A span traces a batch or an attempt, from its receipt to the target's acknowledgement. The zero
+// value records nothing and costs nothing. Any goroutine may call its methods.
 type span struct{ of trace.Span }
 
 // now returns the time for spans, zero without a tracer.
@@ -59,7 +58,7 @@ func (s span) published(messages int) {
 	}
 }
 
-// acknowledged ends the span of a batch of which every message is over.
+// acknowledged ends the span of a batch whose messages are all over.
 func (s span) acknowledged() {
 	if s.of != nil {
 		s.of.AddEvent("acknowledged")
