@@ -17,11 +17,11 @@ import (
 
 // Config configures a Target.
 type Config struct {
-	// Path is that of the file. Required.
+	// Path is the path of the file. Required.
 	Path string
 	// MaxSize is the size in bytes at which a new file is begun. Defaults to 100 MiB.
 	MaxSize int64
-	// Keep is how many earlier files there are. Defaults to 10.
+	// Keep is how many earlier files are kept. Defaults to 10.
 	Keep int
 }
 
@@ -39,7 +39,7 @@ var _ sink.Target = (*Target)(nil)
 // batch bounds the lines that are synced together.
 const batch = 4096
 
-// New returns a Target, which opens its file when it is used.
+// New returns a Target, which opens its file at the first use.
 func New(cfg Config) *Target {
 	cfg.MaxSize, cfg.Keep = cmp.Or(cfg.MaxSize, 100<<20), cmp.Or(cfg.Keep, 10)
 	t := &Target{cfg: cfg}
@@ -66,7 +66,7 @@ func (t *Target) write(_ context.Context, messages []*sink.Message) (n int, err 
 	if err = w.Flush(); err == nil {
 		err = t.file.Sync()
 	}
-	if err != nil { // no line may stay that is not whole
+	if err != nil { // no partial line may stay
 		err = errors.Join(fmt.Errorf("append to sink's file: %w", err), t.file.Truncate(t.size), t.file.Close())
 		t.file = nil
 		return 0, err
@@ -77,7 +77,7 @@ func (t *Target) write(_ context.Context, messages []*sink.Message) (n int, err 
 	return n, nil
 }
 
-// open opens the file, and cuts off a line at its end that a crash has left.
+// open opens the file, and cuts off a partial line that a crash has left at its end.
 func (t *Target) open() error {
 	if t.file != nil {
 		return nil
@@ -136,7 +136,7 @@ func (t *Target) rotate() error {
 		return fmt.Errorf("rename the full file: %w", err)
 	}
 	now := time.Now().UTC()
-	for _, before := range []time.Time{last, t.last} { // somebody may have moved the last file away
+	for _, before := range []time.Time{last, t.last} { // the last file may have been moved away
 		if !now.After(before) { // the clock is coarse, or has gone back
 			now = before.Add(1)
 		}

@@ -9,12 +9,12 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// An Output takes lines and cannot be cut, as standard output: a line that is written in part is
-// completed before anything else is written. A write cannot be ended. One that waits for a reader
-// outlives the target that began it, and the next target waits for it.
+// An Output takes lines and, like standard output, cannot be truncated: it completes a partly
+// written line before it writes anything else. A write cannot be canceled. One that waits for a
+// reader outlives its target, and the next target waits for it.
 type Output struct {
 	w    io.Writer
-	busy chan struct{} // holds one while a write is under way; whoever has put it there owns what follows
+	busy chan struct{} // holds one value while a write is under way; its sender owns the following fields
 	text []byte
 	ends []int  // of the lines in text
 	rest []byte // of a line that was written in part
@@ -28,7 +28,7 @@ type OutputTarget struct{ sink.Serial }
 
 var _ sink.Target = (*OutputTarget)(nil)
 
-// Target returns a target. It has no timeout: nobody knows when somebody reads on.
+// Target returns a target. It has no timeout, because a reader may pause for any time.
 func (o *Output) Target() *OutputTarget {
 	return &OutputTarget{sink.Serial{Send: o.write, Batch: batch, Parallel: 1, Together: true}}
 }
@@ -36,12 +36,12 @@ func (o *Output) Target() *OutputTarget {
 // Check implements sink.Target.
 func (t *OutputTarget) Check(context.Context) (string, error) { return "nothing to reach", nil }
 
-// outputBytes bounds what is written in one call, up to a line: what waits for a reader is not
-// checked again for its owner.
+// outputBytes bounds the bytes of one write, up to a line: the ownership of lines that wait for a
+// reader is not checked again.
 const outputBytes = 64 << 10
 
-// write writes messages as lines, and returns how many of them are written. Where the context ends
-// before, they may be written nevertheless.
+// write writes messages as lines, and returns how many of them are written. If the context ends
+// earlier, they may still be written.
 func (o *Output) write(ctx context.Context, messages []*sink.Message) (int, error) {
 	select {
 	case o.busy <- struct{}{}:
@@ -81,10 +81,10 @@ func (o *Output) write(ctx context.Context, messages []*sink.Message) (int, erro
 	}
 }
 
-// settle returns how many lines are among the first n bytes of the text, and keeps the rest of one
-// that is not whole.
+// settle returns how many lines are in the first n bytes of the text, and keeps the rest of a
+// partial one.
 func (o *Output) settle(n int) (lines int) {
-	begun := len(o.rest) // of the line that is not whole
+	begun := len(o.rest) // of the partial line
 	for lines < len(o.ends) && o.ends[lines] <= n {
 		begun = o.ends[lines]
 		lines++
