@@ -2,13 +2,13 @@
 // or a batch as application/cloudevents-batch+json; other formats as JSON lines.
 //
 // Partitions are posted in parallel, each in order: the next request of a partition follows the
-// answer to the one before. Requests are signed as notices are (docs/notices.md).
+// response to the previous one. Requests are signed like notices (docs/notices.md).
 //
 //	2xx                     everything in the request is acknowledged
-//	408, 425, 429, 5xx      the endpoint is away: the request is repeated for ever, not before Retry-After
+//	408, 425, 429, 5xx      the endpoint is unavailable: the request is retried without limit, not before Retry-After
 //	410                     the endpoint wants nothing more: the sink halts
 //	413                     the request is divided; a single change that is too large is refused
-//	other 4xx, 3xx          refused: the change is tried alone, and is a dead letter at last
+//	other 4xx, 3xx          refused: the change is tried alone, and finally becomes a dead letter
 //
 // The address that is dialled must be public, or in a network that the configuration allows: a name
 // that resolves to an internal address reaches nothing.

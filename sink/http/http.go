@@ -35,9 +35,9 @@ type Config struct {
 	Parallel int
 	// Timeout bounds a request. Defaults to 10 s.
 	Timeout time.Duration
-	// TLS is that of the connections, nil for the default.
+	// TLS is the TLS configuration, nil for the default.
 	TLS *tls.Config
-	// Format is that of the values.
+	// Format is the format of the values.
 	Format sink.Format
 }
 
@@ -68,19 +68,18 @@ func New(cfg Config) *Target {
 	return t
 }
 
-// errInternal says that an address is not public.
+// errInternal reports that an address is not public.
 var errInternal = errors.New("the address is internal: http.allow lists networks that may be reached")
 
-// special are networks that look public and lead elsewhere (IANA's special-purpose registries):
-// behind a provider, for tests, reserved, and IPv6 that carries an IPv4 address.
+// special returns networks that look public but are not (IANA's special-purpose registries): for
+// carrier-grade NAT, for tests, reserved, and IPv6 that embeds an IPv4 address.
 func special() []string {
 	return []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16",
 	}
 }
 
-// permit refuses addresses that are not public and not allowed. It is asked for the address that is
-// dialled.
+// permit refuses addresses that are neither public nor allowed. It checks the dialed address.
 func permit(address string, allow []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -97,8 +96,8 @@ func permit(address string, allow []netip.Prefix) error {
 	return nil
 }
 
-// send posts the messages of a partition before the first whose term has ended. It asks before each
-// request: terms may end during the wait, and during the requests before.
+// send posts the messages of a partition before the first whose term has ended. It checks before
+// each request, because terms may end during the wait and during earlier requests.
 func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	if until := time.Until(time.Unix(0, t.rest.Load())); until > 0 {
 		if err := retry.Sleep(ctx, min(until, t.cfg.Timeout)); err != nil {
@@ -121,7 +120,7 @@ func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err
 		}
 		more, err := t.send(ctx, messages[half:])
 		return n + more, err
-	default: // one of them is refused: which?
+	default: // one of them is refused: find it
 		for i := range messages {
 			if _, err := t.send(ctx, messages[i:i+1]); err != nil {
 				return i, err
@@ -131,7 +130,7 @@ func (t *Target) send(ctx context.Context, messages []*sink.Message) (n int, err
 	}
 }
 
-// body returns what is posted and its media type.
+// body returns the body of a request and its media type.
 func (t *Target) body(messages []*sink.Message) (body []byte, media string) {
 	events := t.cfg.Format == sink.CloudEvents
 	if events && len(messages) == 1 {
@@ -151,7 +150,7 @@ func (t *Target) body(messages []*sink.Message) (body []byte, media string) {
 	switch {
 	case events:
 		return append(body, ']'), "application/cloudevents-batch+json"
-	case t.cfg.Format == sink.BSON: // documents say how long they are
+	case t.cfg.Format == sink.BSON: // BSON documents contain their length
 		return body, t.cfg.Format.MediaType()
 	default:
 		return body, "application/x-ndjson"
