@@ -15,8 +15,8 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// Check implements sink.Target. Of each topic that is known beforehand it says whether it exists,
-// or may be created, and whether the user has the rights to it.
+// Check implements sink.Target. For each topic that is known beforehand it reports whether the
+// topic exists, or may be created, and whether the user has the rights to it.
 func (t *Target) Check(ctx context.Context) (string, error) {
 	client, err := kgo.NewClient(t.cfg.options(&sink.Gate{})...)
 	if err != nil {
@@ -49,7 +49,7 @@ func (t *Target) expected() (topics []string) {
 	return topics
 }
 
-// checkTopic looks at a topic. If positions are committed as its offsets, Kafka wants the right to
+// checkTopic checks a topic. If positions are committed as its offsets, Kafka requires the right to
 // read it as well.
 func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic string, positions bool) (found string, err error) {
 	req, of := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
@@ -103,8 +103,8 @@ func (t *Target) checkCreation(ctx context.Context, client *kgo.Client, topic st
 	return fmt.Sprintf("topic %s may be created", topic), nil
 }
 
-// Check implements sink.Target. It also begins and aborts a transaction under an id of its own,
-// with the prefix of those of the partitions.
+// Check implements sink.Target. It also begins and aborts a transaction under a separate id, with
+// the prefix of the partitions' ids.
 func (t *Transactional) Check(ctx context.Context) (string, error) {
 	found, err := t.plain.Check(ctx)
 	if err != nil {

@@ -27,14 +27,15 @@ type Config struct {
 	Brokers []string
 	// Topic is a template. Losses is the topic of losses. Required.
 	Topic, Losses string
-	// Transactional publishes in transactions that hold the position. ID begins the ids of its
-	// producers and groups, which a partition follows: it has everything that gives a partition its
-	// meaning, as the cluster, the sink and the number of partitions. It is required then.
+	// Transactional publishes in transactions that hold the position. ID is the prefix of the ids
+	// of its producers and groups; the partition follows. It contains everything that gives a
+	// partition its meaning: the cluster, the sink and the number of partitions. It is required
+	// then.
 	Transactional bool
 	ID            string
-	// Reserved are topics that have another use, as that of dead letters.
+	// Reserved are topics with another use, such as that of dead letters.
 	Reserved []string
-	// Create lets brokers make topics that are missing.
+	// Create lets brokers create missing topics.
 	Create bool
 	// Compression is none, gzip, snappy, lz4 or zstd. Defaults to lz4.
 	Compression string
@@ -43,17 +44,17 @@ type Config struct {
 	// Mechanism is plain, scram-sha-256 or scram-sha-512 with User and Password; empty means no
 	// login.
 	Mechanism, User, Password string
-	// TLS is that of the connections, nil for none.
+	// TLS is the TLS configuration, nil for none.
 	TLS *tls.Config
-	// MaxMessageBytes bounds a batch of records before it is compressed, instead of what Kafka says
-	// of each topic; 0 does not.
+	// MaxMessageBytes bounds a batch of records before compression, instead of the limit that Kafka
+	// reports for each topic; 0 uses Kafka's limit.
 	MaxMessageBytes int
-	// Timeout is how long a message may take before it has failed. Defaults to 30 s.
+	// Timeout is the time after which a message has failed. Defaults to 30 s.
 	Timeout time.Duration
-	// Format is that of the values.
+	// Format is the format of the values.
 	Format sink.Format
-	// OneDatabase and OneCollection say that all changes are of one. Otherwise keys tell what the
-	// topic does not.
+	// OneDatabase and OneCollection say that all changes are of one database or collection.
+	// Otherwise keys contain them unless the topic does.
 	OneDatabase, OneCollection bool
 	// Namespaces are the collections that are known to be published, for Check.
 	Namespaces []change.Namespace
@@ -72,8 +73,8 @@ type Target struct {
 
 var _ sink.Target = (*Target)(nil)
 
-// New returns a Target, which connects when it is used: one with transactions if the Config says
-// so.
+// New returns a Target, which connects at its first use: one with transactions if the Config
+// requires them.
 func New(cfg Config) (sink.Target, error) {
 	cfg.Compression, cfg.Timeout = cmp.Or(cfg.Compression, "lz4"), cmp.Or(cfg.Timeout, 30*time.Second)
 	topic, err := sink.ParseTemplate(cfg.Topic, sink.Limits{Legal: Legal, Longest: longestTopic, Reserved: append([]string{cfg.Losses}, cfg.Reserved...)})
@@ -91,7 +92,7 @@ func New(cfg Config) (sink.Target, error) {
 // longestTopic is the longest name of a topic (Kafka, org.apache.kafka.common.internals.Topic).
 const longestTopic = 249
 
-// Legal replaces what the name of a topic may not contain.
+// Legal replaces characters that the name of a topic must not contain.
 func Legal(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
@@ -145,7 +146,7 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 const (
-	// dialTimeout bounds how long a connection is waited for.
+	// dialTimeout bounds an attempt to connect.
 	dialTimeout = 10 * time.Second
 	// maxBuffered bounds the records under way; the credit of the session bounds them, too.
 	maxBuffered = 64 << 10
@@ -177,7 +178,7 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 		return
 	}
 	gate := t.gate
-	if err := gate.Enter(m); err != nil { // right before it is published: Kafka may have taken its time
+	if err := gate.Enter(m); err != nil { // right before the publication, because Kafka may have been slow
 		m.Done(err)
 		return
 	}
@@ -197,9 +198,9 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 // Destination implements sink.Router.
 func (t *Target) Destination(m *sink.Message) string { return "topic " + t.names.Of(m) }
 
-// connect makes a client, which connects when it is used. When a term ends with records under way,
-// the gate writes none of them any more, and the client is given up with its buffers: nothing of
-// them is sent later.
+// connect makes a client, which connects at its first use. When a term ends with records under way,
+// the gate refuses to write them, and the client is discarded with its buffers, so that they are
+// never sent later.
 func (t *Target) connect() error {
 	gate := &sink.Gate{}
 	client, err := kgo.NewClient(append(t.cfg.options(gate), kgo.ProducerBatchMaxBytesFn(t.topics.max))...)
@@ -211,7 +212,7 @@ func (t *Target) connect() error {
 	return nil
 }
 
-// An outcome is that of the records of a message.
+// An outcome is the outcome of a message's records.
 type outcome struct {
 	mu   sync.Mutex
 	m    *sink.Message
@@ -237,8 +238,8 @@ func (o *outcome) done(r *kgo.Record, err error) {
 	o.m.Done(judge(o.err, r.Topic))
 }
 
-// judge tells the refusal of a record for a topic, which may be unknown, from a broker that is
-// away.
+// judge distinguishes the refusal of a record for a topic, which may be unknown, from an
+// unreachable broker.
 func judge(err error, topic string) error {
 	switch {
 	case err == nil:

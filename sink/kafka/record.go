@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// A recordMaker makes the records of messages. It allocates what they consist of for many at a
-// time, and keeps what recurs. It is used by one goroutine.
+// A recordMaker makes the records of messages. It allocates the parts of many records at a time,
+// and caches recurring parts. Only one goroutine may use it.
 type recordMaker struct {
 	target     *Target
 	media      []byte
@@ -21,7 +21,7 @@ type recordMaker struct {
 	prefixes   map[change.Namespace][]byte
 	merged     bool // topics have several collections
 
-	// What is left of the last allocations.
+	// The unused rest of the last allocations.
 	records  []kgo.Record
 	outcomes []outcome
 	headers  []kgo.RecordHeader
@@ -76,8 +76,8 @@ func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
 }
 
 // key returns the key of a record. Every record has one, because compacted topics refuse others,
-// and no two documents of a topic share one. Where the topic does not tell the collection, the key
-// does, in an array, which no _id is.
+// and no two documents of a topic share one. If the topic does not identify the collection, the key
+// contains it, in an array, because no _id is an array.
 func (k *recordMaker) key(m *sink.Message) []byte {
 	switch {
 	case m.Op == sink.OpLoss:

@@ -15,14 +15,14 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// usualMax is Kafka's default of max.message.bytes, for topics of which it is not known.
+// usualMax is Kafka's default of max.message.bytes, for topics with an unknown limit.
 const usualMax = 1_000_012
 
-// topicAge is how long a refusal counts before Kafka is asked again.
+// topicAge is how long a refusal is cached before the next request to Kafka.
 const topicAge = time.Second
 
-// topics are what Kafka has said of its topics: that they exist, and how large a batch of records
-// may be.
+// topics caches Kafka's information about topics: whether they exist, and how large a batch of
+// records may be.
 type topics struct {
 	cfg *Config
 	mu  sync.Mutex
@@ -30,8 +30,8 @@ type topics struct {
 }
 
 type topicState struct {
-	limit   int   // in bytes; 0: Kafka does not say
-	refused error // why nothing can be published to it, nil if something can
+	limit   int   // in bytes; 0 if Kafka does not report it
+	refused error // why Kafka accepts no record for it, nil if it does
 	asked   time.Time
 }
 
@@ -54,9 +54,9 @@ func (t *topics) limitOf(known topicState) int {
 	return max(512, min(limit, 1<<30))
 }
 
-// check reports whether a record of so many bytes may go to a topic. It asks Kafka where it does
-// not know, or where that said no a while ago. grown says that the topic takes more than clients
-// have been told before.
+// check reports whether a record of the given size may go to a topic. It asks Kafka if it does not
+// know, or if Kafka refused a while ago. grown says that the topic's limit is higher than clients
+// know.
 func (t *topics) check(ctx context.Context, client *kgo.Client, name string, size int) (grown bool, err error) {
 	t.mu.Lock()
 	known, asked := t.of[name]
@@ -85,7 +85,7 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 	return false, tooLarge(name, size, fmt.Sprintf("Kafka does not say what it takes, and the default is %d: allow the user DescribeConfigs, or set kafka.max_message_bytes", limit))
 }
 
-// refusal says why Kafka takes nothing for a topic, and what to do.
+// refusal returns why Kafka accepts nothing for a topic, with a remedy.
 func refusal(name string, err error) error {
 	remedy := "look at the topic and at the rights of the user"
 	switch {
@@ -137,7 +137,7 @@ func (t *topics) ask(ctx context.Context, client *kgo.Client, name string) (foun
 	if err != nil {
 		return found, fmt.Errorf("look at topic %s: %w", name, err)
 	}
-	for _, r := range described.Resources { // without the right to see it there is no value
+	for _, r := range described.Resources { // without the right to read it there is no value
 		for _, c := range r.Configs {
 			if c.Name == "max.message.bytes" && c.Value != nil {
 				found.limit, _ = strconv.Atoi(*c.Value)
@@ -147,7 +147,7 @@ func (t *topics) ask(ctx context.Context, client *kgo.Client, name string) (foun
 	return found, nil
 }
 
-// sizeOf returns about how many bytes a record takes in a batch before it is compressed.
+// sizeOf returns the approximate size of a record in a batch before compression, in bytes.
 func sizeOf(r *kgo.Record) int {
 	size := len(r.Key) + len(r.Value)
 	for _, h := range r.Headers {

@@ -23,7 +23,7 @@ import (
 // A Transactional publishes in transactions, in order for each partition.
 type Transactional struct {
 	sink.Serial
-	plain *Target // for losses, which belong to no partition
+	plain *Target // for losses, which do not belong to a partition
 
 	mu        sync.Mutex
 	producers map[change.Partition]*producer
@@ -52,7 +52,7 @@ type producer struct {
 	id      string        // of its transactions, and of the group of its position
 	count   int64         // of the transactions of the partition
 	last    sink.Position // in the last one
-	topic   string        // one that exists, empty until it has published
+	topic   string        // an existing topic, empty until it has published
 }
 
 // Publish implements sink.Target.
@@ -100,7 +100,7 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 			err = p.publish(ctx, fresh)
 		}
 	}
-	if err != nil { // the next attempt begins with a new producer, which finds out how far this one has come
+	if err != nil { // the next attempt uses a new producer, which reads how far this one got
 		t.forget(first.Partition)
 		return 0, judge(err, t.topicsOf(messages))
 	}
@@ -125,8 +125,8 @@ func (t *Transactional) topicsOf(messages []*sink.Message) string {
 // maxNamed bounds the topics that an error names.
 const maxNamed = 4
 
-// fitting returns the messages before the first that its topic does not take. The error is that of
-// the first of all. grown says that a topic takes more than the producer knows.
+// fitting returns the messages before the first one that its topic refuses. The error is that of
+// the very first message. grown says that a topic's limit is higher than the producer knows.
 func (t *Transactional) fitting(ctx context.Context, p *producer, messages []*sink.Message) (_ []*sink.Message, grown bool, err error) {
 	for i, m := range messages {
 		more, err := t.plain.topics.check(ctx, p.client, p.records.topics.Of(m), len(m.Key)+len(m.Value))
@@ -165,11 +165,11 @@ func (t *Transactional) producer(ctx context.Context, m *sink.Message) (*produce
 	return p, nil
 }
 
-// open makes a producer of a partition, which fences all before it and knows the position.
+// open makes a producer of a partition, which fences all earlier ones and knows the position.
 func (t *Transactional) open(ctx context.Context, partition change.Partition) (*producer, error) {
 	id := fmt.Sprintf("%s.%d", t.plain.cfg.ID, partition)
 	versions := kversion.Stable()
-	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones know topics by their ids, which the producer does not tell
+	versions.SetMaxKeyVersion(kmsg.TxnOffsetCommit.Int16(), 5) // later ones identify topics by ids, which the producer does not expose
 	gate := &sink.Gate{}
 	client, err := kgo.NewClient(append(t.plain.cfg.options(gate), kgo.MaxVersions(versions),
 		kgo.TransactionalID(id), kgo.TransactionTimeout(t.plain.cfg.Timeout), kgo.ProducerLinger(0), kgo.ProducerBatchMaxBytesFn(t.plain.topics.max))...)
@@ -178,7 +178,7 @@ func (t *Transactional) open(ctx context.Context, partition change.Partition) (*
 	}
 	gate.Shut = client.Close
 	p := &producer{client: client, gate: gate, records: t.plain.newRecordMaker(), id: id}
-	if _, _, err = client.ProducerID(ctx); err == nil { // nobody else can publish from here on
+	if _, _, err = client.ProducerID(ctx); err == nil { // no other process can publish from here on
 		err = p.load(ctx)
 	}
 	if err != nil {
@@ -236,8 +236,8 @@ func (p *producer) load(ctx context.Context) error {
 	return nil
 }
 
-// publish publishes messages and the position of the last one in a transaction, both at once where
-// it is known that a topic exists.
+// publish publishes messages and the position of the last one in a transaction, concurrently if a
+// topic is known to exist.
 func (p *producer) publish(ctx context.Context, messages []*sink.Message) error {
 	if err := p.client.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
@@ -292,8 +292,8 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	return err
 }
 
-// commit makes the position part of the transaction. The topic only has to exist; a group may have
-// positions at several, of which the one of the highest number counts.
+// commit makes the position part of the transaction. The topic only has to exist. A group may have
+// positions at several topics; the one with the highest number counts.
 func (p *producer) commit(ctx context.Context, topic string, at sink.Position) error {
 	id, epoch, err := p.client.ProducerID(ctx)
 	if err != nil {
