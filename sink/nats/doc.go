@@ -1,17 +1,17 @@
 // Package nats publishes to NATS JetStream.
 //
-// Messages are published without waiting for their acknowledgements. The stream's duplicate window
-// is not used: it judges each message by itself, and forgets an older one before a newer one, so
-// that of a repetition it could take the older one after the newer one.
+// Messages are published without waiting for their acknowledgements. The target does not use the
+// stream's duplicate window: the window judges each message by itself and forgets older ones first,
+// so that in a repetition the stream could accept an older message after a newer one.
 //
-// A connection that breaks is not repaired: what is under way has failed, and the sink publishes it
-// again over a new one, in order. The client's own reconnection could lose a message and deliver
-// the next one, and its publisher repeats a message after later ones.
+// A broken connection is not repaired: all messages under way fail, and the sink publishes them
+// again over a new connection, in order. The client's own reconnection could lose a message and
+// deliver the next one, and its publisher repeats a message after later ones.
 //
 // # Fencing
 //
-// With {partition} in the subject, each message says which sequence it expects as the last one of
-// the partition's subjects, and which position the stream has with it. A process that was replaced
-// and did not notice is refused, each message of a burst; the next owner reads the position from
-// the last message, and skips what is redelivered up to it.
+// With {partition} in the subject, each message contains the sequence that it expects as the last
+// one of the partition's subjects, and the position of the stream including this message. The
+// stream refuses every message of a replaced process that has not noticed its replacement. The next
+// owner reads the position from the last message, and skips redelivered messages up to it.
 package nats

@@ -15,16 +15,16 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// A sequence is what is known of the messages of a partition in the stream.
+// A sequence is the known state of a partition's messages in the stream.
 type sequence struct {
 	epoch change.Epoch
-	known bool   // that last and at are those of the stream
+	known bool   // last and at are those of the stream
 	last  uint64 // sequence of the last one
 	at    sink.Position
 }
 
-// sequenceOf returns what is known of the partition of a message. One goroutine at a time sends
-// messages of a partition.
+// sequenceOf returns the sequence of a message's partition. One goroutine at a time sends messages
+// of a partition.
 func (t *Target) sequenceOf(m *sink.Message) *sequence {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,10 +36,10 @@ func (t *Target) sequenceOf(m *sink.Message) *sequence {
 	return of
 }
 
-// sendFenced publishes messages one after the other, each under the condition that the message
-// before it is the last one of the partition in the stream: nothing of a process that was replaced,
-// and has not noticed, is taken. What is in the stream is known from its last message, and a
-// repetition is skipped up to there.
+// sendFenced publishes messages one after the other, each under the condition that the previous
+// message is the last one of the partition in the stream. So the stream accepts no message of a
+// replaced process that has not noticed its replacement. The last message in the stream shows its
+// contents, and sendFenced skips a repetition up to there.
 func (t *Target) sendFenced(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	c, err := t.connected(ctx)
 	if err != nil {
@@ -76,13 +76,13 @@ func (t *Target) sendFenced(ctx context.Context, messages []*sink.Message) (n in
 	return n, nil
 }
 
-// The headers by which an owner recognizes what is in the stream.
+// The headers from which an owner learns the contents of the stream.
 const (
 	positionHeader = "Streamer-Position"
 	sourceHeader   = "Streamer-Source"
 )
 
-// look finds out what of the partition is in the stream.
+// look reads which messages of the partition are in the stream.
 func (t *Target) look(ctx context.Context, c *connection, m *sink.Message, of *sequence, filter string) error {
 	seq, header, err := c.lastOf(ctx, t.cfg, filter, t.subject.Name(m))
 	if err != nil {
@@ -101,16 +101,16 @@ func (t *Target) look(ctx context.Context, c *connection, m *sink.Message, of *s
 	return nil
 }
 
-// fenceMajor and fenceMinor are the version of the server since which a condition may name other
+// fenceMajor and fenceMinor are the first server version in which a condition may name other
 // subjects than the message's.
 const fenceMajor, fenceMinor = 2, 12
 
-// canFence returns an error if messages are to be fenced and a server of a version does not do
-// that.
+// canFence returns an error if the configuration requires fencing and the server's version does not
+// support it.
 func (t *Target) canFence(version string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); !t.cfg.Fence || err != nil {
-		return nil //nolint:nilerr // a version of another form is taken for a later one
+		return nil //nolint:nilerr // a version in another format counts as a later one
 	}
 	if major > fenceMajor || major == fenceMajor && minor >= fenceMinor {
 		return nil
@@ -179,8 +179,8 @@ func (t *Target) Check(ctx context.Context) (string, error) {
 	return fmt.Sprintf("stream %s has the subjects", strings.Join(streams, ", ")), nil
 }
 
-// checkStream returns an error if a stream does not keep what fencing needs: the last message of
-// each partition.
+// checkStream returns an error if a stream may not keep the last message of each partition, which
+// fencing needs.
 func (t *Target) checkStream(ctx context.Context, js jetstream.JetStream, name string) error {
 	if !t.cfg.Fence {
 		return nil

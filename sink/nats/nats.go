@@ -23,15 +23,15 @@ import (
 
 // Config configures a Target.
 type Config struct {
-	// URL is that of one or more servers, separated by commas. Required.
+	// URL has the URLs of one or more servers, separated by commas. Required.
 	URL string
 	// Subject is a template. Required.
 	Subject string
 	// Losses is the subject of losses. Required.
 	Losses string
-	// Reserved are subjects that have another use, as that of dead letters.
+	// Reserved are subjects with another use, such as that of dead letters.
 	Reserved []string
-	// Stream is the stream that must take the messages; empty means any.
+	// Stream is the stream that must accept the messages; empty means any.
 	Stream string
 	// Fence says that the last sequence is checked; the subject then has a token {partition}.
 	Fence bool
@@ -39,15 +39,15 @@ type Config struct {
 	// in.
 	CredentialsFile       string
 	Token, User, Password string
-	// TLS is that of the connection, nil for none unless the server requires it.
+	// TLS is the TLS configuration, nil for none unless the server requires it.
 	TLS *tls.Config
 	// AckTimeout is how long an acknowledgement may take. Defaults to 10 s.
 	AckTimeout time.Duration
 	// MaxPending bounds the messages under way. Defaults to 16,384.
 	MaxPending int
-	// Format is that of the values.
+	// Format is the format of the values.
 	Format sink.Format
-	// Name is how the connection is called at the server. Source names the cluster and the sink in
+	// Name is the name of the connection at the server. Source names the cluster and the sink in
 	// the messages.
 	Name, Source string
 }
@@ -78,7 +78,7 @@ const (
 
 var _ sink.Target = (*Target)(nil)
 
-// New returns a Target, which connects when it is used.
+// New returns a Target, which connects at its first use.
 func New(cfg Config) (*Target, error) {
 	cfg.AckTimeout, cfg.MaxPending = cmp.Or(cfg.AckTimeout, 10*time.Second), cmp.Or(cfg.MaxPending, 16<<10)
 	subject, err := sink.ParseTemplate(cfg.Subject, sink.Limits{Legal: Legal, Reserved: append([]string{cfg.Losses}, cfg.Reserved...)})
@@ -94,7 +94,7 @@ func New(cfg Config) (*Target, error) {
 	return t, nil
 }
 
-// Legal replaces what a token of a subject may not contain.
+// Legal replaces characters that a token of a subject must not contain.
 func Legal(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune("*>.", r) {
@@ -104,7 +104,7 @@ func Legal(s string) string {
 	}, s)
 }
 
-// A connection is one connection with what is under way over it.
+// A connection is one connection with its messages under way.
 type connection struct {
 	nc     *nats.Conn
 	gate   *sink.Gate
@@ -133,7 +133,7 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	options := []nats.Option{
 		nats.SetCustomDialer(dialer{c.gate}), nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2), nats.WriteBufferSize(writeBuffer),
 		nats.ClosedHandler(func(nc *nats.Conn) { c.fail(cmp.Or(nc.LastError(), nats.ErrConnectionClosed)) }),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // they close the connection, or come with an acknowledgement
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // errors close the connection, or are part of an acknowledgement
 	}
 	switch {
 	case t.cfg.CredentialsFile != "":
@@ -157,7 +157,7 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	c.prefix = c.nc.NewInbox() + "."
 	sub, err := c.nc.Subscribe(c.prefix+"*", func(reply *nats.Msg) { c.acknowledged(reply) }) //nolint:contextcheck // a reply has no context
 	if err == nil {
-		err = sub.SetPendingLimits(-1, -1) // bounded by what is under way
+		err = sub.SetPendingLimits(-1, -1) // bounded by the messages under way
 	}
 	if err == nil {
 		err = c.nc.FlushWithContext(withTimeout(ctx, t.cfg.AckTimeout))
@@ -173,8 +173,8 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 const (
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
-	// writeBuffer is how much the client collects at most for a write, in bytes: each write asks
-	// for the terms of all that is under way.
+	// writeBuffer bounds how much the client collects for a write, in bytes: each write checks the
+	// terms of all messages under way.
 	writeBuffer = 256 << 10
 )
 
@@ -184,14 +184,14 @@ func withTimeout(ctx context.Context, d time.Duration) context.Context {
 	return ctx
 }
 
-// Answers that JetStream is asked about.
+// Refusals for which explain asks JetStream.
 var (
 	errNoStream = errors.New("no stream has this subject, or JetStream is away")
 	errTooLarge = errors.New("the stream takes no message of this size")
 )
 
-// explain ends a message that was refused, with the subject, the limit, and what to do. It asks the
-// server.
+// explain ends a refused message with an error that has the subject, the limit, and a remedy. It
+// asks the server.
 func (c *connection) explain(n uint64, refused error) {
 	c.mu.Lock()
 	p, there := c.pending[n]
@@ -216,12 +216,12 @@ func (c *connection) explain(n uint64, refused error) {
 	c.end(n, 0, err)
 }
 
-// noStream refuses a message of a subject that no stream has.
+// noStream returns the refusal of a subject that belongs to no stream.
 func noStream(subject string) error {
 	return &sink.RefusedError{Err: fmt.Errorf("no stream has subject %s: create one, or change nats.subject", subject)}
 }
 
-// streamOf returns the stream that has a subject, and how large a message it takes, in bytes.
+// streamOf returns the stream of a subject, and its limit for a message, in bytes.
 func (c *connection) streamOf(ctx context.Context, subject string) (name string, limit int32, err error) {
 	js, err := jetstream.New(c.nc)
 	if err != nil {
@@ -269,9 +269,9 @@ func (t *Target) connected(ctx context.Context) (*connection, error) {
 	return t.mu.conn, nil
 }
 
-// Publish implements sink.Target. Without a fence messages do not wait for each other: an outcome
-// is known of all that is under way before anything is published again, and later ones are over
-// with it.
+// Publish implements sink.Target. Without a fence messages do not wait for each other: the sink
+// knows the outcomes of all messages under way before it publishes any of them again, including the
+// later ones.
 func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	if t.cfg.Fence && m.Op != sink.OpLoss {
 		t.Serial.Publish(ctx, m)
@@ -285,8 +285,8 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	t.publish(ctx, c, m, nil, func(_ uint64, err error) { m.Done(err) })
 }
 
-// publish sends a message with further headers; ended is told its outcome and its sequence in the
-// stream.
+// publish sends a message with further headers; it calls ended with the outcome and the sequence in
+// the stream.
 func (t *Target) publish(ctx context.Context, c *connection, m *sink.Message, more [][2]string, ended func(seq uint64, err error)) {
 	if !c.enter(ctx, m, ended) {
 		return
@@ -311,11 +311,11 @@ func (t *Target) Destination(m *sink.Message) string {
 	return "subject " + t.names.Of(m)
 }
 
-// headers are those of the message that is being published: the client writes them before it
-// returns, so that the next message can have the same memory.
+// headers has the headers of the present message: the client writes them before it returns, so the
+// next message can reuse the memory.
 type headers struct {
 	header nats.Header
-	values []string // each is the only one of its header
+	values []string // one value for each header
 }
 
 // of returns the headers of a message.
@@ -348,7 +348,8 @@ func (h *headers) set(name, value string) {
 	h.header[name] = h.values[n-1 : n : n]
 }
 
-// enter waits until a message may be under way. If it may not, it tells ended so and returns false.
+// enter waits until another message may be under way. If that fails, it calls ended and returns
+// false.
 func (c *connection) enter(ctx context.Context, m *sink.Message, ended func(uint64, error)) bool {
 	select {
 	case c.slots <- struct{}{}:
@@ -372,7 +373,7 @@ func (c *connection) enter(ctx context.Context, m *sink.Message, ended func(uint
 	return true
 }
 
-// publish sends a message that has entered, and whose acknowledgement comes later.
+// publish sends an entered message without waiting for its acknowledgement.
 func (c *connection) publish(m *sink.Message, msg *nats.Msg, ended func(uint64, error)) {
 	p := pending{m, msg.Subject, time.Now(), ended}
 	c.mu.Lock()
@@ -409,14 +410,14 @@ func (c *connection) end(n, seq uint64, err error) {
 	}
 }
 
-// over tells the outcome of a message that has entered.
+// over reports the outcome of an entered message.
 func (c *connection) over(p pending, seq uint64, err error) {
 	<-c.slots
 	c.gate.Leave(p.m)
 	p.ended(seq, err)
 }
 
-// fail ends everything that is under way.
+// fail ends all messages under way.
 func (c *connection) fail(err error) {
 	c.mu.Lock()
 	if c.broken != nil {
@@ -442,8 +443,8 @@ func (c *connection) failed() error {
 	return c.broken
 }
 
-// expire breaks the connection when an acknowledgement takes too long: what comes after it would
-// pass it.
+// expire breaks the connection when an acknowledgement takes too long, because later messages would
+// overtake that one.
 func (c *connection) expire(timeout time.Duration) {
 	tick := time.NewTicker(timeout / 4)
 	defer tick.Stop()
@@ -470,7 +471,7 @@ func (c *connection) expire(timeout time.Duration) {
 	}
 }
 
-// An answer is that of JetStream to a message.
+// An answer is JetStream's answer to a message.
 type answer struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq"`
@@ -490,7 +491,7 @@ const (
 	headersTooLarge      = 10097
 )
 
-// acknowledged takes JetStream's answer.
+// acknowledged processes JetStream's answer.
 func (c *connection) acknowledged(reply *nats.Msg) {
 	n, err := strconv.ParseUint(reply.Subject[len(c.prefix):], 36, 64)
 	if err != nil {
@@ -498,14 +499,14 @@ func (c *connection) acknowledged(reply *nats.Msg) {
 	}
 	a, err := parseAnswer(reply)
 	if errors.Is(err, errNoStream) || errors.Is(err, errTooLarge) {
-		go c.explain(n, err) // which waits for answers
+		go c.explain(n, err) // it waits for replies
 		return
 	}
 	c.end(n, a.Seq, err)
 }
 
-// plainAnswer reads an acknowledgement of the form {"stream":"…","seq":…}, which is what nearly all
-// are. It reports whether it is one.
+// plainAnswer reads an acknowledgement of the form {"stream":"…","seq":…}, which nearly all have,
+// and reports whether it has this form.
 func plainAnswer(b []byte) (a answer, plain bool) {
 	b, plain = bytes.CutPrefix(b, []byte(`{"stream":"`))
 	if !plain {
@@ -527,7 +528,7 @@ func plainAnswer(b []byte) (a answer, plain bool) {
 	return answer{Stream: string(b[:end]), Seq: seq}, err == nil
 }
 
-// parseAnswer returns the answer, and the error that it tells.
+// parseAnswer returns the answer, and the error in it.
 func parseAnswer(reply *nats.Msg) (a answer, err error) {
 	if len(reply.Data) == 0 && reply.Header.Get("Status") == "503" {
 		return a, errNoStream
