@@ -1,27 +1,27 @@
-// Package snapshot has what reading documents among the changes needs: pages of collections, scans
-// for several readers, and what is left of a snapshot.
+// Package snapshot supports reading documents among the changes: pages of collections, scans for
+// several readers, and the progress of a snapshot.
 //
-// A page is read at a time at which its readers stand still: they have had everything that happened
-// up to there, and nothing that happened later. It enters their streams there, so that nothing
-// older follows anything newer and nothing is left out.
+// A page is read at a time at which its readers pause: they have had all changes up to that time,
+// and no later ones. The page enters their streams there, so that no older state follows a newer
+// one and nothing is left out.
 //
 //	changes   … T ── pages, read at T ── changes …
 //
 // A server that cannot read at a time shows each document as it was at some time between T (After)
 // and the end of the reading (To). [Touched] has the documents that changes have touched in
-// between: they are read again, at a later T. What changes then, too, is brought to the T after that
-// by a [Replay] of its changes.
+// between: they are read again, at a later T. A document that has changed again by then is brought
+// to the T after that by a [Replay] of its changes.
 //
 // The rules:
 //
-//   - A document is left out only for a reader that is sent a newer state of it: each stands at the
-//     time of the page, and what was touched while an inexact page was read comes at the time of a
-//     later one, as it is then.
-//   - Progress is part of the position: it moves with acknowledgements, and what somebody has asked
-//     for is left from the moment that it is accepted. That it could not be loaded is not that
-//     nothing is left.
-//   - Waiting is bounded, and charged to its cause: the rate is waited for before a reader stands
-//     still, a document that changes all the time is read twice, and identities take turns.
+//   - A document is left out only for a reader that gets a newer state of it: each reader waits at
+//     the time of the page, and a document that changed while an inexact page was read comes at the
+//     time of a later page, in its state at that time.
+//   - Progress is part of the position: it moves with acknowledgements, and a requested snapshot is
+//     pending from the moment that it is accepted. Progress that could not be loaded does not mean
+//     that no snapshot is pending.
+//   - Waiting is bounded, and charged to its cause: a scan waits for the rate before a reader
+//     pauses, a document that keeps changing is read twice, and identities take turns.
 //
 // A [Scan] reads a collection cyclically in the order of _id for any number of readers: a reader
 // that joins later starts at the next page and is complete when the scan returns there. [Progress]

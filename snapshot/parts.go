@@ -34,8 +34,8 @@ func (l Left) Equal(m Left) bool {
 	return l.Namespace == m.Namespace && l.Round == m.Round && l.From.Equal(m.From) && l.Until.Equal(m.Until)
 }
 
-// Moved returns the progress after some of n partitions have moved on: in these it is theirs, in
-// the others what it was. Partitions in which the same remains are one part.
+// Moved returns the progress after some of n partitions have advanced: these have the new progress,
+// the others the former one. Partitions with the same progress are one part.
 func Moved(all, theirs []Progress, partitions []change.Partition, n int) (parts []Progress) {
 	moved := make([]bool, n)
 	for _, p := range partitions {
@@ -104,9 +104,9 @@ func joinSame(parts []Progress, n int) (joined []Progress) {
 	return joined
 }
 
-// Together returns what remains of snapshots in all partitions together, one for each subscription:
-// where more remains in some, that remains in all. A collection of which different parts remain is
-// read from the earliest place, or from its beginning where that is not known.
+// Together returns the unfinished part of snapshots in all partitions together, one for each
+// subscription: if more is unfinished in some, it is unfinished in all. A collection with different
+// unfinished parts is read from the earliest place, or from its beginning if that is unknown.
 func Together(all []Progress) (together []Progress) {
 	for _, p := range all {
 		p.Partitions = nil
@@ -189,8 +189,9 @@ func union(some, more []change.Namespace) []change.Namespace {
 }
 
 // Joined returns the progress of a snapshot when partitions join it that have had nothing of it:
-// what is being read goes on to its end and then from its beginning to where it is now, and what
-// has been read comes again. collections are those of the snapshot; none are to be listed again.
+// the present collection continues to its end and then from its beginning to its present place, and
+// collections that have been read come again. collections are those of the snapshot; if there are
+// none, they must be listed again.
 func (p Progress) Joined(collections []change.Namespace) Progress {
 	if p.Done || !p.Listed {
 		return p

@@ -25,8 +25,8 @@ type Progress struct {
 	// Filter is a hash of the subscription's filter: with another filter the snapshot starts over.
 	Filter uint64
 	Reason Reason
-	// Number distinguishes the snapshots of a subscription, so that what is left of one is not
-	// taken for what is left of another.
+	// Number distinguishes the snapshots of a subscription, so that the progress of one is not
+	// mistaken for that of another.
 	Number uint32
 	// Some are the only collections that it is of; empty means all that the filter selects.
 	Some []change.Namespace
@@ -42,8 +42,8 @@ type Progress struct {
 	Paused bool
 	// Read counts the documents read, Estimated the documents at the beginning.
 	Read, Estimated uint64
-	// Since is when this node began to read, and ReadBefore what had been read by then. They are
-	// not kept in checkpoints.
+	// Since is when this node began to read, and ReadBefore the documents that had been read by
+	// then. They are not stored in checkpoints.
 	Since      time.Time
 	ReadBefore uint64
 }
@@ -58,8 +58,8 @@ func (p Progress) Remaining(now time.Time) time.Duration {
 	return time.Duration(float64(now.Sub(p.Since)) * float64(left) / float64(read))
 }
 
-// AppendState appends what a subscriber has to have had to be where the progress is. Its form does
-// not change from version to version.
+// AppendState appends the state that the progress implies for a subscriber. Its encoding does not
+// change between versions.
 func (p Progress) AppendState(b []byte) []byte {
 	b = fmt.Appendf(b, "%q %d %q %d %t %t %d %d", p.Subscription, p.Filter, p.Reason, p.Partitions, p.Listed, p.Done, p.Read, p.Estimated)
 	for _, l := range p.Left {

@@ -11,10 +11,10 @@ import (
 // maxReplay bounds the changes that are kept for a replay, in bytes.
 const maxReplay = 16 << 20
 
-// A Replay brings documents that change all the time, so that none can be read as it was at a known
-// time, to one. It keeps their changes from before they are read, and applies them again to what
-// was read, as MongoDB's initial sync does: whatever the time of the reading was, that ends at the
-// document after the last of these changes. It must not be used concurrently.
+// A Replay brings documents to a known time that keep changing, so that they cannot be read as of
+// one. It keeps their changes from before the read, and applies them again to the read documents,
+// as MongoDB's initial sync does: whatever the time of the read, the result is the document after
+// the last of these changes. It must not be used concurrently.
 type Replay struct {
 	stretch
 
@@ -67,8 +67,8 @@ func (r *Replay) Read(documents [][]byte) {
 // IsReady reports whether the documents were read, and none of their changes is missing since.
 func (r *Replay) IsReady() bool { return r.read && !r.spoiled }
 
-// At returns those of the documents that there are at a time, up to which all their changes were
-// noted. It returns false where a change does not say what it did.
+// At returns the documents that exist at a time, up to which all their changes were noted. It
+// returns false if a change does not contain its effect.
 func (r *Replay) At(ids []change.Value, t change.Timestamp) (documents [][]byte, told bool) {
 	for _, id := range ids {
 		d := r.documents[r.hash(id)]
@@ -101,7 +101,7 @@ func (d *replayed) at(t change.Timestamp) (doc []byte, told bool) {
 			}
 		case change.OpDelete:
 			doc = nil
-		case change.OpUpdate: // what MongoDB has looked up may be newer
+		case change.OpUpdate: // the looked-up document may be newer
 			if doc != nil { // otherwise it was deleted before it was read, and a later change says so
 				if doc, told = e.Updated(doc); !told {
 					return nil, false

@@ -63,5 +63,5 @@ func (e *FurtherError) Error() string {
 	return "the document with this hash is not among the first ones"
 }
 
-// ErrPlaceGone says that there is no document at which a page was to begin.
+// ErrPlaceGone reports that the document at which a page should begin does not exist.
 var ErrPlaceGone = errors.New("there is no document with this hash")

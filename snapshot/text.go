@@ -85,9 +85,9 @@ func ParseText(text string) (all []Progress, err error) {
 	return all, nil
 }
 
-// Resumed returns what a subscriber has of snapshots whose progress is stored, and whose own
-// progress, up to which it has had the documents, may be earlier: its own of the same snapshot, and
-// nothing of another one, which has begun since.
+// Resumed returns a subscriber's progress in stored snapshots. Its own progress, up to which it has
+// had the documents, may be earlier: it counts for the same snapshot; in another one, which has
+// begun since, the subscriber has nothing.
 func Resumed(stored, own []Progress) (all []Progress) {
 	for _, p := range stored {
 		for _, o := range own {

@@ -49,8 +49,8 @@ type stretch struct {
 	spoiled  bool
 }
 
-// concerns reports whether an event is a change of a document of the collection. One of the whole
-// collection, or one of which nothing is known, spoils the stretch.
+// concerns reports whether an event is a change of a document of the collection. An event of the
+// whole collection, or an unknown one, spoils the span.
 func (s *stretch) concerns(e *change.Event) bool {
 	if e.Key() != nil {
 		return string(e.DB()) == s.db && string(e.Coll()) == s.coll
@@ -73,7 +73,7 @@ func (s *stretch) concerns(e *change.Event) bool {
 // Spoil records that changes may be missing.
 func (s *stretch) Spoil() { s.spoiled = true }
 
-// Spoiled reports whether what was read meanwhile is unusable.
+// Spoiled reports whether the documents that were read meanwhile are unusable.
 func (s *stretch) Spoiled() bool { return s.spoiled }
 
 // hash identifies a document.
