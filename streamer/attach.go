@@ -13,9 +13,9 @@ import (
 	"github.com/mongostream/streamer/snapshot"
 )
 
-// Attach attaches partitions to the subscriber's session, as Session.Attach does, with what is left
-// of its snapshots in them by its checkpoint: sessions at other nodes, which may have ended, have
-// begun and read them. Where the checkpoint cannot be loaded the changes come, what is left follows
+// Attach attaches partitions to the subscriber's session, like Session.Attach, with the progress of
+// its snapshots in them from its checkpoint, because sessions at other nodes, which may have ended,
+// have begun them. If the checkpoint cannot be loaded, changes are delivered, the snapshots follow
 // when it can, and nothing is saved until then.
 func (e *Exclusive) Attach(ctx context.Context, places map[change.Partition]delivery.Place) error {
 	if e.name == "" || !e.session.Attached() {
@@ -34,8 +34,8 @@ func (e *Exclusive) Attach(ctx context.Context, places map[change.Partition]deli
 	return e.session.Attach(places, nil, nil)
 }
 
-// waits notes places for which what is left is loaded later, if that is so already or begins now.
-// It reports whether it was so already.
+// waits notes places whose snapshot progress is loaded later, if such a load is pending or begins
+// now. It reports whether it was pending already.
 func (e *Exclusive) waits(places map[change.Partition]delivery.Place, begins bool) (waited bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -48,8 +48,8 @@ func (e *Exclusive) waits(places map[change.Partition]delivery.Place, begins boo
 	return waited
 }
 
-// left loads what is left of the subscriber's snapshots. A client that is before its checkpoint in
-// one of the places has not had what was read after it.
+// left loads the progress of the subscriber's snapshots. A client that is before its checkpoint in
+// one of the places has not had the documents that were read after that place.
 func (e *Exclusive) left(ctx context.Context, places map[change.Partition]delivery.Place) ([]snapshot.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.node.cfg.CheckpointTimeout)
 	defer cancel()
@@ -69,8 +69,8 @@ func (e *Exclusive) left(ctx context.Context, places map[change.Partition]delive
 	return c.Snapshots, nil
 }
 
-// leftAt returns what is left of the snapshots of a checkpoint for a subscriber that is earlier:
-// all but those that were complete before.
+// leftAt returns the unfinished snapshots of a checkpoint for a subscriber that is earlier: all but
+// those that were complete before.
 func leftAt(c checkpoint.Checkpoint, r Request) (left []snapshot.Progress) {
 	for _, p := range c.Snapshots {
 		if !p.Done || r.earlier(change.At(p.At.Next()).Ref()) {
@@ -81,8 +81,8 @@ func leftAt(c checkpoint.Checkpoint, r Request) (left []snapshot.Progress) {
 	return left
 }
 
-// awaitLeft loads what is left of the subscriber's snapshots in partitions that were attached while
-// that could not be loaded.
+// awaitLeft loads the progress of the subscriber's snapshots in partitions that were attached while
+// it could not be loaded.
 func (e *Exclusive) awaitLeft() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; e.session.Outlives(wait.After(failures)); failures++ {

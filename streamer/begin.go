@@ -62,9 +62,9 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 	return nil
 }
 
-// beginningOf returns where a subscriber began by its checkpoints in other partitions, zero if it
-// has none. A partition without a checkpoint has never begun, or has lost it, so that it begins
-// where all did. If they do not say so, that is the earliest of them.
+// beginningOf returns a subscriber's start from its checkpoints in other partitions, zero if it has
+// none. A partition without a checkpoint has never begun, or has lost its checkpoint, so it begins
+// at the same start. If the checkpoints do not contain the start, it is the earliest of them.
 func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
 	for _, c := range others {
 		began := c.Began.At
@@ -95,7 +95,7 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 	} else {
 		c.Position, c.Began = change.At(at), checkpoint.NewBeginning(at)
 	}
-	if s.start == StartSnapshot { // nobody knows which documents were left
+	if s.start == StartSnapshot { // the unread documents are unknown
 		c.Snapshots = s.documents
 	}
 	return nil

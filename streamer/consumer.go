@@ -70,10 +70,10 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// Drain ends terms whose partitions move to other nodes, after shared subscribers have acknowledged
-// what they have received of them, for at most NodeConfig.FlushTimeout, and the checkpoints are
-// saved. The next owner redelivers what was not acknowledged. Terms that the node does not serve
-// are ignored.
+// Drain ends terms whose partitions move to other nodes. First it waits, for at most
+// NodeConfig.FlushTimeout, until shared subscribers have acknowledged the changes that they
+// received, and until the checkpoints are saved. The next owner redelivers unacknowledged changes.
+// Terms that the node does not serve are ignored.
 func (n *Node) Drain(ctx context.Context, terms []change.Term) {
 	n.serving <- struct{}{}
 	defer func() { <-n.serving }()
@@ -99,8 +99,8 @@ func (n *Node) Drain(ctx context.Context, terms []change.Term) {
 
 // Broadcast continues to deliver partitions that have moved to other nodes to the sessions that
 // follow the owners and have attached them, until the terms are over or the subscribers detach
-// them. Then those sessions do not have them any more, and say so. Shared subscribers get nothing:
-// their terms have ended. It does not block.
+// them. Then those sessions lose them, and say so. Shared subscribers get nothing: their terms have
+// ended. It does not block.
 func (n *Node) Broadcast(window []change.Term) {
 	for _, s := range n.hub.Sessions() {
 		s.Limit(window)
@@ -283,7 +283,7 @@ type Reading struct {
 	// Stuck says that nothing comes although the oplog advances, or that MongoDB answers nothing,
 	// NoMajority that the majority commit point does not follow.
 	Stuck, NoMajority bool
-	// Lag is the log time from what the node has read to the last operation, 0 while unknown.
+	// Lag is the log time from the node's position to the last operation, 0 while unknown.
 	Lag time.Duration
 }
 

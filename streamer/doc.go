@@ -6,12 +6,12 @@
 //
 // An [Exclusive] subscriber is a gateway or a browser that gives a name. Its session has all
 // partitions, or those that are attached to it. Its checkpoint is fenced by its generation, which a
-// rewind raises. It needs no owner: it is served while etcd is away.
+// rewind raises. It needs no owner: it is served while etcd is unreachable.
 //
-// A [Shared] subscriber is served by all nodes together. Each node delivers the partitions of which
-// it has the term, from their checkpoints, which are fenced by the epochs of these terms.
+// A [Shared] subscriber is served by all nodes together. Each node delivers the partitions for
+// which it has the term, from their checkpoints, which are fenced by the epochs of these terms.
 //
-// What is acknowledged becomes a checkpoint: the sessions say how far they are, and the writer of
+// Acknowledgements become checkpoints: the sessions report their progress, and the writer of
 // package checkpoint saves it. Losses go to the gap log before any checkpoint passes them.
 //
 // The reading, matching and queueing is in package delivery, which knows neither checkpoints nor

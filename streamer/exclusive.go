@@ -57,15 +57,14 @@ type Request struct {
 	At         delivery.Place
 	Partitions map[change.Partition]delivery.Place
 	Generation uint64
-	// Stamp is that of the snapshots that the subscriber has up to its own positions, if Stamped.
-	// Without it, its positions tell.
+	// Stamp is the stamp of the snapshots that the subscriber has up to its own positions, if
+	// Stamped. Without it, the positions decide.
 	Stamp   uint32
 	Stamped bool
 	// Snapshots is their progress, if it is known.
 	Snapshots []snapshot.Progress
-	// Start applies without a saved position; Time is for StartTime. With StartSnapshot a
-	// subscription of which no snapshot is recorded gets one in any case, also if it is added
-	// later.
+	// Start applies without a saved position; Time is for StartTime. With StartSnapshot every
+	// subscription without a recorded snapshot gets one, also if it is added later.
 	Start StartPolicy
 	Time  time.Time
 	// Attached delivers only partitions that Attach names. Detachable says that the subscriber
@@ -80,7 +79,7 @@ type Request struct {
 type Exclusive struct {
 	node    *Node
 	name    string
-	own     checkpoint.Claim // what it claims, also while the store is away
+	own     checkpoint.Claim // its claim, also while the store is unreachable
 	gone    <-chan struct{}  // closed when its client has gone
 	session *delivery.Session
 	begin   Begin
@@ -88,12 +87,12 @@ type Exclusive struct {
 	anew    bool               // its checkpoint is that of another process
 	missed  *delivery.Loss     // the rewind that it did not know of when it connected
 	keeper  *checkpoint.Keeper // nil without a claim
-	lapse   *checkpoint.Lapse  // of which it is told
+	lapse   *checkpoint.Lapse  // which it gets in its stream
 
 	snapshots bool                // every subscription begins with one
 	kept      map[string]struct{} // the subscriptions that may have snapshots, which its checkpoint keeps
 
-	claimLater func(context.Context) error // claims the name, where the store was away; nil otherwise
+	claimLater func(context.Context) error // claims the name, if the store was unreachable; nil otherwise
 
 	mu struct {
 		sync.Mutex
@@ -113,8 +112,8 @@ func (e *Exclusive) Begin() Begin { return e.begin }
 // Restarted reports whether the last process that claimed the name was another one.
 func (e *Exclusive) Restarted() bool { return e.anew }
 
-// Missed returns the rewind that the subscriber did not know of when it connected with positions of
-// its own, nil if there is none: the transport has to tell it before anything else.
+// Missed returns the rewind that the subscriber did not know when it connected with its own
+// positions, nil if there is none. The transport must send it before anything else.
 func (e *Exclusive) Missed() *delivery.Loss { return e.missed }
 
 // Generation returns the generation of the subscriber's checkpoint in which the session began, 0
@@ -356,8 +355,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			}
 			at := change.At(reach.At(r.Time))
 			if !reach.First.IsZero() && reach.First.Compare(at.Time) > 0 {
-				// The log never had it for this subscriber, so nobody has lost anything: the
-				// session begins, and is told so, where the log does.
+				// The log never had this span for the subscriber, so there is no loss: the session
+				// begins where the log does, and its client gets that start.
 				first, err := n.log.Earliest(ctx, reach.First)
 				if err != nil {
 					return cfg, fault.New(fault.MongoUnreachable, err)
@@ -388,8 +387,8 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 }
 
 // movedBack returns the checkpoint at which a subscriber begins whose own positions are from before
-// a rewind or an import: where the operator has put it, if what the checkpoint has since was only
-// written to the client, whose positions say that it did not arrive.
+// a rewind or an import. It is the operator's position, if later progress of the checkpoint was
+// only sent to the client, whose positions show that it did not arrive.
 func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Checkpoint) checkpoint.Checkpoint {
 	if !r.Known || !r.Stamped {
 		return stored
@@ -435,8 +434,8 @@ func (r Request) earlier(at change.Ref) bool {
 	return false
 }
 
-// had returns what a subscriber has of snapshots at its own position, which is earlier than its
-// checkpoint: those that were complete before it are, the others begin again.
+// had returns a subscriber's progress in snapshots at its own position, which is earlier than its
+// checkpoint: those that were complete before it are complete, the others begin again.
 func (r Request) had(all []snapshot.Progress) (had []snapshot.Progress) {
 	for _, p := range all {
 		switch {
@@ -509,7 +508,7 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		}
 		first.Positions[p] = place.From()
 	}
-	if cfg.Unknown { // what is left of its snapshots must not be saved as nothing
+	if cfg.Unknown { // unfinished snapshots must not be saved as finished
 		e.claimLater = func(ctx context.Context) error {
 			if _, err := n.store.Load(ctx, e.name); err != nil {
 				return err
@@ -541,16 +540,16 @@ func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoi
 		return false, nil
 	}
 	e.claimLater = nil
-	// What another session has saved since the checkpoint was loaded, of which it is the last, may
-	// be a snapshot that has begun.
+	// Another session, the last one before this, may have saved the start of a snapshot since the
+	// checkpoint was loaded.
 	moved = claimed.Generation > e.mu.generation || stored != nil && delivery.Stamp(claimed.Snapshots) != read
 	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
 	return moved, nil
 }
 
-// awaitStore claims the name of a subscriber that was accepted while the store was away, and then
-// closes its session: the subscriber connects again at its own position, with what the store has of
-// it, and is saved from then on.
+// awaitStore claims the name of a subscriber that was accepted while the store was unreachable, and
+// then closes its session: the subscriber reconnects at its own position, with its stored state,
+// and is saved from then on.
 func (e *Exclusive) awaitStore() {
 	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
 	for failures := 1; ; failures++ {
@@ -666,15 +665,15 @@ func (e *Exclusive) replacedElsewhere() {
 		e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected elsewhere as another process, or its checkpoint was deleted", e.name))
 		return
 	}
-	if saved[0].Claim.Process == e.own.Process { // which may not be told that it has been replaced by itself
+	if saved[0].Claim.Process == e.own.Process { // it must not get the error that it has been replaced by itself
 		e.session.Close(fault.Newf(fault.SessionRenewed, "subscriber %q has another session, at node %s: reconnect", e.name, saved[0].Claim.Node))
 		return
 	}
 	e.replaced(saved[0].Claim)
 }
 
-// replaced ends the session because another process has the name, and tells operators. Where it is
-// the same process, which has connected again, they need not know.
+// replaced ends the session because another process has the name, and tells operators, unless it is
+// the same process, which has reconnected.
 func (e *Exclusive) replaced(by checkpoint.Claim) {
 	defer e.session.Close(fault.Newf(fault.SessionReplaced, "subscriber %q connected again and is now %s", e.name, by))
 	n := e.node

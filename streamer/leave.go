@@ -6,9 +6,9 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// Term returns the term under which events of a partition in a batch may be handed over, false if
-// they may not: the term has ended, the partition was attached anew, or it moves to another node. A
-// transport that hands events over later than their batch asks again.
+// Term returns the term under which events of a partition in a batch may be delivered, false if
+// they may not: the term has ended, the partition was attached again, or it moves to another node.
+// A transport that delivers events later than their batch calls it again.
 func (s *Shared) Term(p change.Partition, seq uint64) (change.Term, bool) {
 	return s.session.Term(p, seq)
 }
@@ -17,14 +17,14 @@ func (s *Shared) Term(p change.Partition, seq uint64) (change.Term, bool) {
 // does, and the incarnation of the checkpoint that they belong to.
 func (s *Shared) Lease(p change.Partition, seq uint64) (term change.Term, incarnation string, ok bool) {
 	s.mu.Lock()
-	incarnation = s.mu.incarnations[p] // before the term: a rewind ends what was received before, and then changes the incarnation
+	incarnation = s.mu.incarnations[p] // before the term: a rewind ends earlier deliveries, and then changes the incarnation
 	s.mu.Unlock()
 	term, ok = s.session.Term(p, seq)
 	return term, incarnation, ok
 }
 
-// AwaitPlaces waits until what follows a rewind has the incarnation of its checkpoint. The caller
-// has received the rewind, and nothing after it.
+// AwaitPlaces waits until the entries after a rewind have the incarnation of its checkpoint. The
+// caller has received the rewind, and nothing after it.
 func (s *Shared) AwaitPlaces(ctx context.Context) error {
 	select {
 	case s.placing <- struct{}{}:
@@ -35,8 +35,8 @@ func (s *Shared) AwaitPlaces(ctx context.Context) error {
 	}
 }
 
-// Stall says whether the subscriber acknowledges nothing of what it has received before somebody
-// acts. Nobody waits for it then.
+// Stall sets whether the subscriber will acknowledge nothing until an operator acts. Meanwhile no
+// drain waits for it.
 func (s *Shared) Stall(stalled bool) {
 	s.stalled.Store(stalled)
 	notify(s.passed)

@@ -32,7 +32,7 @@ type NodeConfig struct {
 	Origin checkpoint.Origin
 	// Fingerprint identifies the pipeline of the change streams.
 	Fingerprint string
-	// Coverage is what the change streams read.
+	// Coverage is the coverage of the change streams.
 	Coverage change.Coverage
 	// By is the name of this node in its checkpoints.
 	By string
@@ -51,8 +51,8 @@ type NodeConfig struct {
 	// Overlap is how long a stopping node serves exclusive subscribers while they connect to
 	// another node; zero if there is none.
 	Overlap time.Duration
-	// AckTimeout ends sessions of exclusive subscribers that acknowledge nothing of what they have
-	// been sent for so long, with the fault SessionUnacknowledged; 0 means never.
+	// AckTimeout is the time after which a session of an exclusive subscriber that acknowledges
+	// none of its changes ends with the fault SessionUnacknowledged; 0 means never.
 	AckTimeout time.Duration
 	// FlushTimeout bounds the wait for acknowledgements of shared subscribers at shutdown. Defaults
 	// to 10 s.
@@ -141,7 +141,7 @@ func (n *Node) Lost(l oplog.Loss) {
 	n.cfg.Board.Post(lostNotice(l))
 }
 
-// rememberLosses tells the hub of the losses in the gap log: partitions that clients attach may
+// rememberLosses passes the losses in the gap log to the hub: partitions that clients attach may
 // come from a node that has met them.
 func (n *Node) rememberLosses(ctx context.Context) {
 	wait := retry.Backoff{First: time.Second, Longest: 30 * time.Second}
@@ -285,14 +285,14 @@ func (n *Node) shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the sessions of a node that has never run, or not to its end: nobody else would.
+// Close ends the sessions of a node that has never run, or not to its end, because nothing else
+// would.
 func (n *Node) Close() { n.hub.Stop(fault.Newf(fault.NodeStopping, "node is stopping")) }
 
 // Failing reports whether saving checkpoints fails.
 func (n *Node) Failing() bool { return n.writer.Failing() }
 
-// CheckpointAge returns for how long the saving of checkpoints has had something to do and has not
-// got on.
+// CheckpointAge returns how long the checkpoint writer has made no progress although it had work.
 func (n *Node) CheckpointAge() time.Duration { return n.writer.Age() }
 
 // Uptime returns the time since NewNode.

@@ -27,8 +27,8 @@ type Shared struct {
 	session *delivery.Session
 	keeper  *checkpoint.Keeper
 	placing chan struct{} // holds one while partitions are attached where the store says, or moved there
-	told    atomic.Bool   // operators know that it is not served any more
-	stalled atomic.Bool   // nothing is acknowledged before somebody acts
+	told    atomic.Bool   // operators know that the subscriber is not served
+	stalled atomic.Bool   // nothing is acknowledged before an operator acts
 	start   StartPolicy   // of partitions without a checkpoint; zero means the origin
 	from    time.Time     // of StartTime
 	passed  chan struct{} // holds one signal: something was acknowledged, or it stalls
@@ -156,7 +156,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
 	places, held := make(map[change.Partition]delivery.Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
-	var moved []checkpoint.Checkpoint // by an operator, of which the subscriber has acknowledged nothing since
+	var moved []checkpoint.Checkpoint // by an operator, and the subscriber has acknowledged nothing since
 	for i, t := range terms {
 		at := n.openable(claimed[i].Position, claimed[i].Fingerprint)
 		if at.IsZero() {
@@ -191,7 +191,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
 		return err
 	}
-	if s.session.Ended() { // it has not moved: what it acknowledged is saved under the terms and generations of before, or not at all
+	if s.session.Ended() { // it has not moved: its acknowledgements are saved under the former terms and generations, or not at all
 		return nil
 	}
 	for i, t := range terms {
@@ -200,7 +200,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 			s.keeper.Stands(c)
 		}
 	}
-	s.mu.Lock() // not before: what was handed over under the term before is not acknowledged under this one
+	s.mu.Lock() // not before: deliveries under the former term are not acknowledged under this one
 	for i, t := range terms {
 		delete(s.mu.unread, t.Partition)
 		s.mu.terms[t.Partition], s.mu.generations[t.Partition], s.mu.begun[t.Partition] = t, claimed[i].Generation, claimed[i].Began
@@ -211,8 +211,9 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// placeDocuments has documents come after everything that the owners before may have handed over,
-// before it gets partitions: what is left of their snapshots, and those of its own.
+// placeDocuments makes documents come after everything that former owners may have delivered:
+// documents of the partitions' unfinished snapshots, and of its own. It is called before the
+// session gets partitions.
 func (s *Shared) placeDocuments(ctx context.Context, left []snapshot.Progress) error {
 	if len(left) == 0 && len(delivery.Unread(s.session.Snapshots())) == 0 {
 		return nil
@@ -377,7 +378,7 @@ func (s *Shared) notifyFailure() {
 	}
 }
 
-// rewindOf tells that an operator has moved checkpoints, nil where there are none.
+// rewindOf returns the rewind notice for moved checkpoints, nil if there are none.
 func rewindOf(moved []checkpoint.Checkpoint) *delivery.Loss {
 	if len(moved) == 0 {
 		return nil

@@ -17,7 +17,7 @@ import (
 
 // Reserved reports whether a name is that of a shared subscriber: a sink, or standard output. No
 // client may connect under it, on any node, whether or not that has such a sink: the same name
-// would stand for two checkpoints, and two series of each metric.
+// would have two checkpoints, and two series of each metric.
 func Reserved(name string) bool { return name == "stdout" || strings.HasPrefix(name, "sink/") }
 
 // A SubscriberStatus is the status of one subscriber with a session at this node.
@@ -38,9 +38,9 @@ type SubscriberStatus struct {
 	Unacknowledged, Bytes, Losses int
 	// Lost counts the losses of the subscriber alone that its session was sent.
 	Lost uint64
-	// Owes is how long the subscriber has acknowledged nothing of what it has been sent; 0 if it
-	// owes nothing. Overdue says that this is more than half of NodeConfig.AckTimeout, after which
-	// its session ends.
+	// Owes is how long the subscriber has acknowledged none of its changes; 0 if it owes nothing.
+	// Overdue says that this is more than half of NodeConfig.AckTimeout, after which its session
+	// ends.
 	Owes    time.Duration
 	Overdue bool
 	// CreditEvents and CreditBytes are the remaining credit.
@@ -136,10 +136,10 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 	return done, true
 }
 
-// Keep saves what is left of the subscriber's snapshots: what was accepted is left from then on,
-// whatever becomes of the session and the node. It returns false if that is not sure, because the
-// store does not answer or refuses the session, or that has ended, which may have been saved
-// before.
+// Keep saves the progress of the subscriber's snapshots: an accepted snapshot stays pending from
+// then on, even if the session or the node ends. It returns false if that is not certain, because
+// the store does not answer or refuses the session, or because the session has ended, possibly
+// after a save.
 func (e *Exclusive) Keep(ctx context.Context) bool {
 	if e.keeper == nil { // without a name there is nothing to come back to; with one, the store has not answered yet
 		return e.name == "" && !e.session.Ended()
