@@ -14,12 +14,12 @@
 //	progress    misses are 0 again; a notice if it was paged or restarted
 //
 // A restart is an order in the store that names its process. The order, its charge against the
-// budget of the component, and the report are one write, which succeeds only while nobody else
+// budget of the component, and the report are one write, which succeeds only while no other node
 // sweeps. So a deposed leader restarts nothing, and a change of leaders never exceeds a component's
 // budget.
 //
-// Gateways are not swept: who connects may call itself anything, and must page nobody. The leader
-// judges them as members, and warns (cluster/plan).
+// Gateways are not swept: a client may use any name, and must page nobody. The leader judges them
+// as members, and warns (cluster/plan).
 //
 // Nothing is restarted while at least half of the nodes do not answer, because then the cause is
 // the network or the sweeping node. Of many components that fail at once only a few are restarted

@@ -176,7 +176,7 @@ func (j *Judge) Step(in Input) (v Verdict) {
 		}
 		current[c.Slug] = s
 		s.absent = 0
-		if s.process != c.Process { // a new process begins anew
+		if s.process != c.Process { // a new process starts from zero
 			s.process, s.misses, s.next = c.Process, 0, 0
 		}
 		if c.Miss == "" {

@@ -9,12 +9,12 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// tell posts what happened in a sweep.
+// tell posts the events of a sweep.
 func (s *Supervisor) tell(events []Event, r *Report) {
 	for _, e := range events {
 		if e.Code == fault.SupervisorRecovered && e.finding.Action == ActionNone {
 			s.logger.Info("component makes progress again", "slug", e.Slug, "misses", e.finding.Misses)
-			continue // nobody heard that it did not
+			continue // no notice has reported that it did not
 		}
 		if e.Code == fault.SupervisorPaused {
 			s.logger.Info("component not restarted: its restarts are paused", "slug", e.Slug, "misses", e.finding.Misses, "code", string(e.Code))

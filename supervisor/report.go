@@ -33,8 +33,8 @@ type Report struct {
 	Settings    map[string]any `json:"settings"`
 	Locked      map[string]any `json:"locked"`
 	Paused      []Pause        `json:"paused,omitempty"`
-	// Unwatched are nodes whose components cannot be asked, because no other machine reaches the
-	// address that they tell, or they tell none.
+	// Unwatched are nodes whose components cannot be checked, because no other machine reaches the
+	// address that they report, or they report none.
 	Unwatched []string `json:"unwatched,omitempty"`
 	// FiredAt is when the sweep began, by the clock of the node that sweeps.
 	FiredAt int64 `json:"fired_at_ms"`

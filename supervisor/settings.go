@@ -57,7 +57,7 @@ func (c Change) Validate() error {
 
 // in returns the settings with a change, unless it is not within the limits.
 func (s Settings) in(c Change) Settings {
-	if c.Validate() != nil { // somebody else has written it
+	if c.Validate() != nil { // another process has written it
 		return s
 	}
 	if c.Interval != nil {

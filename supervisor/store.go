@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrDeposed says that somebody else sweeps now.
+// ErrDeposed reports that another node sweeps now.
 var ErrDeposed = errors.New("another node sweeps")
 
 // A Pause keeps a component, or all of a node, from being restarted, until it expires.

@@ -243,7 +243,7 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	round := s.registry.round(began, view)
 	checks := append(s.poll(ctx, round.ask, s.timeout()), round.seen...)
 	if ctx.Err() != nil {
-		return // unanswered requests are nobody's failure then
+		return // then unanswered requests are not failures
 	}
 	in := Input{
 		Now: began, Checks: checks, Nodes: round.nodes, Known: known, Used: standing.Used, Paused: make(map[string]bool), Settings: s.settings,
@@ -412,7 +412,7 @@ func (s *Supervisor) given(orders []Order) {
 	}
 }
 
-// ping tells the external deadman that a sweep is complete.
+// ping reports to the external deadman that a sweep is complete.
 func (s *Supervisor) ping(ctx context.Context) {
 	if s.cfg.Ping == "" {
 		return
