@@ -10,7 +10,7 @@ import (
 	"github.com/mongostream/streamer/supervisor"
 )
 
-// Store is the suite. Both stores are of one cluster, which nobody else uses; they may be one.
+// Store is the suite. Both stores belong to one cluster of their own; they may be one.
 func Store(t *testing.T, a, b supervisor.Store) {
 	t.Helper()
 	ctx := t.Context()
