@@ -207,8 +207,14 @@ func (s SinkStart) String() string {
 	return s.StartFrom.String()
 }
 
+// MaxSinks bounds the sinks of a node: each is in every heartbeat, twice.
+const MaxSinks = 100
+
 // findSinkConflicts complains of sinks that cannot work.
 func (c *Config) findSinkConflicts(t *table) {
+	if n := len(c.Sinks); n > MaxSinks {
+		t.complain(fault.ConfigBadValue, t.origin[fmt.Sprintf("sinks[%d]", MaxSinks)], "sinks: there are %d, at most %d are served", n, MaxSinks)
+	}
 	var names []string
 	printed := ""
 	for i := range c.Sinks {

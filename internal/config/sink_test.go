@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -61,6 +62,13 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", sink, err)
 		}
+	}
+	many := "sinks:\n"
+	for i := range MaxSinks + 1 {
+		many += fmt.Sprintf("  - {name: s%d, type: file, file: {path: x%d}}\n", i, i)
+	}
+	if _, err := parse("f", []byte(many), nil, noFile); err == nil || !strings.Contains(err.Error(), "at most 100 are served") {
+		t.Errorf("more sinks than heartbeats have room for: %v", err)
 	}
 	if _, err := parse("f", []byte("sinks: {name: a}\n"), nil, noFile); err == nil || !strings.Contains(err.Error(), "must be a list") {
 		t.Error(err)
