@@ -24,7 +24,7 @@ var (
 	subscriberLagDesc  = prometheus.NewDesc("streamer_subscriber_lag_seconds", "Log time from a subscriber's acknowledged position to the end of the oplog.", []string{"subscriber"}, nil)
 	subscriberRoomDesc = prometheus.NewDesc("streamer_subscriber_head_room_seconds", "Log time until a subscriber's position leaves the oplog; absent while unknown, and while nothing leaves it.", []string{"subscriber"}, nil)
 	subscriberLeftDesc = prometheus.NewDesc("streamer_subscriber_unacknowledged_events", "Queued or sent events of a subscriber that are not acknowledged.", []string{"subscriber"}, nil)
-	subscriberLostDesc = prometheus.NewDesc("streamer_subscriber_losses_total", "Losses of a subscriber alone, because it came back too late, that its session was sent.", []string{"subscriber"}, nil)
+	subscriberLostDesc = prometheus.NewDesc("streamer_subscriber_losses_total", "Losses of a subscriber alone, because it came back too late, that its session was sent; absent while there are none.", []string{"subscriber"}, nil)
 	subscribersDesc    = prometheus.NewDesc("streamer_subscribers", "Named subscribers with a session at this node.", nil, nil)
 )
 
@@ -72,7 +72,9 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 			gauge(subscriberRoomDesc, s.HeadRoom.Seconds(), s.Name)
 		}
 		gauge(subscriberLeftDesc, float64(s.Unacknowledged), s.Name)
-		series(subscriberLostDesc, prometheus.CounterValue, float64(s.Lost), s.Name)
+		if s.Lost > 0 {
+			series(subscriberLostDesc, prometheus.CounterValue, float64(s.Lost), s.Name)
+		}
 	}
 }
 
