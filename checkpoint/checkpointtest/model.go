@@ -228,6 +228,9 @@ func (l *lockstep) checkpoint() checkpoint.Checkpoint {
 		c = Shared(l.terms[rapid.IntRange(0, len(l.terms)-1).Draw(l.t, "term")], l.event())
 		c.Subscriber = l.shared
 	}
+	for _, from := range rapid.SliceOfN(rapid.IntRange(1, 38), 0, 2).Draw(l.t, "losses") {
+		c.Losses = append(c.Losses, lossAt(from, from+2))
+	}
 	c.Generation = l.generation()
 	c.Reason = rapid.SampledFrom([]checkpoint.Reason{checkpoint.ReasonInterval, checkpoint.ReasonIdle, checkpoint.ReasonFinal}).Draw(l.t, "reason")
 	c.At = began.Add(time.Duration(rapid.IntRange(0, 4).Draw(l.t, "at")) * 50 * time.Second)
