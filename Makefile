@@ -11,7 +11,7 @@ FUZZTIME ?= 60s
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live model build image release clients manifests deploy-check browser browser-clients streams site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release clients manifests deploy-check browser browser-clients streams site
 
 check:
 	.ci/run
@@ -107,6 +107,11 @@ judge:
 LIVE ?= 1000000
 live:
 	STREAMER_LIVE_STEPS=$(LIVE) $(GO) test -tags prove -v -run '^TestProveLiveQueriesFollowEverything$$' -timeout 0 ./test/node
+
+# The same for the live queries of the TypeScript client: LIVE steps with each kind of server, some thousand a second. SEED repeats a run.
+live-typescript:
+	$(GO) build -o bin/ ./dev/demo ./cmd/streamer
+	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc -p . && LIVE=$(LIVE) $(if $(SEED),SEED=$(SEED)) node --test test/model.test.mjs
 
 # Hostile identities beside honest ones. Then nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.

@@ -144,7 +144,10 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     }
     if (operationType !== "update" || !isClear(change)) return false;
     const before = this.#documents.get(key);
-    if (before !== undefined) this.#set(key, applied(before, change) as T); // otherwise it is deleted by a later change, which a page has shown
+    if (before === undefined) return true; // it is deleted by a later change, which a page has shown
+    const after = applied(before, change);
+    if (after === undefined) return false;
+    this.#set(key, after as T);
     return true;
   }
 
@@ -174,33 +177,73 @@ function isClear<T>({ updateDescription: u }: Change<T>): boolean {
   return !paths.some((path) => path.includes("."));
 }
 
-/** applied returns a document after an update. What is on the way to what changes is copied. */
+/** A Step is one step of a path: the name of a field, an index of an array, or text that is either. */
+type Step = string | number;
+
+/** removed is what an alteration returns for what is to go. */
+const removed = Symbol("removed");
+
+/** An Alteration returns what comes in the place of a value; undefined where it does not fit the value. */
+type Alteration = (value: unknown) => unknown;
+
+/**
+ * applied returns a document after an update, or undefined where the update does not fit it, so that it is not what MongoDB has. What is on the way to
+ * what changes is copied.
+ */
 function applied<T>(document: T, { updateDescription: u }: Change<T>): unknown {
-  const path = (field: string) => u?.disambiguatedPaths?.[field]?.map(String) ?? field.split(".");
+  const said: Said = { paths: u?.disambiguatedPaths, makes: !u?.truncatedArrays };
+  const alterations: [string, Alteration][] = [
+    ...(u?.truncatedArrays ?? []).map(({ field, newSize }): [string, Alteration] => [
+      field, (v) => (Array.isArray(v) && newSize <= v.length ? v.slice(0, newSize) : undefined),
+    ]),
+    ...Object.entries(u?.updatedFields ?? {}).map(([field, value]): [string, Alteration] => [field, () => value]),
+    ...(u?.removedFields ?? []).map((field): [string, Alteration] => [field, (v) => (v === undefined ? undefined : removed)]),
+  ];
   let after: unknown = document;
-  for (const { field, newSize } of u?.truncatedArrays ?? []) {
-    after = altered(after, path(field), (v) => (Array.isArray(v) ? v.slice(0, newSize) : v));
+  for (const [field, alter] of alterations) {
+    after = altered(after, steps(field, said), alter, said);
+    if (after === undefined) return undefined;
   }
-  for (const [field, value] of Object.entries(u?.updatedFields ?? {})) after = altered(after, path(field), () => value);
-  for (const field of u?.removedFields ?? []) after = altered(after, path(field), undefined);
   return after;
 }
 
-/** altered returns a container with what is at the path changed, or removed. Missing documents on the way are made. */
-function altered(container: unknown, path: readonly string[], change: ((v: unknown) => unknown) | undefined): unknown {
+/** Said is what the server says of the paths of an update. */
+interface Said {
+  /** The steps of names that are not clear; without it no step is known to be a name or an index. */
+  paths: Record<string, Step[]> | undefined;
+  /** A path may lead through documents that are not there: below 5.0. Later versions say a new document as a whole. */
+  makes: boolean;
+}
+
+/** steps returns the steps of a field. */
+function steps(field: string, { paths }: Said): Step[] {
+  return paths?.[field] ?? field.split(".").map((step, i) => (paths && i > 0 && isIndex(step) ? Number(step) : step));
+}
+
+function isIndex(step: Step): boolean {
+  return /^(0|[1-9][0-9]*)$/.test(String(step));
+}
+
+/** altered returns a container after the alteration of what is at the path in it, undefined where that does not fit. */
+function altered(container: unknown, path: readonly Step[], alter: Alteration, said: Said): unknown {
   const [step = "", ...rest] = path;
+  const deeper: Alteration = (v) => (rest.length > 0 ? altered(v, rest, alter, said) : alter(v));
   if (Array.isArray(container)) {
     const i = Number(step);
-    if (!Number.isInteger(i) || i < 0 || i >= maxElements) return container;
+    if (!isIndex(step) || (said.paths && typeof step === "string") || i >= maxElements) return undefined;
     const list = [...(container as unknown[])];
     while (list.length <= i) list.push(null);
-    list[i] = rest.length > 0 ? altered(list[i], rest, change) : change ? change(list[i]) : null;
-    return list;
+    const v = deeper(list[i]);
+    list[i] = v === removed ? null : v; // an array keeps its length
+    return v === undefined ? undefined : list;
   }
-  const fields = new Map(isDocument(container) ? Object.entries(container) : []);
-  if (rest.length > 0) fields.set(step, altered(fields.get(step), rest, change));
-  else if (change) fields.set(step, change(fields.get(step)));
-  else fields.delete(step);
+  if (container === undefined && said.makes) return altered({}, path, alter, said);
+  if (!isDocument(container) || typeof step === "number") return undefined;
+  const fields = new Map(Object.entries(container));
+  const v = deeper(fields.get(step));
+  if (v === undefined) return undefined;
+  if (v === removed) fields.delete(step);
+  else fields.set(step, v);
   return Object.fromEntries(fields);
 }
 

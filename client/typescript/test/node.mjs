@@ -28,8 +28,9 @@ async function start(t, program, args, env, pattern) {
   return { child, ended, found, log };
 }
 
-export async function parts(t) {
-  const { found } = await start(t, "demo", ["parts", "-mongodb", "127.0.0.1:0", "-etcd", "127.0.0.1:0"], {},
+/** parts starts the development MongoDB, of a release, and etcd. */
+export async function parts(t, release = "4.4") {
+  const { found } = await start(t, "demo", ["parts", "-mongodb", "127.0.0.1:0", "-etcd", "127.0.0.1:0", "-release", release], {},
     /MongoDB +(\S+)\netcd +(\S+)/);
   return { mongodb: found[1], etcd: found[2] };
 }
