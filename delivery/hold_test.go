@@ -339,6 +339,36 @@ func TestAttachedPartitionGetsWhatALossOwes(t *testing.T) {
 	})
 }
 
+// A partition whose snapshot was done for another filter gets the documents for this one, when it
+// is attached as when the session is opened.
+func TestAttachedPartitionGetsTheDocumentsOfItsFilter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source, docs := ordersOf(true, 10, 40)
+		b := begin(t, source, delivery.Config{Snapshots: docs})
+		defer b.end()
+		subscriptions := orders(t)
+		places, list := make(map[change.Partition]delivery.Place), []change.Partition(nil)
+		for p := range change.Partition(partitions) {
+			places[p], list = delivery.Place{At: b.log.End()}, append(list, p)
+		}
+		of := func(filter uint64) []snapshot.Progress {
+			return []snapshot.Progress{{Subscription: "orders", Filter: filter, Reason: snapshot.Start, Listed: true, Done: true, Partitions: list, At: change.Timestamp{T: 1}}}
+		}
+		attached := func(filter uint64) *delivery.Session {
+			s := b.open(delivery.SessionConfig{Attached: true}, []delivery.Subscription{{ID: "orders", Program: subscriptions[0].Program}})
+			s.Owe(of(filter))
+			if err := s.Attach(places, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		wantAll(t, documents(t, attached(1)), 40)
+		if left := delivery.Unread(attached(delivery.FilterHash(subscriptions[0].Program)).Snapshots()); len(left) > 0 {
+			t.Errorf("of the same filter %+v are left", left)
+		}
+	})
+}
+
 // Partitions that are attached while a snapshot runs get what had been read before they came,
 // whatever it was begun for and how often that happens.
 func TestAttachedPartitionsJoinASnapshot(t *testing.T) {

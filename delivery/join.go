@@ -59,8 +59,9 @@ func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progr
 		owed = slices.Clone(owed)
 		owed[j].Subscription = sub.ID
 	}
-	reads, owes := i >= 0 && !all[i].Done, j >= 0 && !owed[j].Done
-	if filter := FilterHash(sub.Program); owes && owed[j].Filter != filter { // no document that was read counts
+	filter := FilterHash(sub.Program)
+	reads, owes := i >= 0 && !all[i].Done, j >= 0 && (!owed[j].Done || owed[j].Filter != filter)
+	if owes && owed[j].Filter != filter { // no document that was read counts
 		owed[j] = snapshot.Progress{Subscription: sub.ID, Filter: filter, Reason: owed[j].Reason, Number: owed[j].Number}
 	}
 	switch owner := sub.session.cfg.Owner; {

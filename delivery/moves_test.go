@@ -28,8 +28,12 @@ type saved struct {
 }
 
 // A shared is a shared subscriber that begins with documents, at two nodes that give partitions to
-// each other and crash. Its target has what was handed over.
+// each other and crash. Its target has what was handed over. It may be an exclusive one as well,
+// which attaches the partitions by itself, each from where it is.
 type shared struct {
+	exclusive   bool
+	had         [partitions]change.Position // up to where an exclusive one has had everything
+	attaching   [2][partitions]int          // sessions that have not told an exclusive one yet that they have attached a partition
 	target      replica
 	subscribes  delivery.Subscription
 	nodes       [2]*bench
@@ -44,7 +48,8 @@ type shared struct {
 // open opens the session of a node.
 func (s *shared) open(node int) {
 	s.received[node] = nil
-	s.sessions[node] = s.nodes[node].open(delivery.SessionConfig{Subscriber: "sink", Attached: true, Owner: true, CreditEvents: s.target.credit}, []delivery.Subscription{s.subscribes})
+	clear(s.attaching[node][:])
+	s.sessions[node] = s.nodes[node].open(delivery.SessionConfig{Subscriber: "sink", Attached: true, Owner: !s.exclusive, CreditEvents: s.target.credit}, []delivery.Subscription{s.subscribes})
 }
 
 // attach gives partitions to a node, as it takes them: documents come after everything that the
@@ -62,9 +67,19 @@ func (s *shared) attach(t *testing.T, node int, list []change.Partition) {
 			left = append(left, of)
 		}
 	}
+	s.sessions[node].Owe(left)
+	if s.exclusive { // nothing comes again
+		for p := range places {
+			places[p] = delivery.Place{At: s.had[p]}
+			s.attaching[node][p]++
+		}
+		if err := s.sessions[node].Attach(places, nil, nil); err != nil {
+			s.target.failed = err.Error()
+		}
+		return
+	}
 	_, last := s.nodes[node].source.Reach()
 	s.sessions[node].DocumentsFrom(last)
-	s.sessions[node].Owe(left)
 	if err := s.sessions[node].Attach(places, terms, nil); err != nil {
 		s.target.failed = err.Error()
 	}
@@ -142,12 +157,28 @@ func (s *shared) receive(t *testing.T, of *store, node int) bool {
 	}
 	for _, b := range batches {
 		s.sessions[node].Prune(b)
+		for _, p := range b.Attached {
+			s.attaching[node][p]--
+		}
 		for i := range b.Events {
-			s.target.apply(of, b, i)
+			if s.takes(node, b.Events[i].Partition) {
+				s.target.apply(of, b, i)
+			}
+		}
+		for p := range change.Partition(partitions) {
+			if s.takes(node, p) {
+				s.had[p] = change.Later(s.had[p], b.To)
+			}
 		}
 		s.received[node] = append(s.received[node], b.Seq)
 	}
 	return len(batches) > 0
+}
+
+// takes reports whether the subscriber takes what comes of a partition: an exclusive one only from
+// the node at which it is attached now.
+func (s *shared) takes(node int, p change.Partition) bool {
+	return !s.exclusive || s.owner[p] == node && s.attaching[node][p] == 0
 }
 
 func (s *shared) ack(node, n int) {
@@ -160,8 +191,9 @@ func (s *shared) ack(node, n int) {
 	s.received[node] = s.received[node][n:]
 }
 
-// Whatever happens to the nodes of a shared subscriber, its target has what the collections have.
-// No document goes back, but for what comes again where a partition has a new owner.
+// Whatever happens to the nodes of a shared subscriber, or of an exclusive one with partitions, it
+// has what the collections have. No document goes back, but for what comes again where a partition
+// of a shared one has a new owner.
 func TestMovedSnapshotsMeetTheirChanges(t *testing.T) {
 	t.Parallel()
 	during(t, shortly, movedSnapshotsMeetTheirChanges)
@@ -178,9 +210,10 @@ func movedSnapshotsMeetTheirChanges(t *testing.T) {
 				n: rapid.IntRange(0, 40).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
 			}
 		}), 30, 150).Draw(rt, "steps")
+		exclusive := rapid.Bool().Draw(rt, "exclusive")
 		exact, page, seed, credit := rapid.Bool().Draw(rt, "exact"), rapid.IntRange(1, 6).Draw(rt, "page"), rapid.Uint64().Draw(rt, "seed"), rapid.IntRange(1, 15).Draw(rt, "credit")
 		var failure string
-		synctest.Test(t, func(t *testing.T) { failure = share(t, exact, page, credit, seed, steps) })
+		synctest.Test(t, func(t *testing.T) { failure = share(t, exclusive, exact, page, credit, seed, steps) })
 		if failure != "" {
 			rt.Fatal(failure)
 		}
@@ -190,7 +223,7 @@ func movedSnapshotsMeetTheirChanges(t *testing.T) {
 // documentsOfShared are many times the credit, so that partitions move while some are left.
 const documentsOfShared = 60
 
-func share(t *testing.T, exact bool, page, credit int, seed uint64, steps []step) string {
+func share(t *testing.T, exclusive, exact bool, page, credit int, seed uint64, steps []step) string {
 	source := &oplogtest.Log{ReplyEvents: 1 + page, Delay: time.Duration(page%3) * 3 * time.Millisecond}
 	source.Tick(1)
 	docs := &store{log: source, exact: exact, page: page, dice: rand.New(rand.NewPCG(seed, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool)}
@@ -199,8 +232,8 @@ func share(t *testing.T, exact bool, page, credit int, seed uint64, steps []step
 	}
 	program := deliverytest.Compile(t, match.Filter{})
 	s := &shared{
-		subscribes: delivery.Subscription{ID: "docs", Program: program},
-		target:     replica{has: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64), credit: credit},
+		exclusive: exclusive, subscribes: delivery.Subscription{ID: "docs", Program: program},
+		target: replica{has: make(contents), last: make(map[string]change.Timestamp), newest: make(map[string]int64), credit: credit},
 	}
 	for node := range s.nodes {
 		s.nodes[node] = begin(t, source, delivery.Config{Snapshots: docs})
@@ -209,7 +242,7 @@ func share(t *testing.T, exact bool, page, credit int, seed uint64, steps []step
 	begins := snapshot.Progress{Subscription: "docs", Filter: delivery.FilterHash(program), Reason: snapshot.Start}
 	for p := range s.checkpoints {
 		s.checkpoints[p] = saved{s.nodes[0].log.End(), []snapshot.Progress{begins}}
-		s.owner[p] = p % 2
+		s.owner[p], s.had[p] = p%2, s.checkpoints[p].at
 	}
 	for node := range s.sessions {
 		s.open(node)

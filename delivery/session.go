@@ -504,6 +504,7 @@ func (s *Session) Unsubscribe(ids []string) {
 // add adds copies of the subscriptions: the caller may keep and use its own, even while this
 // session ends.
 func (s *Session) add(subscriptions []Subscription) {
+	added := make([]*Subscription, 0, len(subscriptions))
 	for _, subscription := range subscriptions {
 		sub := &subscription
 		s.remove(sub.ID)
@@ -531,8 +532,9 @@ func (s *Session) add(subscriptions []Subscription) {
 		if s.isLive() {
 			s.hub.include(sub)
 		}
-		s.resumeSnapshot(sub)
+		added = append(added, sub)
 	}
+	s.resumeSnapshots(slices.DeleteFunc(added, func(sub *Subscription) bool { return s.subscriptions[sub.ID] != sub }))
 }
 
 // remove removes a subscription.

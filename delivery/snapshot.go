@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -121,7 +122,23 @@ func (s *Session) Snapshots() []snapshot.Progress {
 func (s *Session) setProgress(id string, p *snapshot.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setSnapshots(replaced(s.mu.snapshots, id, p))
+	s.keepSnapshots(s.replacing(id, p))
+}
+
+// replacing returns the progress of all snapshots with that of one replaced, or removed if nil, and
+// its stamp: only that of one is computed, because there may be thousands. The caller holds the
+// mutex.
+func (s *Session) replacing(id string, p *snapshot.Progress) (all []snapshot.Progress, stamp uint32) {
+	stamp = s.mu.stamp
+	for i := range s.mu.snapshots {
+		if s.mu.snapshots[i].Subscription == id {
+			stamp -= stampOf(s.mu.snapshots[i])
+		}
+	}
+	if p != nil {
+		stamp += stampOf(*p)
+	}
+	return replaced(s.mu.snapshots, id, p), stamp
 }
 
 // replaced returns the progress of all snapshots with that of one replaced, or removed if nil.
@@ -133,15 +150,28 @@ func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapsh
 	return all
 }
 
+// replacedAll returns the progress of all snapshots with that of some replaced.
+func replacedAll(all []snapshot.Progress, some map[string]snapshot.Progress) []snapshot.Progress {
+	next := make([]snapshot.Progress, 0, len(all)+len(some))
+	for _, p := range all {
+		if _, is := some[p.Subscription]; !is {
+			next = append(next, p)
+		}
+	}
+	return slices.AppendSeq(next, maps.Values(some))
+}
+
 // Stamp distinguishes states of snapshots; 0 if there is none. A subscriber that keeps the stamp
 // with its position can prove which documents it has had, because documents that were read together
 // share a position.
 func Stamp(all []snapshot.Progress) (stamp uint32) {
 	for _, p := range all {
-		stamp += uint32(xxh3.Hash(p.AppendState(nil)))
+		stamp += stampOf(p)
 	}
 	return stamp
 }
+
+func stampOf(p snapshot.Progress) uint32 { return uint32(xxh3.Hash(p.AppendState(nil))) }
 
 // Progress returns the progress of the snapshots that the stamp is of as text, while any is left;
 // empty if it is too long.
@@ -161,8 +191,10 @@ func (b *Batch) Owes() bool {
 func ParseProgress(text string) ([]snapshot.Progress, error) { return snapshot.ParseText(text) }
 
 // setSnapshots sets the progress of all snapshots. The caller holds the mutex.
-func (s *Session) setSnapshots(all []snapshot.Progress) {
-	s.mu.snapshots, s.mu.stamp = all, Stamp(all)
+func (s *Session) setSnapshots(all []snapshot.Progress) { s.keepSnapshots(all, Stamp(all)) }
+
+func (s *Session) keepSnapshots(all []snapshot.Progress, stamp uint32) {
+	s.mu.snapshots, s.mu.stamp = all, stamp
 	s.reads.Store(slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done }))
 }
 
@@ -215,14 +247,19 @@ func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason
 // owner.
 func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := sub.begun(sub.progress(), reason, some)
+	s.setProgress(sub.ID, &p)
+	s.beginWith(sub, p, some)
+}
+
+// beginWith begins a snapshot with its progress. Called by the owner.
+func (s *Session) beginWith(sub *Subscription, p snapshot.Progress, some []change.Namespace) {
 	if p.Read == 0 || sub.traced == nil {
 		s.hub.traceSnapshot(sub, p)
 	}
 	if sub.sent != nil {
 		sub.sent.reread(some)
 	}
-	sub.abandon()
-	if s.setProgress(sub.ID, &p); p.Listed {
+	if sub.abandon(); p.Listed {
 		s.mark(sub, SnapshotBegun, p, some)
 	}
 	if s.isLive() {
@@ -284,17 +321,39 @@ func Unread(all []snapshot.Progress) []snapshot.Progress {
 	return slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Done || p.Listed && len(p.Left) == 0 })
 }
 
-// resumeSnapshot resumes or begins the snapshot of a new subscription. Called by the owner.
-func (s *Session) resumeSnapshot(sub *Subscription) {
-	p := sub.progress()
-	switch {
-	case s.cfg.Unknown:
-	case p == nil && (sub.Snapshot || s.cfg.Snapshot):
-		s.accept(sub, snapshot.Start, nil)
-	case p != nil && p.Filter != FilterHash(sub.Program):
-		s.beginSnapshot(sub, p.Reason, nil)
-	case p != nil && !p.Done:
-		s.hub.traceSnapshot(sub, *p)
+// resumeSnapshots resumes or begins the snapshots of new subscriptions. There may be thousands, so
+// all that begin are noted at once, and left from now on wherever the subscriber is by its
+// acknowledgements. Called by the owner.
+func (s *Session) resumeSnapshots(added []*Subscription) {
+	if s.cfg.Unknown {
+		return
+	}
+	s.mu.Lock()
+	before, begun := make(map[string]snapshot.Progress, len(s.mu.snapshots)), make(map[string]snapshot.Progress)
+	for _, p := range s.mu.snapshots {
+		before[p.Subscription] = p
+	}
+	for _, sub := range added {
+		switch p, has := before[sub.ID]; {
+		case !has && (sub.Snapshot || s.cfg.Snapshot):
+			begun[sub.ID] = sub.begun(nil, snapshot.Start, nil)
+		case has && p.Filter != FilterHash(sub.Program):
+			begun[sub.ID] = sub.begun(&p, p.Reason, nil)
+		}
+	}
+	if len(begun) > 0 {
+		for i := range s.mu.sent {
+			s.mu.sent[i].snapshots = replacedAll(s.mu.sent[i].snapshots, begun)
+		}
+		s.setSnapshots(replacedAll(s.mu.snapshots, begun))
+	}
+	s.mu.Unlock()
+	for _, sub := range added {
+		if p, begins := begun[sub.ID]; begins {
+			s.beginWith(sub, p, nil)
+		} else if p, has := before[sub.ID]; has && !p.Done {
+			s.hub.traceSnapshot(sub, p)
+		}
 	}
 }
 
@@ -330,8 +389,10 @@ func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progre
 	for _, ns := range some {
 		m.Namespaces = append(m.Namespaces, ns.String())
 	}
-	after := replaced(s.Snapshots(), sub.ID, &p)
-	s.open = &Batch{Snapshot: m, Stamp: Stamp(after), Snapshots: after}
+	s.mu.Lock()
+	after, stamp := s.replacing(sub.ID, &p)
+	s.mu.Unlock()
+	s.open = &Batch{Snapshot: m, Stamp: stamp, Snapshots: after}
 	s.queue(change.Later(s.at(), s.position()))
 	s.setProgress(sub.ID, &p)
 	sub.marked(state, p)

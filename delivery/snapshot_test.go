@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -720,4 +721,37 @@ func replicate(t *testing.T, exact, leaves bool, page int, seed uint64, steps []
 		}
 	}
 	return ""
+}
+
+// A session with thousands of subscriptions that begin with documents costs what they cost, not
+// their square.
+func TestOpeningManySnapshotsIsLinear(t *testing.T) {
+	synctest.Test(t, openManySnapshots)
+}
+
+func openManySnapshots(t *testing.T) {
+	source, docs := ordersOf(true, 10, 1)
+	b := begin(t, source, delivery.Config{Snapshots: docs})
+	defer b.end()
+	program := deliverytest.Compile(t, match.Filter{DB: "shop", Coll: "orders"})
+	opening := func(n int) uint64 {
+		subscriptions := make([]delivery.Subscription, n)
+		for i := range subscriptions {
+			subscriptions[i] = delivery.Subscription{ID: fmt.Sprint("subscription ", i), Program: program, Snapshot: true}
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s := b.open(delivery.SessionConfig{Start: delivery.Place{At: change.At(change.Timestamp{T: 1})}, CreditEvents: 1}, subscriptions)
+		runtime.ReadMemStats(&after)
+		if got := len(s.Snapshots()); got != n {
+			t.Errorf("%d snapshots, want %d", got, n)
+		}
+		s.Close(nil)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	const few, times = 125, 32
+	less, more := opening(few), opening(few*times)
+	if t.Logf("%d bytes, %d bytes", less, more); more > 8*times*less { // beside it the session begins to read
+		t.Errorf("%d times as many allocate %d times as much", times, more/less)
+	}
 }

@@ -58,3 +58,18 @@ func TestWhatRemainsTogether(t *testing.T) {
 		}
 	})
 }
+
+// What was read for another filter does not count.
+func TestNothingRemainsReadForAnotherFilter(t *testing.T) {
+	done := snapshot.Progress{Subscription: "s", Filter: 1, Listed: true, Done: true}
+	other := done
+	other.Filter = 2
+	for _, all := range [][]snapshot.Progress{{done, other}, {other, done}} {
+		if got := snapshot.Together(all); len(got) != 1 || got[0].Done || got[0].Listed {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := snapshot.Together([]snapshot.Progress{done, done}); len(got) != 1 || !got[0].Done {
+		t.Errorf("%+v", got)
+	}
+}
