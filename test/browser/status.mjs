@@ -107,6 +107,7 @@ async function largeCluster() {
   check(drawn.lines === 8 && drawn.axis >= 7, `a chart has ${drawn.lines} lines, and ${drawn.axis} numbers at its axes`);
   check(await page.getByRole('list', {name: 'Subscribers by their place in the oplog'}).getByRole('link').count() === 300, 'not every subscriber is on the bar of the oplog');
   await named(page, 'window', 'Nearest to its end: gateway/search-042 (8m 20s), gateway/search-077');
+  await page.locator('#window').screenshot({path: `${folder}/status-window.png`});
   // What is older than it should be is grey, and says how old it is.
   viewAge = 40;
   await named(page, 'overview', '40 s old');

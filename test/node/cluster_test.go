@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/mongostream/streamer/change"
@@ -19,8 +20,8 @@ func several(node string) []string {
 	}
 }
 
-// A subscriber has its session with one node, and an operator moves it back: another node tells of
-// that, or the next save.
+// A subscriber has its session with one node, and an operator moves it back, by a command or on the
+// page of another node: that node tells of it, or the next save.
 func TestSubscribersOfEveryNodeAreToldOfARewind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
@@ -50,10 +51,17 @@ func TestSubscribersOfEveryNodeAreToldOfARewind(t *testing.T) {
 	for i, p := range programs {
 		name := fmt.Sprint("g", i)
 		nodes[i].until("a checkpoint after the changes", func() bool { return r.reached(name, began.Next()) })
-		if _, err := r.store.Rewind(t.Context(), checkpoint.Key{Subscriber: name}, change.At(began), "operator", "test"); err != nil {
-			t.Fatal(err)
+		if other := nodes[1-i]; i == 0 {
+			target := fmt.Sprintf("http://%s/v1/subscribers/rewind?subscriber=%s&to=%d:%d", other.service.Addr(), name, began.T, began.I)
+			if resp, text := other.send(http.MethodPost, target, "Sec-Fetch-Site", "same-origin"); resp.StatusCode != http.StatusAccepted {
+				t.Fatalf("%s: %s", resp.Status, text)
+			}
+		} else {
+			if _, err := r.store.Rewind(t.Context(), checkpoint.Key{Subscriber: name}, change.At(began), "operator", "test"); err != nil {
+				t.Fatal(err)
+			}
+			other.service.Board().Post(rewound(name)) // as an operator's command has every node tell the others
 		}
-		nodes[1-i].service.Board().Post(rewound(name)) // as an operator's command has every node tell the others
 		p.told(t, fmt.Sprintf("subscriber %d hears of a rewind", i), func(n client.Notice) bool {
 			_, ok := n.(client.Rewound)
 			return ok

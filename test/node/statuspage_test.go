@@ -62,6 +62,18 @@ func TestStatusPageOfANodeAlone(t *testing.T) {
 	if s.HeadRoomWarning == 0 || s.Nodes[0].StartedAt.IsZero() {
 		t.Errorf("%+v", s)
 	}
+	var past admin.HistoryList
+	if status := n.fetch(n.service.Addr(), "/v1/history?subscriber=stdout", &past); status != http.StatusOK || len(past.Nodes["n"].Rate) == 0 || past.Node != "n" {
+		t.Errorf("the last hour: %d, %+v", status, past)
+	}
+	var detail admin.SubscriberDetail
+	if status := n.fetch(n.service.Addr(), "/v1/subscribers/detail?subscriber=stdout", &detail); status != http.StatusOK || detail.PlacesTotal != partitions || detail.FiltersTotal != 1 {
+		t.Errorf("the subscriber: %d, %+v", status, detail)
+	}
+	var settings admin.Configuration
+	if status := n.fetch(n.service.Addr(), "/v1/configuration", &settings); status != http.StatusOK || !slices.Contains(settings.Values, admin.Setting{Key: "node.id", Value: "n"}) {
+		t.Errorf("the configuration: %d, %+v", status, settings)
+	}
 	if status := n.fetch(n.service.Addr(), "/", nil); status != http.StatusOK {
 		t.Errorf("the page: %d", status)
 	}
