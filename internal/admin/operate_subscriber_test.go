@@ -62,6 +62,12 @@ func TestOperatorsRewindAndDeleteOverHTTP(t *testing.T) {
 	answers(t, h, "/v1/subscribers/delete?subscriber=live", http.StatusServiceUnavailable, "nothing was done")
 	stands("what is not in the audit log is not done", at(500), 0)
 	written = nil
+	recorded := len(operated(board))
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/subscribers/rewind?subscriber=live&to=1970-01-01T00:33:20Z", nil))
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "STRM-CHECKPOINT-REWIND") {
+		t.Errorf("a preview of what would be refused: %d %s", w.Code, w.Body)
+	}
 	for target, want := range map[string]struct {
 		status int
 		says   string
@@ -77,6 +83,9 @@ func TestOperatorsRewindAndDeleteOverHTTP(t *testing.T) {
 		answers(t, h, target, want.status, want.says)
 	}
 	stands("what is refused is not done", at(500), 0)
+	if log := operated(board); len(log) != recorded {
+		t.Errorf("what is refused is recorded: %v", log[recorded:])
+	}
 
 	answers(t, h, rewindLive, http.StatusAccepted, "subscribers rewind")
 	stands("rewound", at(200), 1)
