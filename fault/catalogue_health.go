@@ -47,6 +47,18 @@ func healthEntries() []Entry {
 			Remedy:  "Wait some seconds. If this stays, the other problems and the node's log say why.",
 		},
 		{
+			Code:    RetentionHistory,
+			Summary: "the retained log has another history than MongoDB",
+			Meaning: "MongoDB does not have the last change of the retained log at its time: it was restored from a backup. Nothing is written to the retained log any more; delivery continues.",
+			Remedy:  "Adopt the restored deployment (`streamer cluster adopt`), which begins a new retained log. If MongoDB was not restored, look for a node that reads another deployment.",
+		},
+		{
+			Code:    RetentionStore,
+			Summary: "the store of the retained log fails",
+			Meaning: "Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it. Subscribers whose positions have left the oplog wait for up to 5 minutes, and then get a loss.",
+			Remedy:  "Look at the store that retention.store names: its disk, its permissions, its network. The node tries again by itself.",
+		},
+		{
 			Code:    SubscriberHeadRoom,
 			Summary: "a subscriber is near the end of the oplog",
 			Meaning: "The oplog is full, and the subscriber's position is about to leave it. Then changes are lost for it.",

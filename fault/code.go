@@ -125,6 +125,8 @@ const (
 	SessionUnwatched      Code = "STRM-SESSION-UNWATCHED"
 	SinkHalted            Code = "STRM-SINK-HALTED"
 	SinkTarget            Code = "STRM-SINK-TARGET"
+	RetentionHistory      Code = "STRM-RETENTION-HISTORY"
+	RetentionStore        Code = "STRM-RETENTION-STORE"
 	SubscriberHeadRoom    Code = "STRM-SUBSCRIBER-HEAD-ROOM"
 	SubscriberLate        Code = "STRM-SUBSCRIBER-LATE"
 	SupervisorBudget      Code = "STRM-SUPERVISOR-RESTART-BUDGET-EXHAUSTED"

@@ -10,6 +10,9 @@ import (
 type Reach struct {
 	// First is the time of the oldest entry, zero if unknown.
 	First change.Timestamp
+	// Retained is the time from which on changes can be read although they may have left the oplog,
+	// zero if that is from the oldest entry on.
+	Retained change.Timestamp
 	// Last is the time of the last operation, Majority of the last majority-committed one; zero if
 	// unknown.
 	Last, Majority change.Timestamp
@@ -18,6 +21,14 @@ type Reach struct {
 	Growing bool
 	// Slack is how far Last may lag the positions of streams, because different servers answer.
 	Slack time.Duration
+}
+
+// Begins returns the time from which on changes can be read, zero if unknown.
+func (r Reach) Begins() change.Timestamp {
+	if !r.Retained.IsZero() && (r.First.IsZero() || r.Retained.Compare(r.First) < 0) {
+		return r.Retained
+	}
+	return r.First
 }
 
 // Ahead reports whether the position is later than the deployment's own time. It compares seconds,
@@ -37,14 +48,15 @@ func (r Reach) At(t time.Time) change.Timestamp {
 	return at
 }
 
-// HeadRoom returns the log time until the position leaves the log, which is that from the oldest
-// entry to it; below zero it has left. ok is false where that is unknown, and while nothing leaves
+// HeadRoom returns the log time until the position leaves the log, which is that from its beginning
+// to it; below zero it has left. ok is false where that is unknown, and while nothing leaves
 // the log.
 func (r Reach) HeadRoom(p change.Position) (room time.Duration, ok bool) {
-	if r.First.IsZero() || p.IsZero() {
+	begins := r.Begins()
+	if begins.IsZero() || p.IsZero() {
 		return 0, false
 	}
-	room = p.Time.Time().Sub(r.First.Time())
+	room = p.Time.Time().Sub(begins.Time())
 	return room, room < 0 || !r.Growing
 }
 

@@ -58,6 +58,8 @@ type Facts struct {
 	// mongodb.
 	Unsaved Since
 	Store   string
+	// Retention says that the log cannot be retained, or not be read.
+	Retention Since
 	// Certificates and Identities say that their files are unusable, Log that nobody reads the
 	// node's log.
 	Certificates, Identities, Log Since

@@ -166,6 +166,7 @@ func situations() map[string]situation {
 		"checkpoints cannot be saved":           {unsaved, Degraded, true, "checkpoints:STRM-CHECKPOINT-UNSAVED:critical"},
 		"a certificate is broken":               {func(f *Facts) { f.Certificates = ago(0, away()) }, Degraded, true, "certificates:STRM-ACCESS-BAD-CERTIFICATE:warning"},
 		"identities are broken":                 {func(f *Facts) { f.Identities = ago(0, away()) }, Degraded, true, "identities:STRM-ACCESS-BAD-FILE:warning"},
+		"the log is not retained":               {func(f *Facts) { f.Retention = ago(time.Minute, away()) }, Healthy, true, "retention:STRM-RETENTION-STORE:warning"},
 		"nobody reads the log":                  {func(f *Facts) { f.Log = ago(0, fault.Newf(fault.NodeLog, "x")) }, Degraded, true, "log:STRM-NODE-LOG:warning"},
 		"a target is away":                      {sinkAway, Degraded, true, target},
 		"a target hiccups":                      {sunk(func(s *Subscriber) { s.Unacknowledged = ago(2*time.Second, away()) }), Healthy, true, ""},

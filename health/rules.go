@@ -53,6 +53,7 @@ func kinds() []kind {
 		{subjectMembers, []string{SubjectEtcd, subjectMembership}, "StreamerSettings"},
 		{subjectPartitions, []string{SubjectEtcd, subjectMembership, subjectStop, subjectLeader, subjectNodes}, "StreamerPartitionsUnserved"},
 		{subjectSaving, nil, "StreamerCheckpointsFailing"}, // and on its store
+		{"retention", nil, "StreamerSettings"},
 		{"certificates", nil, "StreamerSettings"},
 		{"identities", nil, "StreamerSettings"},
 		{"log", nil, "StreamerSettings"},
@@ -130,6 +131,8 @@ const (
 	reopening = passing + time.Second
 	// moving is how long partitions may be between two owners.
 	moving = 5 * time.Second
+	// retaining is how long the store of the retained log may fail.
+	retaining = 10 * time.Second
 	// electing is how long the election of a leader may take.
 	electing = 5 * time.Second
 )
@@ -161,6 +164,7 @@ func rules(f *Facts) []rule {
 		{f.Unanswered, subjectComponents, fault.SupervisorDown, "Components of other nodes do not answer.", Critical, Healthy, false, 0},
 		{f.Unswept, subjectSweeps, fault.SupervisorMissing, "Nobody looks after the components.", Critical, Healthy, false, 0},
 		{f.Unsaved, subjectSaving, fault.CheckpointUnsaved, "Checkpoints cannot be saved.", Critical, Degraded, false, 0},
+		{f.Retention, "retention", fault.RetentionStore, "The log is not retained beyond the oplog now.", Warning, Healthy, false, retaining},
 		{f.Certificates, "certificates", fault.AccessBadCertificate, "A certificate's file cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
 		{f.Identities, "identities", fault.AccessBadFile, "A file of identities cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
 		{f.Log, "log", fault.NodeLog, "Nobody reads the log.", Warning, Degraded, false, 0},

@@ -195,3 +195,27 @@ func (c *Chain) after(ctx context.Context, h *Header) (next Header, ok bool, err
 	}
 	return c.readable(ctx, later)
 }
+
+// An Extent is the stretch of the log that a chain has.
+type Extent struct {
+	// From and To bound the stretch as a segment's do; both are zero where there is no segment.
+	From, To change.Timestamp
+}
+
+// Extent returns the stretch from the first segment to the last one.
+func (c *Chain) Extent(ctx context.Context) (Extent, error) {
+	all, err := c.Segments(ctx)
+	if err != nil {
+		return Extent{}, err
+	}
+	first, found, err := c.readable(ctx, all)
+	if err != nil || !found {
+		return Extent{}, err
+	}
+	for i := len(all) - 1; ; i-- {
+		last, readable, err := c.readable(ctx, all[i:])
+		if err != nil || readable {
+			return Extent{From: first.From, To: last.To}, err
+		}
+	}
+}

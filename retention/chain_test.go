@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
@@ -81,9 +84,9 @@ func start(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retent
 
 // pass lets time pass, in which MongoDB moves on.
 func (n *node) pass(d time.Duration) {
-	for ; d > 0; d -= time.Second {
-		n.mongo.Tick(1)
-		time.Sleep(time.Second)
+	for step := max(time.Second, (d / 30).Truncate(time.Second)); d > 0; d -= step {
+		n.mongo.Tick(uint32(step / time.Second))
+		time.Sleep(step)
 	}
 	synctest.Wait()
 }
@@ -546,6 +549,163 @@ func TestLossesAreKept(t *testing.T) {
 		}
 		if told != 1 || len(n.lost) != 1 {
 			t.Errorf("told %d times, then %d times", told, len(n.lost))
+		}
+	})
+}
+
+// counted returns the value of a metric.
+func counted(t *testing.T, r *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// A writer that stands still in a put until its number has expired creates that number again, and
+// does not believe that it has written the chain.
+func TestFloorFencesStalledWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		release, stalled := make(chan struct{}), make(chan string, 1)
+		frozen := &stalling{Store: store, release: release, stalled: stalled}
+		registry := prometheus.NewRegistry()
+		a := start(t, mongo, frozen, retention.WriterConfig{Node: "a", Shared: true, Registerer: registry})
+		defer a.stop()
+		write(mongo, 20, 0)
+		a.pass(2 * time.Minute)
+		frozen.on.Store(true)
+		write(mongo, 20, 100)
+		a.pass(2 * time.Minute)
+		key := <-stalled
+		written := counted(t, registry, "streamer_retention_segments_written_total")
+
+		b := start(t, mongo, store, retention.WriterConfig{Node: "b", Shared: true, MaxBytes: 4000})
+		defer b.stop()
+		for i := range 20 {
+			write(mongo, 20, int64(1000+100*i))
+			b.pass(5 * time.Minute)
+		}
+		if slices.Contains(store.Keys(), key) {
+			t.Fatal("the number has not expired")
+		}
+		close(release)
+		b.pass(2 * time.Minute)
+		if !slices.Contains(store.Keys(), key) {
+			t.Fatal("the number was not created again")
+		}
+		if again := counted(t, registry, "streamer_retention_segments_written_total"); again != written {
+			t.Errorf("the stalled writer believes in %v segments, it has written %v", again, written)
+		}
+		all := write(mongo, 20, 5000)
+		b.pass(5 * time.Minute)
+		verify(t, store)
+		mongo.Truncate(1)
+		got, losses := b.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+	})
+}
+
+// A stalling store stands still in a put until it is released.
+type stalling struct {
+	retention.Store
+
+	on      atomic.Bool
+	release chan struct{}
+	stalled chan string
+}
+
+func (s *stalling) Put(ctx context.Context, key string, data []byte) error {
+	if s.on.CompareAndSwap(true, false) {
+		s.stalled <- key
+		<-s.release // whatever the context says, as a frozen process
+	}
+	return s.Store.Put(context.WithoutCancel(ctx), key, data)
+}
+
+// Another node takes over where the writer has gone, and nothing is missing.
+func TestAnotherNodeTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		a := start(t, mongo, store, retention.WriterConfig{Node: "a", Shared: true})
+		first := write(mongo, 20, 9000)
+		a.pass(2 * time.Minute)
+		b := start(t, mongo, store, retention.WriterConfig{Node: "b", Shared: true, Rank: func() int { return 1 }})
+		defer b.stop()
+		all := append(first, write(mongo, 40, 0)...)
+		b.pass(3 * time.Minute)
+		a.stop()
+		all = append(all, write(mongo, 40, 100)...)
+		b.pass(10 * time.Minute)
+		writers := map[string]int{}
+		events := 0
+		for _, h := range verify(t, store) {
+			writers[h.Writer]++
+			events += h.Events
+		}
+		if writers["a"] == 0 || writers["b"] == 0 || events != len(all) {
+			t.Errorf("written by %v, %d of %d changes", writers, events, len(all))
+		}
+		mongo.Truncate(1)
+		got, losses := b.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+	})
+}
+
+// What has expired is deleted an hour after the floor has risen above it, never the newest segment,
+// and whoever reads there gets the rest, behind one loss up to the floor.
+func TestExpiredSegmentsAreALossForTheirReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{MaxAge: 3 * time.Hour})
+		defer n.stop()
+		var all []changetest.Event
+		for i := range 30 {
+			all = append(all, write(mongo, 10, int64(100*i))...)
+			n.pass(10 * time.Minute)
+		}
+		chain := retention.ChainAt(store, chainFolder)
+		floor, err := chain.Floor(t.Context())
+		if err != nil || floor < 5 {
+			t.Fatalf("the floor is %d, %v", floor, err)
+		}
+		if !slices.Contains(store.Keys(), seg(int(floor-1))) || slices.Contains(store.Keys(), seg(1)) {
+			t.Errorf("segments: %v, the floor is %d", store.Keys(), floor)
+		}
+		mongo.Truncate(1)
+		first, _, err := chain.Header(t.Context(), floor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		rest := slices.IndexFunc(all, func(e changetest.Event) bool { return e.Time.Compare(first.From) >= 0 })
+		if err := same(got, positions(all[rest:])); err != nil {
+			t.Error(err)
+		}
+		if len(losses) != 1 || losses[0].Reason != gap.HistoryLost || losses[0].To.Time != first.From {
+			t.Errorf("losses %v, the floor begins at %s", losses, first.From)
+		}
+		time.Sleep(24 * time.Hour) // nothing happens, and everything is old
+		if _, err := chain.Expire(t.Context(), time.Second, 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if _, err := chain.Expire(t.Context(), time.Second, 1); err != nil {
+			t.Fatal(err)
+		}
+		if left := verify(t, store); len(left) != 1 {
+			t.Errorf("%d segments are left", len(left))
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,6 +54,15 @@ func OpenFiles(root string) (*Files, error) {
 		return nil, errors.Join(fmt.Errorf("lock folder: %w", err), lock.Close())
 	}
 	return s, nil
+}
+
+// OpenURL opens the store that a URL names: file:// and an absolute path.
+func OpenURL(text string) (*Files, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) {
+		return nil, fmt.Errorf("open store: %q is not the URL of a folder", text)
+	}
+	return OpenFiles(u.Path)
 }
 
 // Close ends the use of the folder.

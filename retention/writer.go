@@ -105,6 +105,9 @@ func (w *Writer) report(err error) {
 	}
 }
 
+// Interval returns after how long a segment ends now.
+func (w *Writer) Interval() time.Duration { return w.limits().interval }
+
 // limits returns when segments end now.
 func (w *Writer) limits() limits {
 	return limitsFor(w.cfg.Interval, w.cfg.Size, w.cfg.Window(), w.cfg.Shared)

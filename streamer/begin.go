@@ -116,10 +116,10 @@ func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
 		if err != nil {
 			return change.Timestamp{}, err
 		}
-		if reach.First.IsZero() {
+		if reach.Begins().IsZero() {
 			return change.Timestamp{}, fault.Newf(fault.LogHidden, "cannot determine the oldest oplog entry: use a start time")
 		}
-		return n.log.Earliest(ctx, reach.First)
+		return n.log.Earliest(ctx, reach.Begins())
 	case StartSnapshot: // a later one is not reached while nothing happens
 		reach, err := n.cfg.Range.Now(ctx)
 		return reach.Last, err

@@ -340,10 +340,10 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		e.begin = BeginStart
 		switch r.Start {
 		case StartEarliest:
-			if reach.First.IsZero() {
+			if reach.Begins().IsZero() {
 				return cfg, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
 			}
-			first, err := n.log.Earliest(ctx, reach.First)
+			first, err := n.log.Earliest(ctx, reach.Begins())
 			if err != nil {
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
@@ -354,10 +354,10 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 				return cfg, fault.New(fault.MongoUnreachable, err)
 			}
 			at := change.At(reach.At(r.Time))
-			if !reach.First.IsZero() && reach.First.Compare(at.Time) > 0 {
+			if begins := reach.Begins(); begins.Compare(at.Time) > 0 {
 				// The log never had this span for the subscriber, so there is no loss: the session
 				// begins where the log does, and its client gets that start.
-				first, err := n.log.Earliest(ctx, reach.First)
+				first, err := n.log.Earliest(ctx, reach.Begins())
 				if err != nil {
 					return cfg, fault.New(fault.MongoUnreachable, err)
 				}

@@ -16,6 +16,7 @@ type Config struct {
 	OnHistoryLost string      `key:"on_history_lost" default:"resync" one:"resync halt"`
 	MongoDB       MongoDB     `key:"mongodb"`
 	Etcd          Etcd        `key:"etcd"`
+	Retention     Retention   `key:"retention"`
 	Rescan        Rescan      `key:"rescan"`
 	HTTP          HTTP        `key:"http"`
 	GRPC          GRPC        `key:"grpc"`
@@ -323,6 +324,17 @@ type Debug struct {
 	LagThreshold time.Duration `key:"lag_threshold" default:"30s" range:"1s..24h"`
 	// StallThreshold is how long a lagging partition may make no progress before one is written.
 	StallThreshold time.Duration `key:"stall_threshold" default:"30s" range:"1s..24h"`
+}
+
+// Retention says where the log is kept beyond the oplog.
+type Retention struct {
+	// Store is file:// and an absolute path; empty means that nothing is kept.
+	Store string `key:"store" default:"" check:"store"`
+	// Interval is after how long a segment ends.
+	Interval time.Duration `key:"interval" default:"5m" range:"1s..1h"`
+	// MaxAge and MaxBytes bound what is kept. Without a bound of the age, MaxAge is 0.
+	MaxAge   time.Duration `key:"max_age" default:"168h" range:"0s..87600h"`
+	MaxBytes int64         `key:"max_bytes" default:"100GiB" range:"1MiB..1024TiB"`
 }
 
 // Tracing says where traces go.

@@ -34,7 +34,8 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			Resync:            Resync{Debounce: 5 * time.Second, RateLimit: 10},
 			AssignmentCircuit: AssignmentCircuit{FailureThreshold: 3, HalfOpenTimeout: 30 * time.Second, SuccessThreshold: 2}},
 		Node: Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
-		Rescan: Rescan{PageSize: 500, Rate: 1000},
+		Retention: Retention{Interval: 5 * time.Minute, MaxAge: 168 * time.Hour, MaxBytes: 100 << 30},
+		Rescan:    Rescan{PageSize: 500, Rate: 1000},
 		MongoDB: MongoDB{
 			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxStreams: 5,
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,

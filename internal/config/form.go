@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -28,7 +29,17 @@ func forms() map[string]func(string) error {
 		"network":    checkNetwork,
 		"nats":       checkNATS,
 		"receiver":   checkReceiver,
+		"store":      checkStore,
 	}
+}
+
+// checkStore takes the URL of a folder.
+func checkStore(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "file" || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !path.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
+		return errors.New("must be the URL of a folder, such as file:///var/lib/streamer/log")
+	}
+	return nil
 }
 
 // checkName accepts names that can be part of an etcd key, a log line and a metric's label without

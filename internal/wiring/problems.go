@@ -129,6 +129,8 @@ func (s *Service) facts(now time.Time) health.Facts {
 	f.Stopping = fact("stopping", when(s.stopping.Load(), "the node was told to stop"))
 	f.Unsaved = fact("unsaved", when(s.node.Failing(), "the last round of checkpoints could not be saved"))
 	f.Certificates, f.Identities, f.Log = fact("certificates", s.listeners.Certificates()), fact("identities", s.listeners.Identities()), fact("log", s.logWritten())
+	since, err = s.retained.trouble()
+	f.Retention = o.fact("retention", now, since, err)
 	if s.clusterFacts(&f, now, fact) {
 		f.Lag = reading.Lag
 		f.Silent = fact("silent", when(reading.Stuck, "no reply for long, or replies without progress"))

@@ -94,6 +94,7 @@ type Service struct {
 	observed   observed
 	history    *admin.History
 	log        *oplog.Log
+	retained   retained
 	extent     *oplog.Range
 	node       *streamer.Node
 	board      *notice.Board
@@ -122,7 +123,7 @@ func Assemble(ctx context.Context, opts Options) (*Service, error) {
 	circuit := opts.Config.Reliability.CircuitBreaker
 	s.breakers = breaker.NewPanel(breaker.Config{Threshold: circuit.Threshold, Timeout: circuit.Timeout, Board: s.board, Registerer: s.registry})
 	for _, step := range []func(context.Context) error{
-		s.openTracing, s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.accept, s.findOrigin, s.buildNode, s.buildGateway, s.buildSinks,
+		s.openTracing, s.listen, s.openProfiler, s.connect, s.openSource, s.openStore, s.openChannels, s.buildLog, s.accept, s.findOrigin, s.openRetention, s.buildNode, s.buildGateway, s.buildSinks,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -183,7 +184,7 @@ func (s *Service) buildLog(context.Context) error {
 		MaxStreams: cfg.MongoDB.MaxStreams, MaxGap: maxGap(cfg.Reliability.GapDetection), Dedup: dedupConfig(cfg.Reliability.Dedup),
 		Keep: backend.Watch(s.opts.Config).Keeps(), Namespaces: cfg.MongoDB.Watch, Lost: func(l oplog.Loss) { s.node.Lost(l) },
 		Logger: s.logger, Registerer: s.registry,
-	}, s.source)
+	}, s.retainedSource())
 	return nil
 }
 
@@ -376,6 +377,10 @@ func (s *Service) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		s.source.Run(web)
+		return nil
+	})
+	g.Go(func() error {
+		s.runRetention(web)
 		return nil
 	})
 	g.Go(func() error {

@@ -215,5 +215,7 @@ func (s *Service) reach(ctx context.Context) (gap.Reach, error) {
 	if err != nil {
 		return gap.Reach{}, err
 	}
-	return gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack, Growing: s.mongo.Growing(ctx)}, nil
+	reach := gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack, Growing: s.mongo.Growing(ctx)}
+	reach.Retained = s.retained.from(reach)
+	return reach, nil
 }

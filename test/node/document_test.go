@@ -24,7 +24,7 @@ const reference = "../../docs/reference/metrics.md"
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	r := sinkRigOn(t, devmongo.Config{Release: "7.0", Preset: "sharded"}, "now", toHTTP(t, &endpoint{})) // a router's nodes have metrics of its shards, too
-	settings := append(several("n"), "STREAMER_NOTICES_WEBHOOK_URL=http://127.0.0.1:9/", "STREAMER_NOTICES_WEBHOOK_SECRET="+strings.Repeat("s", 32))
+	settings := append(several("n"), "STREAMER_RETENTION_STORE=file://"+t.TempDir(), "STREAMER_NOTICES_WEBHOOK_URL=http://127.0.0.1:9/", "STREAMER_NOTICES_WEBHOOK_SECRET="+strings.Repeat("s", 32))
 	n := r.beginWith(nil, settings...)
 	n.status()
 	descriptions := make(chan *prometheus.Desc)

@@ -1,0 +1,115 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/retention"
+)
+
+// A retained is the node's view of the log beyond the oplog. Its zero value has none.
+type retained struct {
+	chain  atomic.Pointer[retention.Chain] // nil before the origin is known
+	source *retention.Source
+	writer *retention.Writer
+	extent atomic.Pointer[retention.Extent]
+}
+
+// from returns the time from which on everything can be read up to the oplog, zero where the
+// retained log does not reach the oplog.
+func (r *retained) from(reach gap.Reach) change.Timestamp {
+	extent := r.extent.Load()
+	if extent == nil || extent.To.Compare(reach.First) < 0 || reach.First.IsZero() {
+		return change.Timestamp{}
+	}
+	return extent.From
+}
+
+// trouble returns why the log is not retained, or not read, and since when.
+func (r *retained) trouble() (since time.Time, err error) {
+	if r.writer == nil {
+		return time.Time{}, nil
+	}
+	since, err = r.writer.Trouble()
+	switch {
+	case errors.Is(err, retention.ErrHistory):
+		return since, fault.New(fault.RetentionHistory, err)
+	case err == nil:
+		since, err = r.source.Trouble()
+	}
+	return since, err
+}
+
+func (s *Service) coverage() retention.Coverage {
+	w := backend.Watch(s.opts.Config)
+	return retention.Coverage{Coverage: w.Coverage(), FullDocument: w.FullDocument, BeforeChange: w.BeforeChange}
+}
+
+// retainedSource returns the source of the log: MongoDB, and the retained log if there is one.
+func (s *Service) retainedSource() oplog.Source {
+	if s.opts.Config.Retention.Store == "" {
+		return s.source
+	}
+	s.retained.source = retention.NewSource(retention.SourceConfig{Coverage: s.coverage(), Reach: s.extent.Recently, Logger: s.logger}, s.source, s.retained.chain.Load)
+	return s.retained.source
+}
+
+// openRetention opens the store of the retained log.
+func (s *Service) openRetention(context.Context) error {
+	cfg := s.opts.Config
+	if cfg.Retention.Store == "" {
+		return nil
+	}
+	store, err := retention.OpenURL(cfg.Retention.Store)
+	if err != nil {
+		return fault.New(fault.RetentionStore, err)
+	}
+	s.closers = append(s.closers, func() { _ = store.Close() })
+	chain := retention.NewChain(store, s.origin.Source, s.origin.Incarnation)
+	s.retained.writer = retention.NewWriter(retention.WriterConfig{
+		Node: cfg.Node.ID, Version: s.opts.Version, Coverage: s.coverage(), Interval: cfg.Retention.Interval, Window: s.oplogLength,
+		MaxAge: cfg.Retention.MaxAge, MaxBytes: cfg.Retention.MaxBytes, Logger: s.logger, Registerer: s.registry,
+	}, chain, s.log)
+	s.retained.chain.Store(chain)
+	return nil
+}
+
+// oplogLength returns the length of the oplog, zero if unknown.
+func (s *Service) oplogLength() time.Duration {
+	reach, known := s.extent.Latest(time.Now())
+	if !known {
+		return 0
+	}
+	return reach.Length()
+}
+
+// runRetention writes the retained log, and looks how far it goes, until the context ends.
+func (s *Service) runRetention(ctx context.Context) {
+	if s.retained.writer == nil {
+		return
+	}
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	writing.Go(func() {
+		if err := s.retained.writer.Run(ctx); err != nil {
+			s.logger.Error("the log is not retained any more", "error", err, "code", fault.RetentionHistory)
+		}
+	})
+	for {
+		if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
+			s.retained.extent.Store(&extent)
+		}
+		if retry.Sleep(ctx, s.retained.writer.Interval()/2) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/gateway/sse"
+)
+
+// eventsFrom opens an event stream of shop.orders.
+func (n *live) eventsFrom(query, last string) (events *sse.Reader, end func()) {
+	n.Helper()
+	req, err := http.NewRequestWithContext(n.Context(), http.MethodGet, "http://"+n.service.Addr()+"/v1/events?db=shop&coll=orders"+query, nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if last != "" {
+		req.Header.Set("Last-Event-ID", last)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		n.Fatal(resp.Status)
+	}
+	return sse.NewReader(resp.Body), func() { _ = resp.Body.Close() }
+}
+
+// inserts reads the numbers of inserted documents up to one of them. Anything that is neither a
+// change nor a mark of the stream, such as a loss, fails the test.
+func (n *live) inserts(events *sse.Reader, upTo int) (got []string) {
+	n.Helper()
+	for {
+		m, err := events.Next()
+		if err != nil {
+			n.Fatalf("%v, after %v", err, got)
+		}
+		var told struct {
+			OperationType string         `json:"operationType"`
+			DocumentKey   map[string]any `json:"documentKey"`
+		}
+		if json.Unmarshal([]byte(m.Data), &told) != nil || told.OperationType != "insert" {
+			if strings.Contains(m.Event, "loss") || strings.Contains(m.Event, "resync") || m.Event == "error" {
+				n.Fatalf("%s %s after %v", m.Event, m.Data, got)
+			}
+			continue
+		}
+		id := fmt.Sprint(told.DocumentKey["_id"])
+		if number, is := told.DocumentKey["_id"].(map[string]any); is {
+			for _, digits := range number {
+				id = fmt.Sprint(digits)
+			}
+		}
+		if got = append(got, id); id == fmt.Sprint(upTo) {
+			return got
+		}
+	}
+}
+
+// Event streams resume, and begin at the earliest change, where MongoDB's oplog does not reach any
+// more: nothing is missing, nothing comes twice, and nobody is told of a loss.
+func TestEventStreamsReadWhatHasLeftTheOplog(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"4.4", "7.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			store := t.TempDir()
+			r := newRig(t, devmongo.Config{Release: release}, "STREAMER_RETENTION_STORE=file://"+store, "STREAMER_RETENTION_INTERVAL=1s")
+			n := r.begin()
+			n.until("the log is open", func() bool { return n.service.Log().Stats().Open })
+			n.until("the retained log has begun", func() bool {
+				if _, err := r.coll("other").InsertOne(r.Context(), bson.D{}); err != nil {
+					r.Fatal(err)
+				}
+				return segments(t, store) > 0
+			})
+			events, end := n.eventsFrom("&start=now", "")
+			written := r.series(0, 150)
+			n.sees(written...)
+			n.inserts(events, 20)
+			last := events.LastID()
+			end()
+			at, begin := r.now(), r.server.ClusterTime()+1
+			n.until("all of it is in segments", func() bool {
+				r.elsewhere(1)
+				return n.metric("streamer_retention_written_to_seconds") > float64(at.T)
+			})
+			n.stopped() // the ring of the tail has it
+			r.server.TruncateOplogBefore(begin)
+			n = r.begin()
+			written = append(written, r.series(150, 160)...)
+
+			resumed, end := n.eventsFrom("", last)
+			defer end()
+			if got, want := n.inserts(resumed, 159), written[21:]; strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Errorf("after number 20 came %v", got)
+			}
+			earliest, end := n.eventsFrom("&start=earliest", "")
+			defer end()
+			if got := n.inserts(earliest, 159); strings.Join(got[max(0, len(got)-len(written)):], " ") != strings.Join(written, " ") {
+				t.Errorf("from the beginning came %v", got)
+			}
+			if lost := n.metric("streamer_log_losses_total"); lost != 0 || len(n.losses()) != 0 {
+				t.Errorf("%v losses", lost)
+			}
+		})
+	}
+}
+
+// segments returns how many segments a folder has.
+func segments(t *testing.T, root string) (n int) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Base(filepath.Dir(path)) == "seg" {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
