@@ -64,8 +64,11 @@ type Heartbeat struct {
 	// the sinks that it serves, each with a hash of its subscriptions.
 	Coverage *change.Coverage `json:"coverage,omitempty"`
 	Sinks    []string         `json:"sinks,omitempty"`
-	Load     Load             `json:"metrics"`
-	Held     []HeldPartition  `json:"partitions,omitempty"`
+	// Lags are those of the shared subscribers at the member, in seconds; it names those of which it
+	// is known.
+	Lags map[string]float64 `json:"shared_lag_seconds,omitempty"`
+	Load Load               `json:"metrics"`
+	Held []HeldPartition    `json:"partitions,omitempty"`
 	// Gateways are the gateways with a session at the member, at most MaxGateways; Unlisted is the
 	// number of the others.
 	Gateways []Gateway `json:"gateways,omitempty"`

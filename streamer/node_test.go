@@ -752,6 +752,40 @@ func TestStoreThatIsAway(t *testing.T) {
 	})
 }
 
+// A subscriber for which nothing waits is not late, however long ago it acknowledged something.
+func TestWhatWaitsForNothingIsNotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var s *streamer.Shared
+		n := w.start("a", sharing(t, &s))
+		defer n.stop(t)
+		n.own(t, 1)
+		source.Append(deliverytest.Inserts(10, 0)...)
+		batches := receiveShared(t, s, 10)
+		source.Tick(600)
+		lag := func() time.Duration {
+			t.Helper()
+			time.Sleep(time.Minute)
+			all := n.Subscribers()
+			if len(all) != 1 || all[0].Lag == nil {
+				t.Fatalf("%+v", all)
+			}
+			return *all[0].Lag
+		}
+		if late := lag(); late < time.Minute {
+			t.Errorf("%s late while ten changes wait", late)
+		}
+		if err := s.Ack(deliverytest.Last(batches).Seq); err != nil {
+			t.Fatal(err)
+		}
+		if late := lag(); late != 0 {
+			t.Errorf("%s late while nothing waits", late)
+		}
+	})
+}
+
 // A partition whose checkpoint cannot be read waits for an operator; the others of the subscriber
 // are served. When it has been repaired, the partition goes on where it was.
 func TestCorruptCheckpointOfAPartitionIsThatPartitions(t *testing.T) {

@@ -47,8 +47,9 @@ type SubscriberStatus struct {
 	CreditEvents, CreditBytes int
 	// Acknowledged counts events since the session began.
 	Acknowledged uint64
-	// Lag is the log time from the position to the last operation, HeadRoom the log time until it
-	// leaves the oplog; nil while unknown.
+	// Lag is the log time from the position to the last operation, or, where nothing waits for the
+	// subscriber, from what the node has read; HeadRoom the log time until the position leaves the
+	// oplog; nil while unknown.
 	Lag, HeadRoom *time.Duration
 	HeadRoomLevel oplog.Level
 	// Failure says why a shared subscriber has stopped, or gets nothing of some partitions, nil if
@@ -62,6 +63,7 @@ type SubscriberStatus struct {
 // name.
 func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
+	read := n.hub.Position() // before the sessions, which have been given it
 	reach, known := n.cfg.Range.Latest(now)
 	add := func(s SubscriberStatus, of *delivery.Session) {
 		st := of.State()
@@ -82,7 +84,11 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 			s.Overdue = n.cfg.AckTimeout > 0 && s.Owes >= n.cfg.AckTimeout/2
 		}
 		if known && !s.Position.IsZero() {
-			lag := max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
+			at := s.Position
+			if s.Live && st.Events == 0 && st.Losses == 0 && read.After(at) {
+				at = read // nothing waits for it: its checkpoint may be older
+			}
+			lag := max(0, reach.Last.Time().Sub(at.Time.Time()))
 			s.Lag = &lag
 			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
 				s.HeadRoom, s.HeadRoomLevel = &room, level

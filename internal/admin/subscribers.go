@@ -55,7 +55,8 @@ type Subscriber struct {
 	// Session is that of the node that was asked, nil where it has none.
 	Session *Session `json:"session,omitempty"`
 
-	at change.Position // by the checkpoint
+	at   change.Position // by the checkpoint
+	late *float64        // of a shared subscriber, in seconds, by what the nodes say
 }
 
 // A Session is the public form of a subscriber's session at a node.
@@ -264,9 +265,16 @@ func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
 	return list
 }
 
-// current returns the time up to which the subscriber has everything.
-func (s *Subscriber) current(partitions int) change.Timestamp {
+// current returns the time up to which the subscriber has everything. That of a shared one is what
+// the nodes say of their sessions, where all do: what waits for nothing is not late, however old its
+// checkpoint is.
+func (s *Subscriber) current(partitions int, now change.Timestamp) change.Timestamp {
 	at := s.at.Time
+	if s.late != nil {
+		if by := (change.Timestamp{T: now.T - min(now.T, uint32(*s.late)), I: now.I}); by.Compare(at) > 0 {
+			at = by
+		}
+	}
 	if session := s.Session; session != nil && session.Position != nil && session.Partitions == partitions {
 		if acked := (change.Timestamp{T: session.Position.T, I: session.Position.I}); acked.Compare(at) > 0 {
 			at = acked
@@ -316,7 +324,7 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 	var earliest change.Timestamp
 	for i := range l.Subscribers {
 		row := &l.Subscribers[i]
-		at := row.current(l.Origin.Partitions)
+		at := row.current(l.Origin.Partitions, now)
 		if at.IsZero() {
 			continue
 		}
@@ -344,7 +352,7 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 	}
 	for i := range l.Subscribers {
 		if row := &l.Subscribers[i]; row.Lag != nil && counted.known {
-			behind := counted.after(row.current(l.Origin.Partitions))
+			behind := counted.after(row.current(l.Origin.Partitions, now))
 			row.Behind = &behind
 		}
 	}
@@ -382,6 +390,9 @@ func (t *entryCount) after(at change.Timestamp) int64 {
 // A Node lists its sessions.
 type Node interface {
 	Subscribers() []streamer.SubscriberStatus
+	// SharedLag returns how late a shared subscriber is where it is latest, by what all nodes say;
+	// known is false where some node does not.
+	SharedLag(subscriber string) (seconds float64, known bool)
 }
 
 // ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, including
@@ -412,6 +423,13 @@ func ServeSubscribers(name string, node Node, s Store, source LogSource, logger 
 			return
 		}
 		list.narrow(i)
+		for j := range list.Subscribers {
+			if row := &list.Subscribers[j]; row.Kind == Shared {
+				if late, known := node.SharedLag(row.Subscriber); known {
+					row.late = &late
+				}
+			}
+		}
 		list.LogError = shownError(i, list.measure(ctx, source, counted), logger)
 		_ = json.NewEncoder(w).Encode(list) // the client may have gone
 	})

@@ -23,6 +23,15 @@ import (
 type node []streamer.SubscriberStatus
 
 func (n node) Subscribers() []streamer.SubscriberStatus { return n }
+func (n node) SharedLag(string) (float64, bool)         { return 0, false }
+
+// caughtUp are nodes that say how late their shared subscribers are.
+type caughtUp struct {
+	node
+	late float64
+}
+
+func (c caughtUp) SharedLag(string) (float64, bool) { return c.late, true }
 
 // Filters returns one subscription of each of its subscribers.
 func (n node) Filters(_ context.Context, name string, _ int) ([]delivery.Subscription, int, bool) {
@@ -94,6 +103,13 @@ func TestSubscribersAreListedConnectedOrNot(t *testing.T) {
 	if sink := row(t, list, "sink"); sink.Kind != admin.Shared || sink.Without != 1 || sink.Position.T != at(10).Time.T || !equals(sink.Lag, 990) || sink.Generation != 1 ||
 		!equals(sink.Connected, true) || sink.Claim != nil {
 		t.Errorf("%+v", sink)
+	}
+	// Where all nodes say how late it is, the age of its checkpoint is no lag.
+	for late, behind := range map[float64]int64{0: 0, 10: 10} {
+		list := ask(t, admin.ServeSubscribers("a", caughtUp{sessions, late}, s, mongo, slog.New(slog.DiscardHandler)))
+		if sink, gone := row(t, list, "sink"), row(t, list, "gone"); !equals(sink.Lag, late) || !equals(sink.Behind, behind) || !equals(gone.Lag, 990) {
+			t.Errorf("%v late: %v, %v", late, *sink.Lag, *sink.Behind)
+		}
 	}
 	// A command reads the store, and asks a node who is connected.
 	mine, err := admin.Subscribers(t.Context(), s)

@@ -17,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/internal/statuspage"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // listen binds the addresses, first of all: a port in use must harm nothing.
@@ -69,7 +70,7 @@ func (s *Service) buildServers() error {
 		{"GET /v1/sinks", sinks, nil},
 		{"POST /v1/sinks/{name}/{do}", sinks, nil},
 		{"GET /v1/gaps", admin.ServeGaps(s.store, s.logger), nil},
-		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, s.node, s.store, s.mongo, s.logger), nil},
+		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, served{s.node, s.member}, s.store, s.mongo, s.logger), nil},
 		{"GET /v1/reports", admin.ServeReports(s.supervised, s.logger), []string{"limit"}},
 		{"POST /v1/subscribers/snapshots", admin.ServeSnapshots(s.node, s.board), []string{"subscriber", "operation", "subscription", "namespace"}},
 		{"GET /v1/status", admin.ServeStatus(status, operations.May), nil},
@@ -112,6 +113,16 @@ func (s *Service) buildServers() error {
 	}
 	return nil
 }
+
+// A served node tells of its subscribers, and of the cluster's shared ones.
+type served struct {
+	*streamer.Node
+
+	member *Membership
+}
+
+// SharedLag implements admin.Node.
+func (s served) SharedLag(subscriber string) (float64, bool) { return s.member.SharedLag(subscriber) }
 
 // self is this node as /health shows it.
 func (s *Service) self() health.Node {

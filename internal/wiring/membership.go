@@ -409,6 +409,7 @@ func (m *Membership) report() cluster.Heartbeat {
 	case !open, failing:
 		h.Status = cluster.StatusDegraded
 	}
+	h.Lags = m.lags()
 	for _, p := range cfg.Node.Status() {
 		h.Held = append(h.Held, cluster.HeldPartition{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
 		h.Load.Rate += p.Rate
@@ -418,6 +419,37 @@ func (m *Membership) report() cluster.Heartbeat {
 		}
 	}
 	return h
+}
+
+// lags returns how late the shared subscribers are at this node.
+func (m *Membership) lags() map[string]float64 {
+	lags := make(map[string]float64)
+	for _, s := range m.cfg.Node.Subscribers() {
+		if s.Shared && s.Lag != nil {
+			lags[s.Name] = s.Lag.Seconds()
+		}
+	}
+	return lags
+}
+
+// SharedLag returns how late a shared subscriber is where it is latest; known is false while some
+// node that serves partitions does not say it.
+func (m *Membership) SharedLag(subscriber string) (seconds float64, known bool) {
+	return sharedLag(m.Overview().Members, subscriber)
+}
+
+func sharedLag(members []cluster.Member, subscriber string) (seconds float64, known bool) {
+	for _, member := range members {
+		if len(member.Held) == 0 {
+			continue
+		}
+		lag, told := member.Lags[subscriber]
+		if !told {
+			return 0, false
+		}
+		seconds, known = max(seconds, lag), true
+	}
+	return seconds, known
 }
 
 // Advertised returns an address as other machines may use it: with this machine's name where it

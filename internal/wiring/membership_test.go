@@ -13,6 +13,31 @@ import (
 	"github.com/mongostream/streamer/cluster"
 )
 
+// A sink is as late as at the node where it is latest, and nobody knows while a node that serves
+// partitions does not say it.
+func TestSharedSubscriberIsAsLateAsWhereItIsLatest(t *testing.T) {
+	member := func(held int, lags map[string]float64) cluster.Member {
+		return cluster.Member{Heartbeat: cluster.Heartbeat{Held: make([]cluster.HeldPartition, held), Lags: lags}}
+	}
+	idle, late, silent := map[string]float64{"sink/a": 0, "sink/b": 1}, map[string]float64{"sink/a": 0, "sink/b": 90}, map[string]float64(nil)
+	for name, c := range map[string]struct {
+		members []cluster.Member
+		of      string
+		lag     float64
+		known   bool
+	}{
+		"healthy":                   {[]cluster.Member{member(2, idle), member(2, late)}, "sink/a", 0, true},
+		"late at one":               {[]cluster.Member{member(2, idle), member(2, late)}, "sink/b", 90, true},
+		"a node says nothing":       {[]cluster.Member{member(2, idle), member(2, silent)}, "sink/a", 0, false},
+		"a node without partitions": {[]cluster.Member{member(2, idle), member(0, silent)}, "sink/b", 1, true},
+		"nobody is there":           {nil, "sink/a", 0, false},
+	} {
+		if lag, known := sharedLag(c.members, c.of); lag != c.lag || known != c.known {
+			t.Errorf("%s: %v, %t", name, lag, known)
+		}
+	}
+}
+
 // A stop that comes while the node claims its checkpoints is no fault of it.
 func TestStopWhileTheNodeBegins(t *testing.T) {
 	t.Parallel()

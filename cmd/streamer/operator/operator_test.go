@@ -158,6 +158,8 @@ func (s sole) Subscribers() []streamer.SubscriberStatus {
 	return []streamer.SubscriberStatus{{Name: string(s), Live: true, Partitions: 2, CreditEvents: 1, CreditBytes: 1}}
 }
 
+func (s sole) SharedLag(string) (float64, bool) { return 0, false }
+
 func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	d := newFixture(t)
 	node := httptest.NewServer(http.NewServeMux())

@@ -13,6 +13,12 @@ function place(list, s) {
   return (new Date(s.position.time) - begin) / (end - begin);
 }
 
+// room says how long the position of a subscriber stays in the oplog.
+function room(s) {
+  if (s.head_room_seconds === null) return 'nothing leaves the oplog yet, or that is unknown';
+  return s.head_room_seconds < 0 ? `left the oplog ${duration(-s.head_room_seconds)} ago` : `${duration(s.head_room_seconds)} of the oplog before it`;
+}
+
 function build(root) {
   const marks = h('div.marks-of-window', {role: 'list', 'aria-label': 'Subscribers by their place in the oplog'});
   const [begins, ends] = [h('span'), h('span')];
@@ -35,8 +41,7 @@ function build(root) {
       return {
         element,
         update({s, at: part}) {
-          const room = s.head_room_seconds < 0 ? `left the oplog ${duration(-s.head_room_seconds)} ago` : `${duration(s.head_room_seconds)} of the oplog before it`;
-          const label = `${s.subscriber}: ${room}`;
+          const label = `${s.subscriber}: ${room(s)}`;
           if (link.title !== label) {
             link.title = label;
             link.setAttribute('aria-label', label);
@@ -50,7 +55,7 @@ function build(root) {
     begins.replaceChildren('oldest entry ', when(list.oplog_begins));
     ends.replaceChildren('newest entry ', when(list.newest_entry));
     const length = (new Date(list.newest_entry) - new Date(list.oplog_begins)) / 1000;
-    const first = all.slice(0, named).map((x) => `${x.s.subscriber} (${x.s.head_room_seconds < 0 ? 'has left it' : duration(x.s.head_room_seconds)})`);
+    const first = all.slice(0, named).map(({s}) => `${s.subscriber}${s.head_room_seconds === null ? '' : ` (${s.head_room_seconds < 0 ? 'has left it' : duration(s.head_room_seconds)})`}`);
     text(near, all.length ? `${plural(all.length, 'subscriber')} in an oplog of ${duration(length)}. Nearest to its end: ${first.join(', ')}${all.length > named ? ` and ${count(all.length - named)} after them` : ''}.` : `An oplog of ${duration(length)}, without a subscriber that has a checkpoint.`);
   };
 }
