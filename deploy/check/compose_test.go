@@ -42,7 +42,7 @@ func TestComposeFileIsValid(t *testing.T) {
 			}
 		}
 	}
-	for name, count := range map[string]int{"streamer-": 3, "etcd-": 3, "mongodb": 1, "prometheus": 1, "grafana": 1} {
+	for name, count := range map[string]int{"streamer-": 3, "etcd-": 3, "mongodb": 1, "shop": 1, "prometheus": 1, "grafana": 1} {
 		for service := range project.Services {
 			if strings.HasPrefix(service, name) {
 				count--
