@@ -92,10 +92,9 @@ func (s stillHistory) Read(_ context.Context, after int64) ([]notice.Notice, int
 }
 
 func (s stillHistory) Wait(ctx context.Context, _ int64) error {
-	select {
-	case <-time.After(time.Second):
-	case <-ctx.Done():
-	}
+	waiting, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	<-waiting.Done()
 	return context.Cause(ctx)
 }
 
