@@ -25,7 +25,7 @@ func configEntries() []Entry {
 			Code:    ConfigBadValue,
 			Summary: "a configuration value is invalid or out of range",
 			Meaning: "The message names the file and line, or the environment variable. Nothing was started and no checkpoint was touched.",
-			Remedy:  "Correct the value; config.yaml in the repository lists every key with its form and default. `streamer config check` tests a file.",
+			Remedy:  "Correct the value. Every key with its form and default: https://github.com/mongostream/streamer/blob/main/docs/reference/configuration.md. `streamer config show` says what is in force, `streamer config check` tests a file.",
 		},
 		{
 			Code:    ConfigConflict,

@@ -42,7 +42,7 @@ func ExampleCompile() {
 	// Output:
 	// false <nil>
 	// true <nil>
-	// STRM-FILTER-INVALID: line 1, column 12: Syntax error: token recognition error at: '= '
+	// STRM-FILTER-INVALID: line 1, column 12: unexpected '= '
 }
 
 func ExampleIndex() {

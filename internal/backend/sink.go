@@ -77,10 +77,7 @@ func target(s config.Sink, cluster string, partitions int, stdout *file.Output) 
 	case config.SinkHTTP:
 		h := s.HTTP
 		cfg := http.Config{
-			URL: string(h.URL), Secret: string(h.Secret), Batch: h.Batch, Parallel: h.Parallel, Timeout: h.Timeout, Format: format,
-		}
-		for _, text := range h.Allow {
-			cfg.Allow = append(cfg.Allow, netip.MustParsePrefix(text).Masked()) // the configuration was checked
+			URL: string(h.URL), Secret: string(h.Secret), Batch: h.Batch, Parallel: h.Parallel, Timeout: h.Timeout, Format: format, Allow: networks(h.Allow),
 		}
 		if cfg.TLS, err = tlsOf(h.TLS); err == nil {
 			target = http.New(cfg)
@@ -96,6 +93,22 @@ func target(s config.Sink, cluster string, partitions int, stdout *file.Output) 
 		return nil, fault.Newf(fault.SinkTarget, "sink %s: %w", s.Name, err)
 	}
 	return target, nil
+}
+
+// CheckReach reports of a sink whose target is written as an address whether the node may dial it.
+func CheckReach(s config.Sink) error {
+	if s.Type != config.SinkHTTP {
+		return nil
+	}
+	return http.CheckLiteral(string(s.HTTP.URL), networks(s.HTTP.Allow))
+}
+
+// networks reads the networks of a configuration that was checked.
+func networks(texts []string) (all []netip.Prefix) {
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text).Masked())
+	}
+	return all
 }
 
 // reserved returns the topics or subjects that changes must not use.

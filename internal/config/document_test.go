@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,17 +39,31 @@ func TestKeysAreDocumented(t *testing.T) {
 
 Every key with its default. A variable of the environment overrides the file (` + "`streamer run -f config.yaml`" + `). Unknown keys and variables are refused.
 Durations have a unit (500ms, 10s, 1h30m), sizes too (64KiB, 1GiB); lists in variables are separated by commas.
-` + "`streamer config check -f config.yaml`" + ` validates a file without connecting to anything. [Sinks](../sinks.md) have their keys on a page of their own.
+` + "`streamer config check -f config.yaml`" + ` validates a file without connecting to anything; ` + "`streamer config show`" + ` says which values are in force, and where each
+is from; ` + "`streamer config init`" + ` writes a file with the keys that people set first:
 
 `)
+	for _, path := range Essentials() {
+		fmt.Fprintf(&page, "- `%s`\n", path)
+	}
+	page.WriteString("\n")
 	page.section("", document.Content[0])
+	page.sinks()
+	initial := "# A configuration to begin with; all other keys are at their defaults.\n# All keys: https://github.com/mongostream/streamer/blob/main/docs/reference/configuration.md\n" +
+		essential("", document.Content[0])
 	if *rewrite {
+		if err := os.WriteFile("initial.yaml", []byte(initial), 0o644); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(reference, page.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, err := os.ReadFile(reference); err != nil || !bytes.Equal(got, page.Bytes()) {
 		t.Errorf("%s is not what config.yaml says: go generate ./internal/config (%v)", reference, err)
+	}
+	if !*rewrite && Initial != initial { // what is embedded is from before it was rewritten
+		t.Error("initial.yaml is not what config.yaml says: go generate ./internal/config")
 	}
 	if page.rows < 100 {
 		t.Errorf("only %d keys", page.rows)
@@ -95,6 +110,76 @@ func (p *page) section(path string, node *yaml.Node) {
 		}
 		p.section(path+key.Value+".", value)
 	}
+}
+
+// sinks writes the keys of a sink.
+func (p *page) sinks() {
+	p.WriteString("## sinks\n\nEach item of the list has these keys; [sinks](../sinks.md) says what they mean. Variables count the sinks from 0.\n\n")
+	p.WriteString("| key | default | form | variable |\n|---|---|---|---|\n")
+	sinks := struct {
+		Sinks []Sink `key:"sinks"`
+	}{[]Sink{{Subscriptions: []SinkSubscription{{}}}}}
+	for _, k := range newTable(&sinks).keys {
+		standing := cmp.Or(k.tag.Get("default"), "empty")
+		if k.indirect {
+			standing = "empty"
+		}
+		if standing != "empty" {
+			standing = "`" + standing + "`"
+		}
+		form := cmp.Or(strings.Join(strings.Fields(k.tag.Get("one")), ", "), k.tag.Get("range"), map[string]string{
+			"broker": "host:port", "name": "letters, digits, dots, hyphens", "namespace": "db.coll or db.*", "nats": "nats://host:port", "network": "a network, such as 10.0.0.0/8",
+			"signing": "at least 16 bytes",
+		}[k.tag.Get("check")])
+		if k.indirect {
+			form = "a file that holds it"
+		}
+		p.rows++
+		fmt.Fprintf(p, "| `%s` | %s | %s | `%s` |\n", strings.ReplaceAll(k.path, "[0]", "[]"), standing, form, k.variable("STREAMER_"))
+	}
+}
+
+// essential writes the keys that people set first, with their comments, as YAML.
+func essential(path string, node *yaml.Node) string {
+	var b strings.Builder
+	indent := strings.Repeat("  ", strings.Count(path, "."))
+	for i := 0; i < len(node.Content); i += 2 {
+		key, value := node.Content[i], node.Content[i+1]
+		below := ""
+		switch {
+		case value.Kind == yaml.MappingNode:
+			if below = essential(path+key.Value+".", value); below == "" {
+				continue
+			}
+			below = "\n" + below
+		case !slices.Contains(Essentials(), path+key.Value):
+			continue
+		default:
+			below = " " + asWritten(value) + "\n"
+		}
+		if path == "" {
+			b.WriteString("\n")
+		}
+		for line := range strings.Lines(key.HeadComment) {
+			if line = strings.TrimSpace(line); line != "" {
+				fmt.Fprintf(&b, "%s%s\n", indent, line)
+			}
+		}
+		fmt.Fprintf(&b, "%s%s:%s", indent, key.Value, below)
+	}
+	return b.String()
+}
+
+// asWritten writes a value as it is in the file.
+func asWritten(node *yaml.Node) string {
+	if node.Kind != yaml.SequenceNode {
+		return node.Value
+	}
+	items := make([]string, len(node.Content))
+	for i, item := range node.Content {
+		items[i] = item.Value
+	}
+	return "[" + strings.Join(items, ", ") + "]"
 }
 
 // standing shows a default.

@@ -186,8 +186,21 @@ func (t *table) refuse(k key, where string, err error) {
 
 // complain notes an error, and its place.
 func (t *table) complain(code fault.Code, where, format string, args ...any) {
-	t.complaints = append(t.complaints, fault.Newf(code, "%s: %w", where, fmt.Errorf(format, args...)))
+	t.complaints = append(t.complaints, fault.New(code, &Complaint{Where: where, Err: fmt.Errorf(format, args...)}))
 }
+
+// A Complaint is what is wrong with a configuration, and where: file:line, the name of a variable,
+// or "by default".
+type Complaint struct {
+	Where string
+	Err   error
+}
+
+// Error returns both in one line.
+func (c *Complaint) Error() string { return c.Where + ": " + c.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (c *Complaint) Unwrap() error { return c.Err }
 
 // byDefault is the place of a value that no source has set.
 const byDefault = "by default"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
@@ -33,6 +32,8 @@ type finding struct {
 // A check finds out about one thing.
 type check struct {
 	Name string
+	// Lane is what is asked: checks of different lanes run at the same time.
+	Lane string
 	// Needs names checks before it without which it cannot be tried.
 	Needs []string
 	// run may block until the context ends. Its error is a failure: of its own code where it is a
@@ -43,9 +44,11 @@ type check struct {
 
 // A Result is how one check came out.
 type Result struct {
-	Name   string     `json:"name"`
-	Level  Level      `json:"result"`
-	Text   string     `json:"text"`
+	Name  string `json:"name"`
+	Level Level  `json:"result"`
+	Text  string `json:"text"`
+	// Where is where the key is set that causes it: file:line, or a variable.
+	Where  string     `json:"where,omitempty"`
 	Code   fault.Code `json:"code,omitempty"`
 	Remedy string     `json:"remedy,omitempty"`
 }
@@ -56,39 +59,79 @@ type Report struct {
 	Checks []Result `json:"checks"`
 }
 
-// Run checks the services of the configuration as a node would find them, one check after the
-// other. The secrets are config.SecretFiles. The outage is the longest that must be survived
-// without a loss. It writes nothing, and stops when the context ends.
-func Run(ctx context.Context, conn *backend.Conn, secrets map[string]string, outage time.Duration) Report {
-	return runChecks(ctx, checks(conn, secrets, outage))
+// A Source is what is known of where a configuration is from.
+type Source struct {
+	// Secrets are config.SecretFiles.
+	Secrets map[string]string
+	// Where is where each key is set, by config.Settings.
+	Where map[string]string
+}
+
+// Run checks the services of the configuration as a node would find them: MongoDB, etcd and the
+// sinks at the same time. told is called with each result in the order of the report, as soon as it
+// and those before it are known. The outage is the longest that must be survived without a loss. It
+// writes nothing, and stops when the context ends.
+func Run(ctx context.Context, conn *backend.Conn, source Source, outage time.Duration, told func(Result)) Report {
+	return runChecks(ctx, checks(conn, source, outage), told)
 }
 
 // RunHere runs the checks that need no connection: how well a node is protected against strangers.
 // It skips missing files.
-func RunHere(ctx context.Context, cfg config.Config, secrets map[string]string) Report {
-	return runChecks(ctx, closure{cfg: cfg, secrets: secrets}.here())
+func RunHere(ctx context.Context, cfg config.Config, source Source) Report {
+	return runChecks(ctx, closure{cfg: cfg, secrets: source.Secrets, where: source.Where}.here(), func(Result) {})
 }
 
-func runChecks(ctx context.Context, checks []check) Report {
+// runChecks runs the checks of each lane one after the other, and the lanes at the same time. A
+// check waits for what it needs of other lanes.
+func runChecks(ctx context.Context, checks []check, told func(Result)) Report {
+	results := make([]Result, len(checks))
+	done := make([]chan struct{}, len(checks))
+	place := map[string]int{}
+	lanes := map[string][]int{}
+	for i, c := range checks {
+		done[i] = make(chan struct{})
+		place[c.Name] = i
+		lanes[c.Lane] = append(lanes[c.Lane], i)
+	}
+	for _, lane := range lanes {
+		go func() {
+			for _, i := range lane {
+				results[i] = checks[i].after(ctx, func(name string) Level {
+					before, known := place[name]
+					if !known {
+						return ""
+					}
+					<-done[before]
+					return results[before].Level
+				})
+				close(done[i])
+			}
+		}()
+	}
 	report := Report{OK: true, Checks: []Result{}}
-	var out []string // checks that have failed or did not run
-	for _, c := range checks {
-		if ctx.Err() != nil {
-			break
+	for i := range checks {
+		<-done[i]
+		if results[i].Level == "" {
+			continue // the context has ended
 		}
-		r := Result{Name: c.Name}
-		if i := slices.IndexFunc(c.Needs, func(name string) bool { return slices.Contains(out, name) }); i >= 0 {
-			r.Level, r.Text = Skip, "skipped: it needs "+c.Needs[i]
-		} else {
-			r = c.execute(ctx)
-		}
-		if r.Level == Fail || r.Level == Skip {
-			out = append(out, c.Name)
-			report.OK = report.OK && r.Level != Fail
-		}
-		report.Checks = append(report.Checks, r)
+		report.OK = report.OK && results[i].Level != Fail
+		report.Checks = append(report.Checks, results[i])
+		told(results[i])
 	}
 	return report
+}
+
+// after runs the check unless one that it needs has failed or was not tried.
+func (c check) after(ctx context.Context, level func(name string) Level) Result {
+	for _, name := range c.Needs {
+		if level := level(name); level == Fail || level == Skip {
+			return Result{Name: c.Name, Level: Skip, Text: "skipped: it needs " + name}
+		}
+	}
+	if ctx.Err() != nil {
+		return Result{}
+	}
+	return c.execute(ctx)
 }
 
 // checkTimeout bounds one check.
@@ -108,6 +151,9 @@ func (c check) result(f finding, err error) Result {
 		}
 	}
 	r := Result{Name: c.Name, Level: f.Level, Text: f.Text, Code: f.Code}
+	if complaint, ok := errors.AsType[*config.Complaint](err); ok {
+		r.Where = complaint.Where
+	}
 	if entry, ok := fault.Lookup(f.Code); ok {
 		r.Remedy = entry.Remedy
 	}

@@ -22,6 +22,7 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 			return f, err
 		}}
 	}
+	var told []Result
 	report := runChecks(t.Context(), []check{
 		of("a", ok, nil),
 		of("b", ok, errors.New("no answer"), "a"),
@@ -29,7 +30,7 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 		of("d", ok, nil, "c"),
 		of("e", finding{Level: Warn, Text: "hm", Code: fault.ClockSkew}, nil),
 		of("f", ok, fault.Newf(fault.CheckpointCorrupt, "the checkpoint"), "e"),
-	})
+	}, func(r Result) { told = append(told, r) })
 	refused, _ := fault.Lookup(fault.MongoRefused)
 	skew, _ := fault.Lookup(fault.ClockSkew)
 	corrupt, _ := fault.Lookup(fault.CheckpointCorrupt)
@@ -44,11 +45,42 @@ func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Error(diff)
 	}
+	if diff := cmp.Diff(want.Checks, told); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff([]string{"a", "b", "e", "f"}, tried); diff != "" {
 		t.Error(diff)
 	}
-	if r := runChecks(t.Context(), []check{of("w", finding{Level: Warn, Code: fault.ClockSkew}, nil)}); !r.OK {
+	if r := runChecks(t.Context(), []check{of("w", finding{Level: Warn, Code: fault.ClockSkew}, nil)}, func(Result) {}); !r.OK {
 		t.Error("a warning is a failure")
+	}
+}
+
+// A server that does not answer keeps nobody waiting for what the others say, and each result is
+// told as soon as those before it are there.
+func TestServersAreAskedAtTheSameTime(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	told := make(chan Result)
+	checks := []check{
+		{Name: "settings", run: func(context.Context) (finding, error) { return fine("read"), nil }},
+		{Name: checkMongo, Lane: laneMongo, run: func(context.Context) (finding, error) { <-answer; return fine("late"), nil }},
+		{Name: checkEtcd, Lane: laneEtcd, run: func(context.Context) (finding, error) { close(asked); return finding{}, errors.New("away") }, Code: fault.EtcdUnreachable},
+		{Name: "checkpoints", Lane: laneMongo, Needs: []string{checkMongo, checkEtcd}, run: func(context.Context) (finding, error) { return fine("tried"), nil }},
+	}
+	ended := make(chan Report)
+	go func() { ended <- runChecks(t.Context(), checks, func(r Result) { told <- r }) }()
+	if r := <-told; r.Name != "settings" { // while MongoDB is silent
+		t.Errorf("%+v", r)
+	}
+	<-asked // etcd, too
+	close(answer)
+	for _, want := range []string{checkMongo, checkEtcd, "checkpoints"} {
+		if r := <-told; r.Name != want {
+			t.Errorf("%+v, want %s", r, want)
+		}
+	}
+	if r := <-ended; r.OK || len(r.Checks) != 4 || r.Checks[3].Level != Skip {
+		t.Errorf("%+v", r)
 	}
 }
 

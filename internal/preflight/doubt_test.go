@@ -13,7 +13,7 @@ func TestDoubtfulFilterOfASinkIsAWarning(t *testing.T) {
 	sink := config.Sink{Name: "out", Type: config.SinkFile, Format: "relaxed", File: config.SinkFileTarget{Path: filepath.Join(t.TempDir(), "out.jsonl")}}
 	for filter, want := range map[string]fault.Code{`op == "updated"`: fault.FilterDoubtful, `op == "update"`: ""} {
 		sink.Subscriptions = []config.SinkSubscription{{Filter: filter}}
-		f, err := sinkSettings(config.Config{}, sink)
+		f, err := closure{cfg: config.Config{Sinks: []config.Sink{sink}}}.sinkSettings(0)
 		if err != nil || f.Code != want {
 			t.Errorf("%s: %+v, %v", filter, f, err)
 		}

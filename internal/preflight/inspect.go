@@ -39,10 +39,10 @@ const (
 
 // checks returns the checks of a configuration's services, in the order of their dependencies.
 // outage is the longest outage that must be survived without a loss. They write nothing.
-func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration) []check {
+func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 	s := &inspector{conn: conn, outage: outage}
 	mongo := []string{checkMongo}
-	checks := append(closure{cfg: conn.Config, secrets: secrets}.checks(), []check{
+	checks := append(closure{cfg: conn.Config, secrets: source.Secrets, where: source.Where}.checks(), inLane(laneMongo, []check{
 		{Name: checkMongo, run: s.reachMongo, Code: fault.MongoUnreachable},
 		{Name: "version", Needs: mongo, run: s.version, Code: fault.MongoRefused},
 		{Name: checkRead, Needs: mongo, run: s.readLog, Code: fault.MongoRefused},
@@ -55,22 +55,38 @@ func checks(conn *backend.Conn, secrets map[string]string, outage time.Duration)
 		{Name: "shards", Needs: mongo, run: s.shards},
 		{Name: "clock", Needs: mongo, run: s.clock, Code: fault.MongoRefused},
 		{Name: "connections", Needs: mongo, run: s.connections, Code: fault.MongoRefused},
-	}...)
+	})...)
 	if s.etcd() {
-		checks = append(checks,
-			check{Name: checkEtcd, run: s.members, Code: fault.EtcdUnreachable},
-			check{Name: "compaction", Needs: []string{checkEtcd}, run: s.compaction, Code: fault.EtcdRefused},
-			check{Name: checkStore, Needs: []string{checkEtcd}, run: s.store, Code: fault.EtcdRefused})
+		checks = append(checks, inLane(laneEtcd, []check{
+			{Name: checkEtcd, run: s.members, Code: fault.EtcdUnreachable},
+			{Name: "compaction", Needs: []string{checkEtcd}, run: s.compaction, Code: fault.EtcdRefused},
+			{Name: checkStore, Needs: []string{checkEtcd}, run: s.store, Code: fault.EtcdRefused},
+		})...)
 	} else {
-		checks = append(checks, check{Name: checkStore, Needs: mongo, run: s.store, Code: fault.MongoRefused})
+		checks = append(checks, check{Name: checkStore, Lane: laneMongo, Needs: mongo, run: s.store, Code: fault.MongoRefused})
 	}
 	for _, sink := range conn.Config.Sinks {
-		checks = append(checks, check{Name: "sink " + sink.Name, Code: fault.SinkTarget, run: func(ctx context.Context) (finding, error) {
+		checks = append(checks, check{Name: "sink " + sink.Name, Lane: "sink " + sink.Name, Code: fault.SinkTarget, run: func(ctx context.Context) (finding, error) {
 			return reachSink(ctx, sink, conn.Config.Cluster)
 		}})
 	}
 	return append(checks,
-		check{Name: "checkpoints", Needs: []string{checkMongo, checkReach, checkStore}, run: s.checkpoints, Code: fault.CheckpointCorrupt})
+		check{Name: "checkpoints", Lane: laneMongo, Needs: []string{checkMongo, checkReach, checkStore}, run: s.checkpoints, Code: fault.CheckpointCorrupt})
+}
+
+// The lanes of the checks that ask a server; those of the configuration are in the lane without a
+// name.
+const (
+	laneMongo = "mongodb"
+	laneEtcd  = "etcd"
+)
+
+// inLane puts checks into a lane.
+func inLane(lane string, checks []check) []check {
+	for i := range checks {
+		checks[i].Lane = lane
+	}
+	return checks
 }
 
 // sinkTimeout bounds how long the target of a sink may take to answer.

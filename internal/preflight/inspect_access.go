@@ -23,6 +23,7 @@ import (
 type closure struct {
 	cfg     config.Config
 	secrets map[string]string // files with secrets, each with its key
+	where   map[string]string // where each key is set
 }
 
 func (c closure) checks() []check {
@@ -57,19 +58,30 @@ func (c closure) checks() []check {
 			return fine("it is watched"), backend.CheckCovered(c.cfg, collection)
 		}})
 	}
-	for _, sink := range c.cfg.Sinks {
-		checks = append(checks, check{Name: "sink " + sink.Name + " settings", Code: fault.SinkTarget, run: func(context.Context) (finding, error) {
-			return sinkSettings(c.cfg, sink)
+	for i := range c.cfg.Sinks {
+		checks = append(checks, check{Name: "sink " + c.cfg.Sinks[i].Name + " settings", Code: fault.SinkTarget, run: func(context.Context) (finding, error) {
+			return c.sinkSettings(i)
 		}})
 	}
 	return checks
 }
 
-// sinkSettings makes the parts of a sink, without connecting to anything.
-func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
+// sinkSettings makes what a sink needs, without connecting to anything.
+func (c closure) sinkSettings(i int) (f finding, err error) {
+	cfg, sink := c.cfg, c.cfg.Sinks[i]
+	for j := range sink.Subscriptions {
+		one := sink
+		one.Subscriptions = sink.Subscriptions[j : j+1]
+		if _, err := backend.Subscriptions(one, cfg); err != nil {
+			return f, c.complain(fmt.Sprintf("sinks[%d].subscriptions[%d].filter", i, j), err)
+		}
+	}
 	subscriptions, err := backend.Subscriptions(sink, cfg)
 	if err != nil {
 		return f, err
+	}
+	if err := backend.CheckReach(sink); err != nil {
+		return f, c.complain(fmt.Sprintf("sinks[%d].http.url", i), err)
 	}
 	var doubts []string
 	for i, sub := range subscriptions {
@@ -89,6 +101,23 @@ func sinkSettings(cfg config.Config, sink config.Sink) (f finding, err error) {
 		return warning(fault.FilterDoubtful, "%s", strings.Join(doubts, " ")), nil
 	}
 	return fine("%s, format %s", sink.Type, sink.Format), nil
+}
+
+// complain says of what a key of a sink causes where the key is set.
+func (c closure) complain(key string, err error) error {
+	code := fault.SinkTarget
+	if own, ok := errors.AsType[*fault.Error](err); ok {
+		code = own.Code
+		err = own.Err
+	}
+	if code == fault.SessionUnwatched {
+		key = strings.TrimSuffix(key, "filter") + "namespace"
+	}
+	where := c.where[key]
+	if where == "" { // of a test, or of a sink that the command line adds
+		return fault.Newf(code, "%s: %w", key, err)
+	}
+	return fault.New(code, &config.Complaint{Where: where, Err: fmt.Errorf("%s: %w", key, err)})
 }
 
 // here returns the checks for a machine that may lack the node's files: it skips files that are

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"cel.dev/cel-go/cel"
@@ -105,7 +106,28 @@ func Check(source string) (*Checked, error) {
 // invalid converts the first error of the parser or the checker to a fault.
 func invalid(issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	return fault.New(fault.FilterInvalid, &SourceError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Reason: first.Message})
+	return fault.New(fault.FilterInvalid, &SourceError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Reason: inWords(first.Message)})
+}
+
+// inWords says in plain words what the parser says in the terms of its grammar: which symbols it expected
+// instead.
+func inWords(message string) string {
+	text := strings.TrimPrefix(message, "Syntax error: ")
+	seen, _, expected := strings.Cut(text, " expecting ")
+	for _, before := range []string{"mismatched input ", "extraneous input ", "no viable alternative at input "} {
+		symbol, found := strings.CutPrefix(seen, before)
+		switch {
+		case !found:
+		case strings.HasSuffix(symbol, "<EOF>'"):
+			return "the expression ends too early"
+		case expected || before != "extraneous input ":
+			return "unexpected " + symbol
+		}
+	}
+	if symbol, found := strings.CutPrefix(text, "token recognition error at: "); found {
+		return "unexpected " + symbol
+	}
+	return text
 }
 
 func (c *Checked) invalidAt(x ast.Expr, reason string) error {

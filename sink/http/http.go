@@ -68,8 +68,8 @@ func New(cfg Config) *Target {
 	return t
 }
 
-// errInternal reports that an address is not public.
-var errInternal = errors.New("the address is internal: http.allow lists networks that may be reached")
+// errInternal says that an address is not public.
+var errInternal = errors.New("the address is internal")
 
 // special returns networks that look public but are not (IANA's special-purpose registries): for
 // carrier-grade NAT, for tests, reserved, and IPv6 that embeds an IPv4 address.
@@ -91,9 +91,27 @@ func permit(address string, allow []netip.Prefix) error {
 	}
 	special := slices.ContainsFunc(special(), func(p string) bool { return netip.MustParsePrefix(p).Contains(ip) })
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || special {
-		return fmt.Errorf("dial %s: %w", ip, errInternal)
+		return fmt.Errorf("dial %s: %w: if it is meant, add its network to the sink: http.allow: [%s]", ip, errInternal, netip.PrefixFrom(ip, ip.BitLen()))
 	}
 	return nil
+}
+
+// CheckLiteral says of a URL whether a node would refuse to dial it. Hosts that are names are not
+// resolved, but for localhost.
+func CheckLiteral(address string, allow []netip.Prefix) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("read address: %w", err)
+	}
+	host := u.Hostname()
+	if host == "localhost" {
+		host = "127.0.0.1"
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil // a name
+	}
+	return permit(netip.AddrPortFrom(ip, 0).String(), allow)
 }
 
 // send posts the messages of a partition before the first whose term has ended. It checks before

@@ -148,7 +148,7 @@ func TestNamesOfSinks(t *testing.T) {
 		}
 		if cfg, err := config.Load(r.file, append(slices.Clone(r.settings), c.setting)); err != nil {
 			t.Errorf("%s, %s: %v", c.subscription, c.setting, err)
-		} else if report := preflight.RunHere(t.Context(), cfg, nil); report.OK {
+		} else if report := preflight.RunHere(t.Context(), cfg, preflight.Source{}); report.OK {
 			t.Errorf("%s, %s: config check finds nothing", c.subscription, c.setting)
 		}
 	}

@@ -222,7 +222,7 @@ func TestConfigCheckGradesWhatIsOpen(t *testing.T) {
 	}
 	entry, _ := fault.Lookup(fault.ConfigExposed)
 	if _, output := command(t, "config", "check", "-f", path); !strings.HasPrefix(output, "configuration ok\n") ||
-		!strings.Contains(output, "secrets: warn: ") || !strings.Contains(output, path+" (mongodb.uri)") || !strings.Contains(output, "remedy: "+entry.Remedy) {
+		!strings.Contains(output, "secrets  warn  ") || !strings.Contains(output, path+" (mongodb.uri)") || !strings.Contains(output, "remedy: "+entry.Remedy) {
 		t.Error(output)
 	}
 	// A debug listener that other machines reach is refused, whatever else is configured.

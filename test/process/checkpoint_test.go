@@ -118,7 +118,7 @@ func TestCheckpointsAreShownWithoutTheirTokens(t *testing.T) {
 					t.Errorf("the token of partition %d is shown, or its position not", i)
 				}
 			}
-			if lines := strings.Split(human, "\n"); len(lines) != 7 || !strings.HasPrefix(lines[1], "connections are unknown") || !strings.Contains(lines[3], "GENERATION") ||
+			if lines := strings.Split(human, "\n"); len(lines) != 7 || !strings.HasPrefix(lines[1], "connections are unknown") || !strings.Contains(lines[3], "CONNECTED") ||
 				!strings.HasPrefix(lines[4], printer+" ") {
 				t.Errorf("%s", human)
 			}

@@ -277,10 +277,10 @@ func (p *process) refused(code fault.Code, says ...string) {
 	}
 }
 
-// exitOf is the exit code that docs/reference/commands.md gives to a fault. What a check finds is
-// its result.
+// exitOf is the exit code that docs/reference/commands.md gives to a fault. What check and config
+// check find is their result.
 func exitOf(args []string, code fault.Code) int {
-	if args[1] == "check" || args[1] == "config" {
+	if args[1] == "config" && code != fault.CommandBadArgument || args[1] == "check" && code == fault.MongoUnreachable || args[1] == "check" && code == fault.EtcdUnreachable {
 		return 1
 	}
 	switch code {

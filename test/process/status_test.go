@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -28,13 +29,16 @@ func TestStatusTellsHowANodeDoes(t *testing.T) {
 		}
 		return r.Status == "healthy"
 	})
-	human := l.result("status", "--address", address)
-	for _, want := range []string{"node: healthy", "no problems", "PARTITION", "leaves the oplog in"} {
+	if human := l.result("status", "--address", address); !strings.Contains(human, fmt.Sprintf("%d healthy", partitions)) || !strings.Contains(human, fmt.Sprintf("the worst 5 of %d", partitions)) {
+		t.Errorf("no summary: %s", human)
+	}
+	human := l.result("status", "--address", address, "--all")
+	for _, want := range []string{"node: healthy", "no problems", "PARTITION", "leaves the oplog"} {
 		if !strings.Contains(human, want) {
 			t.Errorf("it does not say %q: %s", want, human)
 		}
 	}
-	if rows := regexp.MustCompile(`(?m)^\d+ +healthy +\d+m?s.* +\d+m?s *$`).FindAllString(human, -1); len(rows) != partitions {
+	if rows := regexp.MustCompile(`(?m)^\d+ +healthy +\d+m?s.* +(-|\d+m?s) *$`).FindAllString(human, -1); len(rows) != partitions {
 		t.Errorf("%d partitions: %s", len(rows), human)
 	}
 	r := decode[report](t, l.result("status", "--address", address+"/", "-o", "json"))

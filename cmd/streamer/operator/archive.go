@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -56,10 +57,13 @@ type imported struct {
 	*admin.ImportPlan
 
 	Done bool `json:"done"`
+
+	every bool // show the checkpoints that stay, too
 }
 
 func importCommand() *cobra.Command {
 	o := command{allNodes: true, accepts: []fault.Code{fault.ClusterBackend}}
+	var every bool
 	cmd := o.build("import FILE", "Take over the checkpoints of an export", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			archive, err := readArchive(args[0])
@@ -74,7 +78,7 @@ func importCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			i := imported{ImportPlan: plan}
+			i := imported{ImportPlan: plan, every: every}
 			question := fmt.Sprintf("Import %d checkpoints? Where one moves forward, what is between is skipped.", len(plan.Steps))
 			if err := o.decide(ctx, w, i, i.write, nil, question); err != nil {
 				return err
@@ -88,6 +92,7 @@ func importCommand() *cobra.Command {
 	cmd.Long = `Take over the checkpoints that "streamer subscribers export" wrote, for example when they move from etcd to MongoDB. No node may be running.
 Where there is no cluster yet, its origin is taken over too. What is between is redelivered where a checkpoint moves back, and skipped where it moves
 forward. Subscribers that are not in the export stay where they are.`
+	cmd.Flags().BoolVar(&every, "all", false, "show the checkpoints that stay, too")
 	return o.planFlags(cmd)
 }
 
@@ -146,8 +151,16 @@ func (i imported) write(t *tabwriter.Writer) {
 	if i.Creates {
 		fmt.Fprintf(t, "There is no cluster here yet: its origin is taken over (%s, %d partitions, of %s).\n\n", i.Origin.Cluster, i.Origin.Partitions, i.Origin.Source)
 	}
-	fmt.Fprintln(t, "SUBSCRIBER\tPARTITION\tAT\tARCHIVE\tTIME\tMOVE")
-	for _, s := range i.Steps {
+	fmt.Fprintf(t, "%d are new, %d move forward, %d back, %d are unchanged\n", i.Count(admin.New), i.Count(admin.Forward), i.Count(admin.Back), i.Count(admin.Stays))
+	steps := slices.Clone(i.Steps)
+	if !i.every {
+		steps = slices.DeleteFunc(steps, func(s admin.ImportStep) bool { return s.Move == admin.Stays })
+	}
+	if len(steps) == 0 {
+		return
+	}
+	fmt.Fprintln(t, "\nSUBSCRIBER\tPARTITION\tAT\tARCHIVE\tTIME\tMOVE")
+	for _, s := range steps {
 		from := "-"
 		if s.From != nil {
 			from = s.From.String()

@@ -3,8 +3,13 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -27,7 +32,7 @@ finding that is not ok has a code and a remedy; the exit code is 1 where a node 
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			cfg, secrets, err := loadConfig(file)
+			cfg, source, err := loadConfig(file)
 			if err != nil {
 				return err
 			}
@@ -39,8 +44,17 @@ finding that is not ok has a code and a remedy; the exit code is 1 where a node 
 			}
 			conn := backend.New(cfg, "operator", newLogger(cfg))
 			defer conn.Close()
-			report := preflight.Run(cmd.Context(), conn, secrets, outage)
-			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeChecks(t, report) }); err != nil {
+			told := func(preflight.Result) {}
+			if output == "" {
+				told = tellChecks(cmd.OutOrStdout())
+			}
+			report := preflight.Run(cmd.Context(), conn, source, outage, told)
+			if output != "" {
+				err = printResult(cmd.OutOrStdout(), output, report, nil)
+			} else {
+				err = printResult(cmd.OutOrStdout(), "", report, func(t *tabwriter.Writer) { writeRemedies(t, report) })
+			}
+			if err != nil {
 				return err
 			}
 			return cmp.Or(context.Cause(cmd.Context()), failed(report))
@@ -52,40 +66,174 @@ finding that is not ok has a code and a remedy; the exit code is 1 where a node 
 	return cmd
 }
 
-// loadConfig loads a configuration, and says which files hold its secrets.
-func loadConfig(file string) (config.Config, map[string]string, error) {
-	cfg, err := config.Load(file, os.Environ())
-	if err != nil {
-		return config.Config{}, nil, err
+// loadConfig loads a configuration, and says where it is from.
+func loadConfig(file string) (cfg config.Config, source preflight.Source, err error) {
+	if cfg, err = config.Load(file, os.Environ()); err != nil {
+		return cfg, source, err
 	}
-	secrets, err := config.SecretFiles(file, os.Environ())
-	return cfg, secrets, err
+	settings, err := config.Settings(file, os.Environ())
+	if err != nil {
+		return cfg, source, err
+	}
+	source.Where = map[string]string{}
+	for _, s := range settings {
+		source.Where[s.Key] = s.From
+	}
+	source.Secrets, err = config.SecretFiles(file, os.Environ())
+	return cfg, source, err
 }
 
 func configCommand() *cobra.Command {
+	return group("config", "Begin, show and check a configuration", configInit(), configShow(), configCheck())
+}
+
+func configCheck() *cobra.Command {
 	var file, output string
 	check := &cobra.Command{
 		Use: "check", Short: "Check a configuration without connecting to anything", Args: checkArgs(cobra.NoArgs),
 		Long: `Check a configuration file, the environment and the files that they name, without connecting to anything. What would leave the node open to
-strangers is a warning with a code and a remedy. Files that are not on this machine are skipped. The exit code is 1 where a node would not start.`,
+strangers is a warning with a code and a remedy. Files that are not on this machine are skipped. The exit code is 1 where a node would not start.
+With -o json the errors are a list with file, line, code, message and remedy.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			cfg, secrets, err := loadConfig(file)
+			cfg, source, err := loadConfig(file)
 			if err != nil {
+				if output != "" {
+					if err := printResult(cmd.OutOrStdout(), output, configReport{Errors: configErrors(err), Report: preflight.Report{Checks: []preflight.Result{}}}, nil); err != nil {
+						return err
+					}
+				}
 				return badResult{err}
 			}
-			report := preflight.RunHere(cmd.Context(), cfg, secrets)
-			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeConfigCheck(t, report) }); err != nil {
+			report := configReport{Report: preflight.RunHere(cmd.Context(), cfg, source), Errors: []configError{}}
+			for _, c := range report.Checks {
+				if c.Level == preflight.Fail {
+					report.Errors = append(report.Errors, newConfigError(c.Where, c.Code, c.Text))
+				}
+			}
+			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeConfigCheck(t, report.Report) }); err != nil {
 				return err
 			}
-			return cmp.Or(context.Cause(cmd.Context()), failed(report))
+			return cmp.Or(context.Cause(cmd.Context()), failed(report.Report))
 		},
 	}
 	check.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
 	outputFlag(check, &output)
-	return group("config", "Check the configuration", check)
+	return check
+}
+
+// A configReport is what config check -o json prints: OK, the checks, and the errors.
+type configReport struct {
+	preflight.Report
+
+	Errors []configError `json:"errors"`
+}
+
+// A configError is one error of a configuration, for editors and CI.
+type configError struct {
+	// File and Line, or the Variable of the environment, are where the value is set; all are empty
+	// for a value by default.
+	File     string     `json:"file,omitempty"`
+	Line     int        `json:"line,omitempty"`
+	Variable string     `json:"variable,omitempty"`
+	Code     fault.Code `json:"code"`
+	Message  string     `json:"message"`
+	Remedy   string     `json:"remedy"`
+	URL      string     `json:"url"`
+}
+
+// newConfigError makes a configError of what is wrong; a message that begins with the place is
+// without it.
+func newConfigError(where string, code fault.Code, message string) configError {
+	e := configError{Code: code, Message: strings.TrimPrefix(message, where+": "), URL: code.URL()}
+	if entry, ok := fault.Lookup(code); ok {
+		e.Remedy = entry.Remedy
+	}
+	if i := strings.LastIndexByte(where, ':'); i >= 0 {
+		if line, err := strconv.Atoi(where[i+1:]); err == nil {
+			e.File = where[:i]
+			e.Line = line
+			return e
+		}
+	}
+	if config.ForNodes(where) {
+		e.Variable = where
+	}
+	return e
+}
+
+// configErrors makes a list of the errors of a configuration that cannot be loaded.
+func configErrors(err error) (all []configError) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			all = append(all, configErrors(e)...)
+		}
+		return all
+	}
+	where := ""
+	text := err.Error()
+	if complaint, ok := errors.AsType[*config.Complaint](err); ok {
+		where = complaint.Where
+		text = complaint.Err.Error()
+	}
+	return []configError{newConfigError(where, fault.Of(err), strings.TrimPrefix(text, string(fault.Of(err))+": "))}
+}
+
+func configInit() *cobra.Command {
+	return &cobra.Command{
+		Use: "init [FILE]", Short: "Write a configuration to begin with", Args: checkArgs(cobra.MaximumNArgs(1)),
+		Long: `Write a configuration with the keys that people set first, each with its default and what it means. Without FILE, or with -, it goes to standard
+output. A file that exists is not touched. The reference lists all keys: ` + configReference,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write := func(w io.Writer) error {
+				_, err := io.WriteString(w, config.Initial)
+				return err
+			}
+			if len(args) == 0 || args[0] == "-" {
+				return write(cmd.OutOrStdout())
+			}
+			return writeFile(args[0], write)
+		},
+	}
+}
+
+// configReference is the page that lists all keys.
+const configReference = "https://github.com/mongostream/streamer/blob/main/docs/reference/configuration.md"
+
+func configShow() *cobra.Command {
+	var file, output string
+	var changed bool
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show the value of every key and where it is from", Args: checkArgs(cobra.NoArgs),
+		Long: `Show the value in force of every key, those of sinks included, and where it is from: the file and line, the variable of the environment, or the
+default. Secrets are masked.
+
+  streamer config show -f config.yaml --changed`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			settings, err := config.Settings(file, os.Environ())
+			if err != nil {
+				return err
+			}
+			if changed {
+				settings = slices.DeleteFunc(settings, config.Setting.Default)
+			}
+			return printResult(cmd.OutOrStdout(), output, settings, func(t *tabwriter.Writer) {
+				fmt.Fprintln(t, "KEY\tFROM\tVALUE")
+				for _, s := range settings {
+					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Key, printable(s.From), printable(orDash(s.Value)))
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
+	cmd.Flags().BoolVar(&changed, "changed", false, "only what is not at its default")
+	outputFlag(cmd, &output)
+	return cmd
 }
 
 func writeConfigCheck(t *tabwriter.Writer, r preflight.Report) {
@@ -94,10 +242,24 @@ func writeConfigCheck(t *tabwriter.Writer, r preflight.Report) {
 	}
 	for _, c := range r.Checks {
 		if c.Level != preflight.OK {
-			fmt.Fprintf(t, "\n%s: %s: %s\n", c.Name, c.Level, c.Text)
+			fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, c.Level, printable(c.Text))
 		}
+	}
+	writeRemedies(t, r)
+}
+
+// writeRemedies writes what to do about each code once, after all that have it.
+func writeRemedies(t *tabwriter.Writer, r preflight.Report) {
+	named := map[fault.Code][]string{}
+	for _, c := range r.Checks {
 		if c.Code != "" {
-			fmt.Fprintf(t, "  code:   %s\n  remedy: %s\n", c.Code, c.Remedy)
+			named[c.Code] = append(named[c.Code], c.Name)
+		}
+	}
+	for _, c := range r.Checks {
+		if names := named[c.Code]; len(names) > 0 {
+			fmt.Fprintf(t, "\n%s: %s\n  remedy: %s\n", strings.Join(names, ", "), c.Code, c.Remedy)
+			delete(named, c.Code)
 		}
 	}
 }
@@ -118,14 +280,14 @@ func failed(r preflight.Report) error {
 	return badResult{fault.Newf(first.Code, "%d of %d checks failed, the first is %s: %s", n, len(r.Checks), first.Name, first.Text)}
 }
 
-func writeChecks(t *tabwriter.Writer, r preflight.Report) {
-	fmt.Fprintln(t, "CHECK\tRESULT\tSAYS")
-	for _, c := range r.Checks {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, c.Level, c.Text)
+// nameWidth is the width of the column of names while results come one after the other.
+const nameWidth = 18
+
+// tellChecks returns a function that writes each result as it comes.
+func tellChecks(w io.Writer) func(preflight.Result) {
+	line := func(name, level, text string) {
+		_ = printResult(w, "", nil, func(t *tabwriter.Writer) { fmt.Fprintf(t, "%-*s\t%-6s\t%s\n", nameWidth, name, level, text) }) // the report says it again
 	}
-	for _, c := range r.Checks {
-		if c.Code != "" {
-			fmt.Fprintf(t, "\n%s: %s\n  remedy: %s\n", c.Name, c.Code, c.Remedy)
-		}
-	}
+	line("CHECK", "RESULT", "SAYS")
+	return func(r preflight.Result) { line(r.Name, string(r.Level), printable(r.Text)) }
 }

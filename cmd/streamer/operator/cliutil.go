@@ -29,6 +29,8 @@ import (
 type command struct {
 	// file is the configuration, Output how the result is printed, which check has found good.
 	file, output string
+	// outputs are the values of -o; nil for json alone.
+	outputs []string
 	// yes says not to ask, DryRun to change nothing.
 	yes, dryRun bool
 	// noOutput says that the result is no table and no object: -o is not known.
@@ -60,7 +62,7 @@ func (o *command) build(use, short string, args cobra.PositionalArgs, do action)
 	}
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
 	if !o.noOutput {
-		outputFlag(cmd, &o.output)
+		outputFlag(cmd, &o.output, o.outputs...)
 	}
 	if o.node != nil {
 		o.node.addFlags(cmd)
@@ -105,10 +107,16 @@ func (o *command) asksNode() bool {
 }
 
 // outputFlag adds -o.
-func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", "", "json")
-	complete(cmd, "output", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveNoFileComp))
+func outputFlag(cmd *cobra.Command, output *string, values ...string) {
+	if len(values) == 0 {
+		values = []string{"json"}
+	}
+	cmd.Flags().StringVarP(output, "output", "o", "", strings.Join(values, ", "))
+	complete(cmd, "output", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// outputWide is a table with more columns.
+const outputWide = "wide"
 
 // planFlags adds the flags of a command that shows a plan before it changes something.
 func (o *command) planFlags(cmd *cobra.Command) *cobra.Command {
@@ -123,7 +131,12 @@ func (o *command) confirmFlag(cmd *cobra.Command) *cobra.Command {
 }
 
 // validate refuses an unknown output.
-func (o *command) validate() error { return checkOutput(o.output) }
+func (o *command) validate() error {
+	if slices.Contains(o.outputs, o.output) {
+		return nil
+	}
+	return checkOutput(o.output)
+}
 
 // CheckOutput refuses an unknown output.
 func CheckOutput(output string) error { return checkOutput(output) }
@@ -143,9 +156,8 @@ func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) 
 
 // printResult writes a result: as JSON if output requests it, otherwise with human.
 func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
-	w = Terminal{w}
 	if output == "json" {
-		encoder := json.NewEncoder(w)
+		encoder := json.NewEncoder(Terminal{w})
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
 		if err := encoder.Encode(result); err != nil {
@@ -153,9 +165,7 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 		}
 		return nil
 	}
-	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	human(table)
-	if err := table.Flush(); err != nil {
+	if err := writeTable(w, human); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
@@ -172,7 +182,7 @@ func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(
 			return err
 		}
 		return cmp.Or(refused, errDryRun)
-	case o.output == "":
+	case o.output != "json":
 		if err := o.print(w, plan, human); err != nil {
 			return err
 		}

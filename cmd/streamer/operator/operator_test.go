@@ -180,7 +180,7 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	if stdin.Session == nil || !*stdin.Connected || stdin.Position != nil || stdout.Connected != nil || stdout.Without != 1 || stdout.Kind != admin.Shared {
 		t.Errorf("%+v, %+v", stdin, stdout)
 	}
-	text, err := d.command("subscribers", "list", "--address", node.URL)
+	text, err := d.command("subscribers", "list", "-o", "wide", "--address", node.URL)
 	for _, want := range []string{"gateway/orders", "p at a as ann", "yes, live", "unknown", "begins at"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("no %q, %v:\n%s", want, err, text)
@@ -396,7 +396,7 @@ func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
 	report.Partitions = append(report.Partitions, health.Partition{ID: 5, Status: health.Healthy})
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 4, 1, ' ', 0)
-	writeReport(w, report)
+	writeReport(w, report, false)
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -14,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 func statusCommand() *cobra.Command {
 	var output string
-	var plan, handoffs, exitCode bool
+	var plan, handoffs, exitCode, all, watch bool
 	var client nodeClient
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the health of a running node, or with --plan the state of its cluster", Args: checkArgs(cobra.NoArgs),
@@ -38,23 +40,27 @@ and the reason. --handoffs shows recent handoffs, and the directives of operator
 			if plan {
 				return showPlan(cmd.Context(), cmd.OutOrStdout(), client.file, output, os.Environ())
 			}
-			report, err := readHealth(cmd.Context(), &client)
-			if err != nil {
-				return err
-			}
-			if err := printResult(cmd.OutOrStdout(), output, report, func(t *tabwriter.Writer) { writeReport(t, report) }); err != nil {
-				return err
-			}
-			if exitCode && report.Status != health.Healthy {
-				return badResult{fmt.Errorf("node %s is %s", quoted(report.Node), report.Status)}
-			}
-			return nil
+			return look(cmd.Context(), cmd.OutOrStdout(), watch, func(w io.Writer) error {
+				report, err := readHealth(cmd.Context(), &client)
+				if err != nil {
+					return err
+				}
+				if err := printResult(w, output, report, func(t *tabwriter.Writer) { writeReport(t, report, all) }); err != nil {
+					return err
+				}
+				if exitCode && report.Status != health.Healthy {
+					return badResult{fmt.Errorf("node %s is %s", quoted(report.Node), report.Status)}
+				}
+				return nil
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "show members, leader, plan and owners")
 	cmd.Flags().BoolVar(&handoffs, "handoffs", false, "show recent handoffs and directives")
+	cmd.Flags().BoolVar(&all, "all", false, "show every partition, not only the worst")
+	watchFlag(cmd, &watch)
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless the node is healthy")
-	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs", "exit-code")
+	cmd.MarkFlagsMutuallyExclusive("plan", "handoffs", "exit-code", "watch")
 	cmd.Flags().StringVarP(&client.file, "file", "f", "",
 		"configuration of the node: its http.listen is the address; with --plan and --handoffs, where its etcd is")
 	client.addFlags(cmd)
@@ -72,14 +78,19 @@ func readHealth(ctx context.Context, client *nodeClient) (report health.Report, 
 }
 
 // writeReport writes a report for people.
-func writeReport(t *tabwriter.Writer, r health.Report) {
+func writeReport(t *tabwriter.Writer, r health.Report, all bool) {
 	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n\n", r.Node, r.Status, r.Cluster, r.Version, formatDuration(seconds(r.Uptime)))
 	if m := r.Membership; m != nil {
 		writeMembership(t, m)
 	}
 	writeProblems(t, r.Problems)
+	shown := r.Partitions
+	if !all && len(shown) > manyRows {
+		shown = worstPartitions(shown)
+		fmt.Fprintf(t, "\npartitions\t%s\nthe worst %d of %d (--all shows every one):\n", countStates(r.Partitions), len(shown), len(r.Partitions))
+	}
 	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
-	for _, p := range r.Partitions {
+	for _, p := range shown {
 		last := "-"
 		if p.LastEventAt != nil {
 			last = formatTime(*p.LastEventAt)
@@ -90,6 +101,75 @@ func writeReport(t *tabwriter.Writer, r health.Report) {
 	for _, p := range r.Partitions {
 		if p.Error != "" {
 			fmt.Fprintf(t, "\npartition %d: %s\n", p.ID, p.Error)
+		}
+	}
+}
+
+// More rows than manyRows are summed up, and the worst shown.
+const (
+	manyRows = 8
+	worst    = 5
+)
+
+// worstPartitions returns those that are furthest from well: stopped, then late, then near the end
+// of the oplog.
+func worstPartitions(all []health.Partition) []health.Partition {
+	rank := func(p health.Partition) int {
+		switch {
+		case p.Error != "":
+			return 0
+		case p.Status != health.Healthy && p.Status != "streaming" && p.Status != "idle":
+			return 1
+		}
+		return 2
+	}
+	late := func(s *float64) float64 {
+		if s == nil {
+			return 0
+		}
+		return *s
+	}
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b health.Partition) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(late(b.Lag), late(a.Lag)), cmp.Compare(a.ID, b.ID))
+	})
+	return sorted[:worst]
+}
+
+// countStates says how many partitions are in each state.
+func countStates(all []health.Partition) string {
+	states := map[health.Status]int{}
+	for _, p := range all {
+		states[p.Status]++
+	}
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		parts = append(parts, fmt.Sprintf("%d %s", states[state], state))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// watchFlag adds --watch.
+func watchFlag(cmd *cobra.Command, watch *bool) {
+	cmd.Flags().BoolVarP(watch, "watch", "w", false, fmt.Sprintf("look again every %d seconds until Ctrl-C", watchEvery))
+}
+
+// look shows something once, or with --watch again and again until the context ends. An error then
+// is shown in its place.
+func look(ctx context.Context, w io.Writer, watch bool, show func(io.Writer) error) error {
+	if !watch {
+		return show(w)
+	}
+	for first := true; ; first = false {
+		beginLook(w, first)
+		if err := show(w); err != nil && ctx.Err() == nil {
+			if first {
+				return err
+			}
+			fmt.Fprintln(Terminal{w}, err)
+		}
+		if retry.Sleep(ctx, watchEvery*time.Second) != nil {
+			return nil
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -34,11 +35,99 @@ type listing struct {
 
 	// NodeError says why no node has listed the connected subscribers.
 	NodeError string `json:"node_error,omitempty"`
+	// ConnectedAt has the nodes at which exclusive subscribers have sessions, as far as nodes have
+	// told each other.
+	ConnectedAt map[string][]string `json:"connected_at,omitempty"`
+}
+
+// A listOptions says which subscribers are shown, in which order, and how much of each.
+type listOptions struct {
+	sort                 string
+	lagging, wide, watch bool
+}
+
+// The values of --sort.
+const (
+	sortName     = "name"
+	sortLag      = "lag"
+	sortHeadRoom = "head-room"
+)
+
+// late is the lag from which --lagging shows a subscriber, in seconds.
+const late = 30
+
+// arrange leaves the subscribers that are wanted, in the order that is wanted.
+func (l listing) arrange(o listOptions) {
+	all := l.Subscribers
+	if o.lagging {
+		all = slices.DeleteFunc(all, func(s admin.Subscriber) bool { return s.Lag == nil || *s.Lag < late })
+	}
+	least := func(s *float64) float64 {
+		if s == nil {
+			return math.Inf(1)
+		}
+		return *s
+	}
+	greatest := func(s *float64) float64 {
+		if s == nil {
+			return -1
+		}
+		return *s
+	}
+	slices.SortStableFunc(all, func(a, b admin.Subscriber) int {
+		byName := natural(a.Subscriber, b.Subscriber)
+		switch o.sort {
+		case sortLag:
+			return cmp.Or(cmp.Compare(greatest(b.Lag), greatest(a.Lag)), byName)
+		case sortHeadRoom:
+			return cmp.Or(cmp.Compare(least(a.HeadRoom), least(b.HeadRoom)), byName)
+		}
+		return byName
+	})
+	l.SubscriberList.Subscribers = all
+}
+
+// natural compares names as people do: numbers in them by their size.
+func natural(a, b string) int {
+	digits := func(s string) int {
+		n := strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' })
+		if n < 0 {
+			return len(s)
+		}
+		return n
+	}
+	x := a
+	y := b
+	for x != "" && y != "" {
+		n, m := digits(x), digits(y)
+		if n > 0 && m > 0 {
+			p, q := strings.TrimLeft(x[:n], "0"), strings.TrimLeft(y[:m], "0")
+			if c := cmp.Or(cmp.Compare(len(p), len(q)), strings.Compare(p, q)); c != 0 {
+				return c
+			}
+			x = x[n:]
+			y = y[m:]
+			continue
+		}
+		if x[0] != y[0] {
+			return cmp.Compare(x[0], y[0])
+		}
+		x = x[1:]
+		y = y[1:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
 
 func listCommand() *cobra.Command {
-	var o command
+	o := command{outputs: []string{"json", outputWide}}
 	var client nodeClient
+	var opts listOptions
+	show := func(ctx context.Context, l listing, w io.Writer) error {
+		l.ConnectedAt = connectedAt(ctx, &client)
+		opts.wide = o.output == outputWide
+		l.arrange(opts)
+		return o.print(w, l, func(t *tabwriter.Writer) { l.write(t, opts.wide) })
+	}
 	cmd := o.build("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 		all, unread := admin.Subscribers(ctx, conn.Store)
 		if unread != nil && (all == nil || len(all.Subscribers) == 0) {
@@ -49,36 +138,64 @@ func listCommand() *cobra.Command {
 			l.NodeError = err.Error()
 		}
 		measure(ctx, conn, all)
-		return cmp.Or(o.print(w, l, l.write), unread)
+		return cmp.Or(show(ctx, l, w), unread)
 	})
 	fromStore := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.validate(); err != nil {
 			return err
 		}
+		if !slices.Contains(sorts(), opts.sort) {
+			return fault.Newf(fault.CommandBadArgument, "--sort %q: it must be one of %s", opts.sort, strings.Join(sorts(), ", "))
+		}
 		client.file = o.file
 		if _, err := client.locate(); fault.Of(err) == fault.CommandBadArgument {
 			return err
 		}
-		if o.file == "" && !configured(os.Environ()) {
-			all, err := readSubscribers(cmd.Context(), &client)
-			if err == nil && all.Origin.Cluster != "" {
-				l := listing{SubscriberList: all}
-				return o.print(cmd.OutOrStdout(), l, l.write)
+		out := cmd.OutOrStdout()
+		return look(cmd.Context(), out, opts.watch, func(w io.Writer) error {
+			if o.file == "" && !configured(os.Environ()) {
+				all, err := readSubscribers(cmd.Context(), &client)
+				if err == nil && all.Origin.Cluster != "" {
+					return show(cmd.Context(), listing{SubscriberList: all}, w)
+				}
+				if err != nil && (client.names() || fault.Of(err) != fault.NodeUnreachable) {
+					return err
+				}
 			}
-			if err != nil && (client.names() || fault.Of(err) != fault.NodeUnreachable) {
-				return err
-			}
-		}
-		return fromStore(cmd, args)
+			return fromStore(cmd, args)
+		})
 	}
 	cmd.Long = `List all subscribers that have a checkpoint, connected or not: their position, their lag in log time and in entries of all collections
 (estimated), and the time until their position leaves the oplog. Checkpoints are read from the store that the configuration names, and a node adds
 which subscribers are connected to it. Without a configuration (-f, or variables STREAMER_…) the node answers alone.
 
-  streamer subscribers list --address 127.0.0.1:8080`
+  streamer subscribers list --address 127.0.0.1:8080
+  streamer subscribers list --sort lag --lagging --watch`
+	flags := cmd.Flags()
+	flags.StringVar(&opts.sort, "sort", sortName, "order: "+strings.Join(sorts(), ", ")+"; the worst first")
+	flags.BoolVar(&opts.lagging, "lagging", false, fmt.Sprintf("only those that are %d s behind, or more", late))
+	watchFlag(cmd, &opts.watch)
+	complete(cmd, "sort", cobra.FixedCompletions(sorts(), cobra.ShellCompDirectiveNoFileComp))
 	client.addFlags(cmd)
 	return cmd
+}
+
+func sorts() []string { return []string{sortName, sortLag, sortHeadRoom} }
+
+// connectedAt asks a node at which nodes subscribers have sessions, nil where it does not tell.
+func connectedAt(ctx context.Context, client *nodeClient) map[string][]string {
+	s, err := readStatus(ctx, client)
+	if err != nil {
+		return nil // it has said so of the subscribers, or serves them only
+	}
+	at := map[string][]string{}
+	for _, n := range s.Nodes {
+		for _, name := range n.Gateways {
+			at[name] = append(at[name], n.Node)
+		}
+	}
+	return at
 }
 
 // join adds a node's sessions.
@@ -117,7 +234,7 @@ func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList)
 }
 
 // write writes the subscribers for people.
-func (l listing) write(t *tabwriter.Writer) {
+func (l listing) write(t *tabwriter.Writer, wide bool) {
 	fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n", l.Origin.Cluster, l.Origin.Partitions, l.Origin.Incarnation, l.Origin.Source)
 	if l.NodeError != "" {
 		fmt.Fprintf(t, "connections are unknown: %s\n", l.NodeError)
@@ -126,10 +243,14 @@ func (l listing) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "lag is unknown: %s\n", l.LogError)
 	}
 	if len(l.Subscribers) == 0 {
-		fmt.Fprintln(t, "\nThere are no subscribers with a checkpoint.")
+		fmt.Fprintln(t, "\nThere are no such subscribers with a checkpoint.")
 		return
 	}
-	fmt.Fprintln(t, "\nSUBSCRIBER\tKIND\tAT\tLAG\tENTRIES BEHIND\tHEAD-ROOM\tGENERATION\tCONNECTED\tPROCESS\tSAVED")
+	fmt.Fprint(t, "\nSUBSCRIBER\tKIND\tLAG\tENTRIES BEHIND\tHEAD-ROOM\tCONNECTED")
+	if wide {
+		fmt.Fprint(t, "\tAT\tGENERATION\tPROCESS\tSAVED")
+	}
+	fmt.Fprintln(t)
 	without := false
 	for _, s := range l.Subscribers {
 		without = without || s.Without > 0
@@ -140,13 +261,30 @@ func (l listing) write(t *tabwriter.Writer) {
 		if s.SavedAt != nil {
 			saved = formatTime(*s.SavedAt)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", quoted(s.Subscriber), s.Kind, position, orUnknown(s.Lag), estimate(s.Behind), headRoom(s.HeadRoom),
-			s.Generation, connected(s), process(s.Claim), saved)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s", quoted(s.Subscriber), s.Kind, orUnknown(s.Lag), estimate(s.Behind), headRoom(s.HeadRoom), l.connected(s))
+		if wide {
+			fmt.Fprintf(t, "\t%s\t%d\t%s\t%s", position, s.Generation, process(s.Claim), saved)
+		}
+		fmt.Fprintln(t)
 	}
 	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	if without {
 		fmt.Fprintf(t, "In partitions without a checkpoint a shared subscriber begins at %s.\n", formatTime(l.Origin.Start.Time))
 	}
+}
+
+// connected tells whether a subscriber is connected, how, and where.
+func (l listing) connected(s admin.Subscriber) string {
+	state := connected(s)
+	switch at := l.ConnectedAt[s.Subscriber]; {
+	case s.Session != nil:
+		return state + " at " + printable(s.Session.Node)
+	case len(at) > 0 && s.Kind != admin.Shared:
+		return "yes, at " + printable(strings.Join(at, ", "))
+	case s.Kind == admin.Shared && s.Connected == nil:
+		return "at the owners of its partitions"
+	}
+	return state
 }
 
 // connected returns whether and how a subscriber is connected.
@@ -211,6 +349,7 @@ type checkpointList struct {
 func showCommand() *cobra.Command {
 	var o command
 	var only *[]string
+	var every bool
 	cmd := o.build("show NAME", "Show the checkpoints of a subscriber", cobra.ExactArgs(1), func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 		wanted, err := partitions(ctx, conn, *only)
 		if err != nil {
@@ -221,14 +360,16 @@ func showCommand() *cobra.Command {
 			return unread
 		}
 		s := checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}
-		return cmp.Or(o.print(w, s, s.write), unread)
+		return cmp.Or(o.print(w, s, func(t *tabwriter.Writer) { s.write(t, every || len(wanted) > 0) }), unread)
 	})
 	only = partitionFlag(cmd)
+	cmd.Flags().BoolVar(&every, "all", false, "show every partition, not only the latest")
 	return cmd
 }
 
-// write writes where a subscriber is.
-func (s checkpointList) write(t *tabwriter.Writer) {
+// write writes where a subscriber is: every partition of a shared one, or a summary and those that
+// are furthest behind.
+func (s checkpointList) write(t *tabwriter.Writer, every bool) {
 	for _, c := range s.Checkpoints {
 		if c.Kind == admin.Shared {
 			continue
@@ -250,8 +391,16 @@ func (s checkpointList) write(t *tabwriter.Writer) {
 			fmt.Fprintf(t, "%d\t%s\t%s\n", p, c.Positions[p], formatTime(c.Positions[p].Time))
 		}
 	}
-	if slices.ContainsFunc(s.Checkpoints, func(c admin.Checkpoint) bool { return c.Kind == admin.Shared }) {
-		writeCheckpoints(t, s.Checkpoints)
+	shared := slices.DeleteFunc(slices.Clone(s.Checkpoints), func(c admin.Checkpoint) bool { return c.Kind != admin.Shared })
+	if len(shared) > manyRows && !every {
+		slices.SortStableFunc(shared, func(a, b admin.Checkpoint) int { return a.Position.Time.Compare(b.Position.Time) })
+		earliest, latest := shared[0].Position.Time, shared[len(shared)-1].Position.Time
+		fmt.Fprintf(t, "subscriber\t%s\npartitions\t%d with a checkpoint, of %d\nearliest\t%s\nlatest\t%s, %s after the earliest\n\nthe %d furthest behind (--all shows every one):\n",
+			quoted(s.Subscriber), len(shared), shared[0].Partitions, formatTime(earliest), formatTime(latest), formatDuration(latest.Sub(earliest)), worst)
+		shared = shared[:worst]
+	}
+	if len(shared) > 0 {
+		writeCheckpoints(t, shared)
 	}
 }
 
@@ -331,11 +480,34 @@ type deleted struct {
 
 	// Unread says which checkpoints cannot be read, which go too.
 	Unread string `json:"unread,omitempty"`
-	Done   bool   `json:"done"`
+	// Session is the node at which the subscriber has a session, as far as that is known.
+	Session string `json:"connected_at,omitempty"`
+	Done    bool   `json:"done"`
+}
+
+// claimedAt returns the nodes at which a subscriber has a session, as nodes have told in their
+// heartbeats, or the one that was asked; "" where nobody tells.
+func claimedAt(ctx context.Context, node *nodeClient, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if at := connectedAt(ctx, node)[name]; len(at) > 0 {
+		return strings.Join(at, ", ")
+	}
+	answer, err := readSubscribers(ctx, node)
+	if err != nil {
+		return ""
+	}
+	for _, s := range answer.Subscribers {
+		if s.Subscriber == name && s.Session != nil {
+			return s.Session.Node
+		}
+	}
+	return ""
 }
 
 func deleteCommand() *cobra.Command {
 	var o command
+	var node nodeClient
 	cmd := o.build("delete NAME", "Delete the checkpoints of a subscriber", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
@@ -351,7 +523,11 @@ func deleteCommand() *cobra.Command {
 					return unread
 				}
 			}
-			if err := o.decide(ctx, w, d, d.write, nil, fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))); err != nil {
+			question := fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))
+			if d.Session = claimedAt(ctx, &node, args[0]); d.Session != "" {
+				question = fmt.Sprintf("Subscriber %s is connected at node %s, and its session ends. %s", quoted(args[0]), printable(d.Session), question)
+			}
+			if err := o.decide(ctx, w, d, d.write, nil, question); err != nil {
 				return err
 			}
 			if err := conn.Store.Delete(ctx, args[0]); err != nil {
@@ -362,7 +538,14 @@ func deleteCommand() *cobra.Command {
 		})
 	cmd.Long = `Delete the checkpoints of a subscriber and their history, also those that cannot be read. A subscriber that comes back begins at the positions
 that it tells, else as its start policy says. The session that an exclusive one may have ends with its next save; a shared one that is being served gets
-checkpoints again where its owners are, and begins at the origin's start after a restart before that.`
+checkpoints again where its owners are, and begins at the origin's start after a restart before that. A node (--address) tells whether it is
+connected.`
+	node.addFlags(cmd)
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		node.file = o.file
+		return run(cmd, args)
+	}
 	return o.planFlags(cmd)
 }
 
@@ -372,7 +555,7 @@ func (d deleted) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "The checkpoints of subscriber %s are deleted.\n", quoted(d.Subscriber))
 		return
 	}
-	d.checkpointList.write(t)
+	d.checkpointList.write(t, false)
 	if d.Unread != "" {
 		fmt.Fprintf(t, "\nnot to be read, and deleted too: %s\n", strings.ReplaceAll(d.Unread, "\n", "; "))
 	}

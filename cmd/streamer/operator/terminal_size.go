@@ -28,5 +28,5 @@ func terminalWidth(w io.Writer) int {
 
 // coloured reports whether output there may have colours (no-color.org).
 func coloured(w io.Writer) bool {
-	return terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return terminalWidth(w) > 0 && !noColour()
 }
