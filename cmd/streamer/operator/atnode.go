@@ -76,6 +76,7 @@ func drainAtNode(ctx context.Context, o *command, name string, patience time.Dur
 		return err
 	}
 	begun := time.Now()
+	bar := progress{w: w, unit: "partitions"}
 	over, err := awaitStatus(ctx, o.node, patience, func(s admin.Status) bool {
 		i := slices.IndexFunc(s.Nodes, func(n admin.StatusNode) bool { return n.Node == name })
 		if done.Gone = i < 0; done.Gone {
@@ -84,11 +85,12 @@ func drainAtNode(ctx context.Context, o *command, name string, patience time.Dur
 		}
 		n := s.Nodes[i]
 		if n.Owned != done.Left && o.output == "" {
-			fmt.Fprintf(w, "%d partitions left\n", n.Owned)
+			bar.left(n.Owned)
 		}
 		done.Left = n.Owned
 		return n.Drained && n.Owned == 0 && n.Planned == 0
 	})
+	bar.end()
 	if err != nil {
 		return err
 	}

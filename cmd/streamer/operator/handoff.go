@@ -74,6 +74,7 @@ for a minute, and takes no --for and no --allow-older.
 
   streamer handoff 17 --to node-2 --yes`
 	cmd.Flags().StringVar(&h.To, "to", "", "the node that takes the partition")
+	complete(cmd, "to", completeFrom(o.node, nodeNames))
 	cmd.Flags().BoolVar(&h.AllowOlder, "allow-older", false, "allow a node with an older version")
 	cmd.Flags().DurationVar(&h.For, "for", time.Minute, "how long the directive lives, and how long to wait")
 	return o.confirmFlag(cmd)
@@ -120,10 +121,12 @@ func drainCommand() *cobra.Command {
 			d.Confirm = func(owned int) error {
 				return o.confirm(ctx, fmt.Sprintf("Move the %d partitions of node %s to other nodes, and assign it none until --undo?", owned, d.Node))
 			}
+			bar := progress{w: w, unit: "partitions"}
 			if o.output == "" {
-				d.Progress = func(left int) { fmt.Fprintf(w, "%d partitions left\n", left) }
+				d.Progress = bar.left
 			}
 			done, err := d.Run(ctx, c)
+			bar.end()
 			if err != nil {
 				if done.Left > 0 {
 					fmt.Fprintf(os.Stderr, "The leader continues to drain node %s until the drain is undone with --undo.\n", d.Node)
@@ -139,6 +142,7 @@ empty: then it can be stopped without an interruption.
 
 A node that is stopped (SIGTERM) does the same, within reliability.shutdown.drain_timeout. Use drain to watch the progress, or to keep the
 node empty for a while.`
+	cmd.ValidArgsFunction = completeFrom(o.node, nodeNames)
 	cmd.Flags().BoolVar(&undo, "undo", false, "undo a drain: the node gets its share again")
 	cmd.Flags().DurationVar(&d.For, "for", 5*time.Minute, "how long to wait; the leader continues on its own")
 	return o.confirmFlag(cmd)

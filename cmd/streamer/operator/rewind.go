@@ -91,6 +91,7 @@ snapshots is not known then: begin them again with subscribers snapshot.
 	cmd.Flags().StringVar(&to, "to", "", "a time ("+admin.TimeForms+"), earliest, a cluster time t:i, or a resume token (as JSON, or its _data)")
 	cmd.Flags().StringVar(&why, "why", "", "what it is for; kept in the history")
 	only = partitionFlag(cmd)
+	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
 	return o.planFlags(cmd)
 }
 

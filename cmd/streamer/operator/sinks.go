@@ -55,6 +55,7 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 	client.addFileFlag(cmd)
 	outputFlag(cmd, &o.output)
 	if do != "" {
+		cmd.ValidArgsFunction = completeFrom(&client, sinkNames)
 		return o.confirmFlag(cmd)
 	}
 	return cmd

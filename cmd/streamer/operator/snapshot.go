@@ -46,6 +46,7 @@ and is recorded in the audit log.
 	}
 	cmd.Flags().StringVar(&subscription, "subscription", "", "only this subscription")
 	cmd.Flags().StringVar(&namespace, "namespace", "", "only this collection (db.coll)")
+	cmd.ValidArgsFunction = completeFrom(&client, subscriberNames)
 	client.addFlags(cmd)
 	client.addFileFlag(cmd)
 	outputFlag(cmd, &o.output)

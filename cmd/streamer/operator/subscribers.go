@@ -363,6 +363,7 @@ func showCommand() *cobra.Command {
 		return cmp.Or(o.print(w, s, func(t *tabwriter.Writer) { s.write(t, every || len(wanted) > 0) }), unread)
 	})
 	only = partitionFlag(cmd)
+	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
 	cmd.Flags().BoolVar(&every, "all", false, "show every partition, not only the latest")
 	return cmd
 }
@@ -444,6 +445,7 @@ func historyCommand() *cobra.Command {
 	cmd.Long = `Show the last checkpoints of a subscriber, the newest first: what operators have done, where sessions and terms have begun and ended, and one a
 minute of the others. The history of a partition stays when the partitions are counted anew.`
 	only = partitionFlag(cmd)
+	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
 	return cmd
 }
 
@@ -541,6 +543,7 @@ that it tells, else as its start policy says. The session that an exclusive one 
 checkpoints again where its owners are, and begins at the origin's start after a restart before that. A node (--address) tells whether it is
 connected.`
 	node.addFlags(cmd)
+	cmd.ValidArgsFunction = completeFrom(&node, subscriberNames)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		node.file = o.file
