@@ -14,6 +14,7 @@
 //   - tests and transcripts that documents name as proofs exist; docs/seeds.md has a proof, a plan
 //     or a reason in every row
 //   - metrics, configuration keys and codes that documents name are in the generated references
+//   - comments, and the documents that are listed, are in plain English: few phrases of english.go
 //   - files and packages stay small, every package has a doc.go, no package is called after nothing
 //     in particular, no init()
 //

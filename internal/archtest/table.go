@@ -123,6 +123,17 @@ const (
 	maxDoc  = 120
 )
 
+// notPlainYet are the packages whose comments have too many bent phrases. The list only shrinks.
+func notPlainYet() []string { return []string{"retention/..."} }
+
+// plainDocuments are the documents that stay in plain English. The list only grows.
+func plainDocuments() []string {
+	return []string{
+		"ARCHITECTURE.md", "SECURITY.md", "docs/access.md", "docs/adr", "docs/comparison.md", "docs/concepts.md", "docs/model/README.md", "docs/runbooks/disasters.md",
+		"docs/security.md", "docs/sinks.md", "docs/snapshots.md", "docs/supervisor.md",
+	}
+}
+
 // emptyNames say nothing about the content of a package.
 func emptyNames() []string {
 	return []string{"util", "utils", "common", "core", "types", "manager", "helper", "helpers"}

@@ -43,6 +43,7 @@ type File struct {
 	Inits      bool     // has a func init
 	Prometheus []string // the names that it uses of package prometheus
 	Sleeps     bool     // calls or names time.Sleep
+	Comments   string   // their texts
 }
 
 // Read reads the packages below root. testdata, folders that begin with a dot or an underscore, and
@@ -128,9 +129,22 @@ func (p *Package) add(name string) error {
 	}
 	if !f.Test {
 		p.Name = tree.Name.Name
+		f.Comments = comments(tree)
 	}
 	p.Files = append(p.Files, f)
 	return nil
+}
+
+// comments returns the texts of all comments of a file.
+func comments(tree *ast.File) string {
+	var text strings.Builder
+	for _, group := range tree.Comments {
+		for _, c := range group.List {
+			text.WriteString(strings.TrimPrefix(c.Text, "//"))
+			text.WriteByte('\n')
+		}
+	}
+	return text.String()
 }
 
 // selected returns the names that a file uses of an imported package, which is called local unless
