@@ -1,10 +1,10 @@
-// Command sbom writes what is in a Go binary, as CycloneDX JSON: its modules with version and
+// Command sbom writes the contents of a Go binary as CycloneDX JSON: its modules with version and
 // checksum, and the Go release that built it.
 //
 //	sbom v1.2.3 bin/streamer > streamer.cdx.json
 //
-// It reads what the Go linker has recorded in the binary, so it lists what is linked, and not what
-// go.mod allows.
+// It reads the records of the Go linker in the binary, so it lists the linked modules, and not
+// those that go.mod allows.
 package main
 
 import (
