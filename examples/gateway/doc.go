@@ -3,7 +3,7 @@
 //	go run ./examples/gateway -node 127.0.0.1:9090 -listen 127.0.0.1:8090
 //
 // All browsers share one client of the node; each is one subscription, with the filter of its
-// query. A browser that does not keep up is let go and connects again: nobody waits for it. It
-// begins with what it reads of the database itself once it is subscribed, and reads that again when
-// it is told to resync.
+// query. A browser that does not keep up is disconnected and connects again, so that it does not
+// delay the others. After it has subscribed, it reads the database itself, and reads it again after
+// a resync.
 package main

@@ -112,7 +112,7 @@ func (g *gateway) connect(w http.ResponseWriter, r *http.Request) {
 	_ = ws.Close(websocket.StatusTryAgainLater, text[:min(len(text), 120)])
 }
 
-// write writes what comes next.
+// write writes the next message.
 func (b *browser) write(ctx context.Context, ws *websocket.Conn) error {
 	select {
 	case message := <-b.waiting:
