@@ -182,11 +182,11 @@ func (w *world) intact(seed int) {
 // writer that does not look at the floor after its put, and so believes in a number that was
 // deleted and created again, is found by the same model.
 func TestModelOfWriters(t *testing.T) {
-	twice, all := doubles(t, 40, false)
-	if twice > 0 || all < 1000 {
+	twice, all := doubles(t, 15, false)
+	if twice > 0 || all < 300 {
 		t.Errorf("%d of %d numbers have two owners", twice, all)
 	}
-	if twice, all = doubles(t, 40, true); twice == 0 {
+	if twice, all = doubles(t, 15, true); twice == 0 {
 		t.Errorf("without the floor none of %d numbers has two owners: the model proves nothing", all)
 	}
 }

@@ -104,7 +104,7 @@ func some(n int) (events []changetest.Event) {
 
 func TestSegmentsHaveWhatWasWritten(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		events := some(rapid.IntRange(1, 200).Draw(rt, "events"))
+		events := some(rapid.IntRange(1, 80).Draw(rt, "events"))
 		if rapid.Bool().Draw(rt, "large") {
 			events[len(events)/2].Pad = rapid.IntRange(blockSize-1000, 2*blockSize).Draw(rt, "pad")
 		}
@@ -164,18 +164,18 @@ func TestTruncatedSegmentsAreNoticed(t *testing.T) {
 }
 
 func TestFlippedBitsAreABoundedLoss(t *testing.T) {
-	events := some(30)
+	events := some(12)
 	for i := range events {
 		events[i].Pad = 0
 	}
 	b, _ := segmentOf(t, events)
 	lost := 0
-	for n := range b {
-		b[n] ^= 1 << (n % 8)
+	for n := 0; n < len(b); n += 2 { // the fuzz target tries others
+		b[n] ^= 1 << (n / 2 % 8)
 		if err := judgeDamage(events, b); err != nil {
 			t.Fatalf("byte %d of %d: %v", n, len(b), err)
 		}
-		b[n] ^= 1 << (n % 8)
+		b[n] ^= 1 << (n / 2 % 8)
 	}
 	for n := range b {
 		if n%97 != 0 {
