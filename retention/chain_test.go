@@ -421,14 +421,14 @@ func TestDamagedNumberIsSteppedOver(t *testing.T) {
 		mongo, store := newMongo(), &retentiontest.Memory{}
 		n := start(t, mongo, store, retention.WriterConfig{})
 		defer n.stop()
-		all := write(mongo, 20, 0)
+		all := write(mongo, 150, 0)
 		n.pass(2 * time.Minute)
 		next := verify(t, store)
 		number := int(next[len(next)-1].Number) + 1
 		if err := store.Put(t.Context(), seg(number), []byte("half a segm")); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, write(mongo, 20, 100)...)
+		all = append(all, write(mongo, 150, 1000)...)
 		n.pass(3 * time.Minute)
 		mongo.Truncate(1)
 		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
@@ -534,9 +534,9 @@ func TestLossesAreKept(t *testing.T) {
 		mongo, store := newMongo(), &retentiontest.Memory{}
 		n := start(t, mongo, store, retention.WriterConfig{})
 		defer n.stop()
-		all := write(mongo, 30, 0)
+		all := write(mongo, 150, 0)
 		poison := mongo.Append(changetest.Event{Op: change.SkippedName, Keyless: true})
-		all = append(all, write(mongo, 30, 100)...)
+		all = append(all, write(mongo, 150, 1000)...)
 		n.pass(2 * time.Minute)
 		told := len(n.lost)
 		mongo.Truncate(1)

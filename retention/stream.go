@@ -137,7 +137,7 @@ func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 			continue
 		}
 		reply, err := s.read(ctx)
-		if err != nil || len(reply.Events) > 0 || !reply.End.IsZero() {
+		if err != nil || reply.Loss != nil || len(reply.Events) > 0 || !reply.End.IsZero() {
 			return reply, err
 		}
 	}
