@@ -709,3 +709,27 @@ func TestExpiredSegmentsAreALossForTheirReaders(t *testing.T) {
 		}
 	})
 }
+
+// Where the ring of the tail does not have it either, as after a restart, reading continues in
+// MongoDB at the chain's end.
+func TestReadingContinuesInMongoDB(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		all := write(mongo, 100, 0)
+		n.pass(2 * time.Minute)
+		n.stop()
+		later := write(mongo, 100, 1000)
+		mongo.Truncate(len(later) + 1)
+		mongo.Tick(1)
+		n = start(t, mongo, store, retention.WriterConfig{Interval: time.Hour, Size: 1 << 20})
+		defer n.stop()
+		all = append(all, later...)
+		for _, from := range []int{0, 50, len(all) - len(later) - 2} {
+			got, losses := n.read(all[from].Position(), all[len(all)-1].Position())
+			if err := same(got, positions(all[from+1:])); err != nil || len(losses) > 0 {
+				t.Errorf("from change %d: %v, losses %v", from, err, losses)
+			}
+		}
+	})
+}
