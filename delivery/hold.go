@@ -161,6 +161,7 @@ func (s *Session) document(place change.Position, ref change.Ref, p change.Parti
 
 // passed notes how far a subscription is with a collection.
 func (s *Session) passed(t taking) {
+	t.reader.Partly = !t.passes
 	sub := t.reader.Who
 	p := sub.progress()
 	if p == nil || !t.passes {

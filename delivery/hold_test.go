@@ -369,6 +369,61 @@ func TestAttachedPartitionGetsTheDocumentsOfItsFilter(t *testing.T) {
 	})
 }
 
+// A partition that is attached between a page and the documents of it that are still owed gets all
+// of that page, also where it owes the same as the others: what they have had of it, it has not.
+func TestPartitionAttachedWithinAPageGetsAllOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, page = 40, 8
+		source, docs := ordersOf(false, page, n)
+		b := begin(t, source, delivery.Config{Snapshots: docs, SnapshotPage: page, SnapshotRate: rate.NewLimiter(page, page)})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{Attached: true}, orders(t))
+		attach := func(first, last change.Partition) (list []change.Partition) {
+			places := make(map[change.Partition]delivery.Place)
+			for p := first; p < last; p++ {
+				places[p], list = delivery.Place{At: b.log.End()}, append(list, p)
+			}
+			if err := s.Attach(places, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			return list
+		}
+		attach(0, partitions/2)
+		stop := make(chan struct{})
+		go func() { // a document of the first page, which is owed then
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+					docs.write("update", "orders", 1)
+				}
+			}
+		}()
+		had := make(map[int64]int64)
+		for read := false; !read; {
+			for _, batch := range deliverytest.Receive(t, s, 1) {
+				read = read || len(batch.Events) > 0 && batch.Events[0].Snapshot
+				receive(t, s, batch, had)
+			}
+		}
+		left := s.Snapshots()
+		if len(left) != 1 || !left[0].Listed || !left[0].Left[0].IsFresh() {
+			t.Fatalf("the page is over, or has not begun: %+v", left)
+		}
+		for p := change.Partition(partitions / 2); p < partitions; p++ {
+			left[0].Partitions = append(left[0].Partitions, p)
+		}
+		s.Owe(left)
+		attach(partitions/2, partitions)
+		maps.Copy(had, documents(t, s))
+		close(stop)
+		wantAll(t, had, n)
+	})
+}
+
 // Partitions that are attached while a snapshot runs get what had been read before they came,
 // whatever it was begun for and how often that happens.
 func TestAttachedPartitionsJoinASnapshot(t *testing.T) {

@@ -34,7 +34,8 @@ func (s *Session) joinSnapshots(partitions []change.Partition) {
 			s.setSnapshots(all)
 		}
 		s.mu.Unlock()
-		if !joined {
+		partly := slices.ContainsFunc(sub.readers, func(r *reader) bool { return r.Partly })
+		if !joined && !partly { // otherwise the page is read again: the partitions have not had the part of it
 			continue
 		}
 		if sub.traced == nil {

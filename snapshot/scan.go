@@ -22,8 +22,11 @@ func (l Left) IsFresh() bool { return l.From.IsZero() && l.Until.IsZero() && !l.
 type Reader[T any] struct {
 	Left Left
 	Done bool // it is complete
-	Who  T
-	Gone atomic.Bool // it wants nothing more
+	// Partly says that Who has a part of the page at Left.From already; the rest is owed. It belongs
+	// to Who.
+	Partly bool
+	Who    T
+	Gone   atomic.Bool // it wants nothing more
 }
 
 // A Scan reads a collection cyclically for readers. It must not be used concurrently.
