@@ -123,7 +123,7 @@ func listCommand() *cobra.Command {
 	var client nodeClient
 	var opts listOptions
 	show := func(ctx context.Context, l listing, w io.Writer) error {
-		l.ConnectedAt = connectedAt(ctx, &client)
+		l.ConnectedAt = connectedAt(ctx, &client, l.Origin.Cluster)
 		opts.wide = o.output == outputWide
 		l.arrange(opts)
 		return o.print(w, l, func(t *tabwriter.Writer) { l.write(t, opts.wide) })
@@ -183,11 +183,12 @@ which subscribers are connected to it. Without a configuration (-f, or variables
 
 func sorts() []string { return []string{sortName, sortLag, sortHeadRoom} }
 
-// connectedAt asks a node at which nodes subscribers have sessions, nil where it does not tell.
-func connectedAt(ctx context.Context, client *nodeClient) map[string][]string {
+// connectedAt asks a node at which nodes subscribers have sessions. It returns nil where the node does
+// not tell, or belongs to another cluster.
+func connectedAt(ctx context.Context, client *nodeClient, cluster string) map[string][]string {
 	s, err := readStatus(ctx, client)
-	if err != nil {
-		return nil // it has said so of the subscribers, or serves them only
+	if err != nil || s.Cluster != cluster {
+		return nil // the list of the subscribers has said so, or the node serves only that
 	}
 	at := map[string][]string{}
 	for _, n := range s.Nodes {
@@ -488,15 +489,15 @@ type deleted struct {
 }
 
 // claimedAt returns the nodes at which a subscriber has a session, as nodes have told in their
-// heartbeats, or the one that was asked; "" where nobody tells.
-func claimedAt(ctx context.Context, node *nodeClient, name string) string {
+// heartbeats, or the one that was asked; "" where no node of the cluster tells.
+func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	if at := connectedAt(ctx, node)[name]; len(at) > 0 {
+	if at := connectedAt(ctx, node, cluster)[name]; len(at) > 0 {
 		return strings.Join(at, ", ")
 	}
 	answer, err := readSubscribers(ctx, node)
-	if err != nil {
+	if err != nil || answer.Origin.Cluster != cluster {
 		return ""
 	}
 	for _, s := range answer.Subscribers {
@@ -512,7 +513,8 @@ func deleteCommand() *cobra.Command {
 	var node nodeClient
 	cmd := o.build("delete NAME", "Delete the checkpoints of a subscriber", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
-			if _, err := admin.ReadOrigin(ctx, conn.Store); err != nil {
+			origin, err := admin.ReadOrigin(ctx, conn.Store)
+			if err != nil {
 				return err
 			}
 			all, unread := admin.Find(ctx, conn.Store, args[0])
@@ -526,7 +528,7 @@ func deleteCommand() *cobra.Command {
 				}
 			}
 			question := fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))
-			if d.Session = claimedAt(ctx, &node, args[0]); d.Session != "" {
+			if d.Session = claimedAt(ctx, &node, origin.Cluster, args[0]); d.Session != "" {
 				question = fmt.Sprintf("Subscriber %s is connected at node %s, and its session ends. %s", quoted(args[0]), printable(d.Session), question)
 			}
 			if err := o.decide(ctx, w, d, d.write, nil, question); err != nil {
