@@ -23,7 +23,10 @@ func gapsCommand() *cobra.Command {
 		if err := o.node.ask(ctx, http.MethodGet, "v1/gaps", nil, &log); err != nil {
 			return err
 		}
-		return o.print(w, log, func(t *tabwriter.Writer) { writeGaps(t, log) })
+		if err := o.print(w, log, func(t *tabwriter.Writer) { writeGaps(t, log) }); err != nil || log.Error == "" {
+			return err
+		}
+		return fmt.Errorf("some losses cannot be read: %s", printable(log.Error))
 	}
 	cmd := o.build("gaps", "List the losses that nodes recorded", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
@@ -35,6 +38,9 @@ func gapsCommand() *cobra.Command {
 				return unread
 			}
 			log := admin.GapLog{Gaps: admin.ShowGaps(gaps)}
+			if unread != nil {
+				log.Error = unread.Error()
+			}
 			return cmp.Or(o.print(w, log, func(t *tabwriter.Writer) { writeGaps(t, log) }), unread)
 		})
 	cmd.Long = "List the losses that nodes recorded.\n\n" + storeOrNode
@@ -45,13 +51,12 @@ func gapsCommand() *cobra.Command {
 const storeOrNode = `A node that is named (--address, STREAMER_ADDRESS, a context) is asked, or the one at 127.0.0.1:8080 without a configuration. With one (-f, or
 variables STREAMER_…) the command reads what the nodes share, and needs no running node.`
 
-// writeGaps writes losses for people.
+// writeGaps writes losses for people. The command returns the error of the log.
 func writeGaps(t *tabwriter.Writer, log admin.GapLog) {
-	if log.Error != "" {
-		fmt.Fprintf(t, "some losses cannot be read: %s\n\n", printable(log.Error))
-	}
 	if len(log.Gaps) == 0 {
-		fmt.Fprintln(t, "No losses.")
+		if log.Error == "" {
+			fmt.Fprintln(t, "No losses.")
+		}
 		return
 	}
 	fmt.Fprintln(t, "FOUND\tLOST FROM\tTO\tREASON\tNAMESPACES\tBY")
