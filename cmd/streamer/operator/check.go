@@ -27,7 +27,8 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: checkArgs(cobra.NoArgs),
 		Long: `Check what a node will find: MongoDB, its log, the store of checkpoints, and whether it is open to strangers. Nothing is written. Each
-finding that is not ok has a code and a remedy; the exit code is 1 where a node would not start, or would deliver nothing.`,
+finding that is not ok has a code and a remedy; the exit code is 1 where a node would not start, or would deliver nothing,
+and 2 where the configuration cannot be loaded.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
 				return err

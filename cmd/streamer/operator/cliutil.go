@@ -261,6 +261,15 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s%s", cmd.CommandPath(), name, config.Suggestion(name, known))
 }
 
+// checkFlagGroups makes the fault CommandBadArgument of flags that exclude or need each other: cobra
+// does not give those errors to FlagError.
+func checkFlagGroups(cmd *cobra.Command, _ []string) error {
+	if err := cmd.ValidateFlagGroups(); err != nil {
+		return FlagError(cmd, err)
+	}
+	return nil
+}
+
 // group makes a command that has others below it. Alone it shows its help.
 func group(use, short string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

@@ -104,11 +104,8 @@ func (f contextFile) write() error {
 	return nil
 }
 
-// named returns the context that from has named, nil where it names none.
+// named returns the context that from has named.
 func (f contextFile) named(name, from string) (*nodeContext, error) {
-	if name == "" {
-		return nil, nil
-	}
 	if found := f.Contexts[name]; found != nil {
 		return found, nil
 	}
@@ -122,13 +119,14 @@ func contextCommand() *cobra.Command {
 $XDG_CONFIG_HOME/streamer/contexts.json (by default ~/.config), which only you can read. It holds paths and no secrets.
 
 A command asks the node that the first of these names:
-  1. --address
-  2. the variable STREAMER_ADDRESS
-  3. the context of --context, or of the variable STREAMER_CONTEXT
-  4. http.listen of the configuration of -f
+  1. --address, or the context of --context
+  2. http.listen of the configuration of -f
+  3. the variable STREAMER_ADDRESS
+  4. the context of the variable STREAMER_CONTEXT
   5. the current context (streamer context use)
   6. http.listen of the configuration in the environment
   7. the default, 127.0.0.1:8080
+The token and the certificates of a context go to its own address only.
 
   streamer context add production --address https://node-1:8080 --ca-file ca.crt --token-file token
   streamer context use production

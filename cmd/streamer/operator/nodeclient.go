@@ -21,7 +21,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// tokenVariable holds the token where --token-file names none. Configuration leaves variables that
+// tokenVariable holds the token where neither --token-file nor the context names a file. Configuration leaves variables that
 // begin so to commands.
 const tokenVariable = "STREAMER_CLIENT_TOKEN"
 
@@ -41,16 +41,17 @@ type nodeClient struct {
 // addFlags adds the flags for the node, the client's credentials, and the trusted authorities.
 func (c *nodeClient) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.address, "address", "", "HTTP address of a node; without it, "+addressVariable+", a context, http.listen of -f, or "+defaultAddress)
+	flags.StringVar(&c.address, "address", "", "HTTP address of a node; without it, --context, http.listen of -f, "+addressVariable+", a context, or "+defaultAddress)
 	c.flag = flags.Lookup("address")
 	flags.StringVar(&c.context, "context", "", "context that says how the node is reached (streamer context)")
 	complete(cmd, "context", completeContexts)
-	flags.StringVar(&c.tokenFile, "token-file", "", "file of the bearer token to show; without it, the variable "+tokenVariable)
+	flags.StringVar(&c.tokenFile, "token-file", "", "file of the bearer token to show; without it, that of the context, or the variable "+tokenVariable)
 	flags.StringVar(&c.caFile, "ca-file", "", "PEM file of the authorities that the node's certificate must come from; without it, those of the machine")
 	flags.StringVar(&c.certFile, "cert-file", "", "PEM file of a client certificate to show, the leaf first")
 	flags.StringVar(&c.keyFile, "key-file", "", "PEM file of the client certificate's key")
 	flags.StringVar(&c.serverName, "server-name", "", "name that the node's certificate must have, where the address has another one")
 	cmd.MarkFlagsRequiredTogether("cert-file", "key-file")
+	cmd.MarkFlagsMutuallyExclusive("address", "context")
 }
 
 // addFileFlag adds -f to a command that only asks a node.

@@ -39,6 +39,7 @@ func Group(root *cobra.Command, others ...*cobra.Command) {
 	}
 	root.SetHelpCommandGroupID(groupLook)
 	root.SetCompletionCommandGroupID(groupRun)
+	root.PersistentPreRunE = checkFlagGroups
 	root.Args = knownCommand
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }

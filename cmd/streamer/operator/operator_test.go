@@ -39,7 +39,12 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if err := os.Setenv("XDG_CONFIG_HOME", "/nowhere"); err != nil { // not the contexts of the developer
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A fixture is a cluster without a running node, and its operator.
 type fixture struct {
@@ -117,6 +122,7 @@ func (d *fixture) command(args ...string) (string, error) {
 	var text bytes.Buffer
 	root := &cobra.Command{Use: "streamer", SilenceErrors: true, SilenceUsage: true}
 	root.SetFlagErrorFunc(FlagError)
+	root.PersistentPreRunE = checkFlagGroups
 	root.AddCommand(Commands()...)
 	root.SetArgs(args)
 	root.SetOut(&text)

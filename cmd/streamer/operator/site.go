@@ -29,48 +29,64 @@ type site struct {
 	from string
 }
 
-// locate returns the node to ask. The first of these that exists decides: --address, the variable
-// STREAMER_ADDRESS, the context that --context or STREAMER_CONTEXT names, the configuration of -f,
-// the current context, the configuration in the environment, the default. The other settings of a
-// context are used together with its address, or if the context is named.
-func (c *nodeClient) locate() (site, error) {
+// locate returns the node to ask. The first of these that exists decides: --address, --context, the
+// configuration of -f, the variable STREAMER_ADDRESS, the context of STREAMER_CONTEXT, the current
+// context, the configuration in the environment, the default. The token and the certificates of a
+// context go to its own address only.
+func (c *nodeClient) locate() (at site, err error) {
 	if c.site.base != nil {
 		return c.site, nil
 	}
+	address, name := os.Getenv(addressVariable), os.Getenv(contextVariable)
+	switch {
+	case c.addressGiven():
+		at, err = siteAt(c.address, "--address")
+	case c.context != "":
+		at, err = c.siteOfContext(c.context, "--context "+c.context)
+	case c.file != "":
+		at, err = siteOf(c.file, "http.listen of "+c.file)
+	case address != "":
+		at, err = siteAt(address, addressVariable)
+	case name != "":
+		at, err = c.siteOfContext(name, contextVariable)
+	default:
+		at, err = c.siteUnnamed()
+	}
+	if err == nil {
+		c.site = at
+	}
+	return at, err
+}
+
+// siteOfContext is the node of a context that from has named. The client takes its settings.
+func (c *nodeClient) siteOfContext(name, from string) (site, error) {
 	contexts, err := readContexts()
 	if err != nil {
 		return site{}, err
-	}
-	name, from := c.context, "--context "+c.context
-	if name == "" {
-		name, from = os.Getenv(contextVariable), contextVariable
 	}
 	named, err := contexts.named(name, from)
 	if err != nil {
 		return site{}, err
 	}
-	current := contexts.Contexts[contexts.Current]
-	switch address := os.Getenv(addressVariable); {
-	case c.addressGiven():
-		c.site, err = siteAt(c.address, "--address")
-	case address != "":
-		c.site, err = siteAt(address, addressVariable)
-	case named != nil:
-		c.site, err = siteAt(named.Address, "context "+name)
-	case c.file != "":
-		c.site, err = siteOf(c.file, "http.listen of "+c.file)
-	case current != nil:
-		named = current
-		c.site, err = siteAt(current.Address, "context "+contexts.Current)
-	case configured(os.Environ()):
-		c.site, err = siteOf("", "http.listen of the environment")
-	default:
-		c.site, err = siteAt(defaultAddress, "the default")
-	}
-	if err == nil && named != nil {
+	at, err := siteAt(named.Address, "context "+name)
+	if err == nil {
 		c.fill(*named)
 	}
-	return c.site, err
+	return at, err
+}
+
+// siteUnnamed is the node where neither a flag nor a variable names one.
+func (c *nodeClient) siteUnnamed() (site, error) {
+	contexts, err := readContexts()
+	switch {
+	case err != nil:
+		return site{}, err
+	case contexts.Contexts[contexts.Current] != nil:
+		return c.siteOfContext(contexts.Current, "the current context")
+	case configured(os.Environ()):
+		return siteOf("", "http.listen of the environment")
+	}
+	return siteAt(defaultAddress, "the default")
 }
 
 // names reports whether the command line or the environment names a node. The store of checkpoints

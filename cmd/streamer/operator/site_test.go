@@ -70,13 +70,16 @@ func TestFirstSourceNamesTheNode(t *testing.T) {
 	if err := os.Unsetenv("STREAMER_HTTP_LISTEN"); err != nil { // it would come before the file's
 		t.Fatal(err)
 	}
-	check("http://127.0.0.1:7004", "http.listen of "+file, "-f", file)
-	t.Setenv("STREAMER_CONTEXT", "one")
-	check("http://127.0.0.1:7005", "context one", "-f", file)
-	check("https://127.0.0.1:7003", "context two", "-f", file, "--context", "two")
+	t.Setenv("STREAMER_CONTEXT", "two")
+	check("https://127.0.0.1:7003", "context two")
 	t.Setenv("STREAMER_ADDRESS", "127.0.0.1:7002")
-	check("http://127.0.0.1:7002", "STREAMER_ADDRESS", "-f", file, "--context", "two")
-	check("http://127.0.0.1:7001", "--address", "-f", file, "--context", "two", "--address", "127.0.0.1:7001")
+	check("http://127.0.0.1:7002", "STREAMER_ADDRESS")
+	check("http://127.0.0.1:7004", "http.listen of "+file, "-f", file)
+	check("http://127.0.0.1:7005", "context one", "-f", file, "--context", "one")
+	check("http://127.0.0.1:7001", "--address", "-f", file, "--address", "127.0.0.1:7001")
+	if _, err := d.command("status", "--address", "127.0.0.1:7001", "--context", "one"); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "[address context]") {
+		t.Errorf("%v", err)
+	}
 
 	for flag, says := range map[string]string{"--address=": "--address", "--context=three": `no context "three"`, "--context=tow": "did you mean two?"} {
 		if _, _, err := locate(t, flag); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), says) {
@@ -114,7 +117,7 @@ func TestConfigurationOfANodeSaysWhereItIs(t *testing.T) {
 	}
 }
 
-// What a context has beside its address is for its own node, or where the context is named.
+// The token of a context goes to the address of the context only.
 func TestTokenOfAContextIsForItsNode(t *testing.T) {
 	path := lonely(t)
 	d := &fixture{T: t}
@@ -145,8 +148,22 @@ func TestTokenOfAContextIsForItsNode(t *testing.T) {
 	if ask("--address", other); lastOfOther.token != "" {
 		t.Errorf("the token of a context went to another node: %+v", lastOfOther)
 	}
-	if ask("--address", other, "--context", "one"); lastOfOther.token != "Bearer secret-token" {
-		t.Errorf("%+v", lastOfOther)
+	t.Setenv("STREAMER_CONTEXT", "one")
+	if ask("--address", other); lastOfOther.token != "" {
+		t.Errorf("the token of the context in the environment went to another node: %+v", lastOfOther)
+	}
+	t.Setenv("STREAMER_ADDRESS", other)
+	if ask(); lastOfOther.token != "" {
+		t.Errorf("the token of the context went to the node of the variable: %+v", lastOfOther)
+	}
+	*last = shown{}
+	if ask("--context", "one"); last.token != "Bearer secret-token" {
+		t.Errorf("%+v", last)
+	}
+	for _, variable := range []string{"STREAMER_ADDRESS", "STREAMER_CONTEXT"} {
+		if err := os.Unsetenv(variable); err != nil {
+			t.Fatal(err)
+		}
 	}
 
 	info, err := os.Stat(path)
@@ -168,6 +185,14 @@ func TestTokenOfAContextIsForItsNode(t *testing.T) {
 	}
 	if _, err := d.command("context", "list"); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a file that others may write: %v", err)
+	}
+	for _, flags := range [][]string{{"--address", other}, {"-f", put(t, []byte("http: {listen: '127.0.0.1:7004'}"))}} {
+		if _, _, err := locate(t, flags...); err != nil {
+			t.Errorf("%v need no context: %v", flags, err)
+		}
+	}
+	if _, _, err := locate(t); fault.Of(err) != fault.CommandBadArgument {
+		t.Errorf("%v", err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
