@@ -197,6 +197,28 @@ func TestOplogAloneLosesWhatHasLeftIt(t *testing.T) {
 	})
 }
 
+// A chain that is younger than the oplog is not asked for what the oplog has: only what has left the
+// oplog is lost.
+func TestYoungChainLosesNothingOfTheOplog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		all := write(mongo, 200, 0) // before retention is turned on
+		mongo.Tick(60)
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all = append(all, write(mongo, 100, 1000)...)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(len(all) - 50)
+		got, losses := n.read(all[3].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[len(all)-len(got):])); err != nil || len(got) < len(all)-52 { // an end of the oplog within a time
+			t.Errorf("%d of %d changes: %v", len(got), len(all), err)
+		}
+		if len(losses) != 1 || losses[0].To.After(all[52].Position()) {
+			t.Errorf("losses %v, the oplog begins at %s", losses, all[50].Time)
+		}
+	})
+}
+
 // verify walks the chain: each segment names the one before and begins where that ends.
 func verify(t *testing.T, store retention.Store) (headers []retention.Header) {
 	t.Helper()
@@ -466,6 +488,62 @@ func TestNarrowerSegmentsAreALoss(t *testing.T) {
 			if l.Reason != gap.Unread || !slices.Equal(l.Namespaces, []string{"crm.leads"}) {
 				t.Errorf("loss %+v", l)
 			}
+		}
+	})
+}
+
+// A list of namespaces that is too long for a header has a bounded form there: who reads the same
+// list lacks nothing, and who reads more does.
+func TestLongWatchListLacksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		long := retention.Coverage{Coverage: change.Coverage{Namespaces: []string{"shop.*"}}}
+		for i := range 1000 {
+			long.Namespaces = append(long.Namespaces, fmt.Sprintf("crm.collection%d", i))
+		}
+		n := start(t, mongo, store, retention.WriterConfig{Coverage: long})
+		defer n.stop()
+		all := write(mongo, 200, 0)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, %d losses", err, len(losses))
+		}
+		longer := long
+		longer.Namespaces = append(slices.Clone(long.Namespaces), "crm.leads")
+		for _, h := range verify(t, store) {
+			if names, lacks := h.Coverage.Lacks(longer); !lacks || !slices.Equal(names, []string{"crm.*"}) {
+				t.Fatalf("who reads more lacks %.100v, %t", names, lacks)
+			}
+		}
+	})
+}
+
+// A node whose watch has changed does not wait for a change that its stream does not read, however
+// often it restarts.
+func TestChangedWatchOutlivesRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		watch := func(ns string) retention.WriterConfig {
+			return retention.WriterConfig{
+				Coverage: retention.Coverage{Coverage: change.Coverage{Namespaces: []string{ns}}},
+				Window:   func() time.Duration { return 4 * time.Minute }, // idle segments come soon
+			}
+		}
+		n := start(t, mongo, store, watch("shop.a"))
+		write(mongo, 20, 0)
+		n.pass(2 * time.Minute)
+		n.stop()
+		other := newMongo() // without what is not read any more
+		other.Tick(500)
+		for range 3 {
+			n = start(t, other, store, watch("shop.b"))
+			n.pass(5 * time.Minute)
+			if _, err := n.writer.Trouble(); err != nil {
+				t.Errorf("trouble: %v", err)
+			}
+			n.stop()
 		}
 	})
 }

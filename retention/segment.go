@@ -75,10 +75,11 @@ type Coverage struct {
 // Lacks returns the namespaces in which the coverage lacks something that a reader asks for; none
 // are all of them. Some is false where it lacks nothing.
 func (c Coverage) Lacks(asked Coverage) (namespaces []string, some bool) {
+	wanted, has := *asked.Bounded(), *c.Bounded() // headers have the bounded form
 	if asked.FullDocument != "" && asked.FullDocument != c.FullDocument || asked.BeforeChange != "" && asked.BeforeChange != c.BeforeChange {
-		return asked.Namespaces, true
+		has.Namespaces = []string{""} // nothing
 	}
-	return asked.Dropped(asked.Coverage, c.Coverage)
+	return wanted.Dropped(wanted, has)
 }
 
 // A Header describes a segment. It contains no resume token and no key of a document.

@@ -34,9 +34,11 @@ func newSession(w *Writer, head Head, found bool) *session {
 	s := &session{w: w, head: head.Header, next: head.Next, from: head.To, fresh: !found, draft: newDraft(w.encoder)}
 	start := oplog.Start{}
 	if found {
-		s.last = head.LastRef()
-		_, lacks := w.cfg.Coverage.Lacks(head.Coverage)
-		s.seen = s.last.IsZero() || lacks // who reads less may not read that change
+		if _, lacks := w.cfg.Coverage.Lacks(head.Coverage); lacks {
+			s.head.Last = nil // who reads less may not read that change, neither now nor after a restart
+		}
+		s.last = s.head.LastRef()
+		s.seen = s.last.IsZero()
 		start.Position = change.At(s.from)
 		if !s.seen {
 			start.Position = change.At(s.last.Time())

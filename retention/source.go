@@ -62,10 +62,14 @@ func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, 
 	case err == nil:
 		st.mongo, st.base = mongo, mongo.Base()
 		return st, nil
-	case from.IsZero(), !errors.Is(err, oplog.ErrPositionLost), !s.outlives(ctx, from, err):
+	case from.IsZero(), !errors.Is(err, oplog.ErrPositionLost):
 		return nil, err
 	}
-	if found, findErr := st.begin(ctx); findErr != nil || !found {
+	first, outlives := s.outlives(ctx, from, err)
+	if !outlives {
+		return nil, err
+	}
+	if found, findErr := st.begin(ctx, first); findErr != nil || !found {
 		return nil, errors.Join(err, findErr)
 	}
 	s.cfg.Logger.Info("reading the retained log", "from", from.String(), "segment", st.header.Number)
@@ -73,23 +77,24 @@ func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, 
 }
 
 // outlives reports whether a position that MongoDB rejects is one that the chain may have: its
-// oplog begins later, or rejects even the time of the position.
-func (s *Source) outlives(ctx context.Context, p change.Position, rejected error) bool {
+// oplog begins later, or rejects even the time of the position. It also returns where the oplog
+// begins, zero if that is unknown.
+func (s *Source) outlives(ctx context.Context, p change.Position, rejected error) (first change.Timestamp, may bool) {
 	if s.chain() == nil {
-		return false
+		return first, false
 	}
-	first, ahead := change.Timestamp{}, false
+	ahead := false
 	if lost, told := errors.AsType[*oplog.LostError](rejected); told && !lost.First.IsZero() {
 		first, ahead = lost.First, !lost.Last.IsZero() && p.Time.Compare(lost.Last) > 0
 	} else {
 		reach, err := s.cfg.Reach(ctx)
 		if err != nil {
-			return false
+			return first, false
 		}
 		first, ahead = reach.First, reach.Ahead(p)
 	}
 	holds := !first.IsZero() && first.Compare(p.Time) < 0
-	return !ahead && (!holds || p.Token == nil)
+	return first, !ahead && (!holds || p.Token == nil)
 }
 
 // ask asks the store, and repeats that until there is an answer, the store has failed for too long,

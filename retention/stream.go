@@ -53,10 +53,11 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 			s.note(reply)
 			return reply, err
 		}
-		if !s.source.outlives(ctx, change.At(s.at), err) {
+		first, outlives := s.source.outlives(ctx, change.At(s.at), err)
+		if !outlives {
 			return reply, err
 		}
-		if found, findErr := s.begin(ctx); findErr != nil || !found {
+		if found, findErr := s.begin(ctx, first); findErr != nil || !found {
 			return reply, errors.Join(err, findErr)
 		}
 		s.source.cfg.Logger.Info("continuing in the retained log", "from", s.at.String(), "segment", s.header.Number)
@@ -84,9 +85,10 @@ func later(t, u change.Timestamp) change.Timestamp {
 	return t
 }
 
-// begin finds the segment of the stream's place; found is false where the chain does not have it.
-// A chain that begins later costs a loss.
-func (s *stream) begin(ctx context.Context) (found bool, err error) {
+// begin finds the segment of the stream's place; found is false where the chain does not have it,
+// or begins later than both the place and the oplog: the reader of the log then continues in
+// MongoDB, which has more. A chain that begins later than the place only costs a loss.
+func (s *stream) begin(ctx context.Context, oplogFirst change.Timestamp) (found bool, err error) {
 	var h Header
 	err = s.source.ask(ctx, func() error {
 		h, found, err = s.source.chain().find(ctx, s.at)
@@ -94,6 +96,9 @@ func (s *stream) begin(ctx context.Context) (found bool, err error) {
 	})
 	if err != nil || !found {
 		return false, err
+	}
+	if !oplogFirst.IsZero() && h.From.Compare(later(s.at, oplogFirst)) > 0 {
+		return false, nil
 	}
 	if h.From.Compare(s.at) > 0 {
 		s.lose(s.at, h.From, gap.HistoryLost, nil)

@@ -109,11 +109,13 @@ func (w Watch) match(can abilities) bson.D {
 	return bson.D{{Key: "$and", Value: all}}
 }
 
-// Keeps returns the exact filter that the node applies after the server's: it drops the pairs of a
-// database and a collection that the watch does not have. It allocates nothing.
+// Keeps returns the exact filter that the node applies after the server's, nil if the watch has
+// everything: it drops the pairs of a database and a collection that the watch does not have, and
+// what was retained when the watch had more. It allocates nothing.
 func (w Watch) Keeps() func(*change.Event) bool {
 	databases, collections := w.split()
-	if len(collections) == 0 {
+	without := w.Without()
+	if len(w.Namespaces) == 0 && len(without) == 0 && w.Exclude == "" {
 		return nil
 	}
 	whole := make(map[string]bool, len(databases))
@@ -128,9 +130,12 @@ func (w Watch) Keeps() func(*change.Event) bool {
 		asked[ns.DB][ns.Coll] = true
 	}
 	wants := func(db, coll []byte) bool {
-		return len(db) == 0 || whole[string(db)] || asked[string(db)] != nil && (len(coll) == 0 || asked[string(db)][string(coll)])
+		return len(db) == 0 || len(w.Namespaces) == 0 || whole[string(db)] || asked[string(db)] != nil && (len(coll) == 0 || asked[string(db)][string(coll)])
 	}
 	return func(e *change.Event) bool {
+		if slices.Contains(without, e.Op()) || w.Exclude != "" && string(e.DB()) == w.Exclude {
+			return false
+		}
 		return wants(e.DB(), e.Coll()) || len(e.ToDB()) > 0 && wants(e.ToDB(), e.ToColl())
 	}
 }

@@ -1,9 +1,12 @@
 package stream
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 )
 
 // What is covered is what can be subscribed to and read. MongoDB's own and our own are never, also
@@ -42,5 +45,36 @@ func TestWhatAWatchCovers(t *testing.T) {
 	}
 	if !(Watch{}).Covers(ns("streamer", "x")) {
 		t.Error("nothing is excluded, and streamer.x is not covered")
+	}
+}
+
+// What was retained while more was watched is not kept.
+func TestKeepsOnlyWhatIsWatched(t *testing.T) {
+	for _, c := range []struct {
+		watch Watch
+		want  string
+	}{
+		{Watch{}, "insert shop.orders, update shop.orders, insert crm.leads, insert marks.m"},
+		{Watch{Namespaces: []string{"shop.*"}}, "insert shop.orders, update shop.orders"},
+		{Watch{Namespaces: []string{"crm.leads"}}, "insert crm.leads"},
+		{Watch{Operations: []string{"insert"}}, "insert shop.orders, insert crm.leads, insert marks.m"},
+		{Watch{Exclude: "marks"}, "insert shop.orders, update shop.orders, insert crm.leads"},
+	} {
+		keeps, kept := c.watch.Keeps(), []string(nil)
+		for _, e := range []changetest.Event{
+			{DB: "shop", Coll: "orders", ID: 1}, {DB: "shop", Coll: "orders", ID: 1, Op: "update"},
+			{DB: "crm", Coll: "leads", ID: 2}, {DB: "marks", Coll: "m", ID: 3},
+		} {
+			parsed, err := change.Parse(e.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if keeps == nil || keeps(&parsed) {
+				kept = append(kept, fmt.Sprintf("%s %s", parsed.Op(), parsed.Namespace()))
+			}
+		}
+		if got := strings.Join(kept, ", "); got != c.want {
+			t.Errorf("%+v keeps %s", c.watch, got)
+		}
 	}
 }
