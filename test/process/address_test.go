@@ -18,7 +18,7 @@ func guess(t *testing.T, f *fleet) {
 		{[]string{"status"}, []string{f.ships[0].name, f.lab.cluster}},
 		{[]string{"sinks"}, []string{"SINK", printer}},
 		{[]string{"subscribers"}, []string{"SUBSCRIBER", printer}},
-		{[]string{"gaps"}, []string{"No losses."}},
+		{[]string{"gaps"}, []string{"No losses of the log."}},
 		{[]string{"supervisor", "status"}, nil},
 		{[]string{"drain", other, "--yes"}, []string{"0 partitions left", "Node " + other + " is empty"}},
 		{[]string{"drain", other, "--undo", "--yes"}, []string{"its share"}},

@@ -43,7 +43,7 @@ func gapsCommand() *cobra.Command {
 			}
 			return cmp.Or(o.print(w, log, func(t *tabwriter.Writer) { writeGaps(t, log) }), unread)
 		})
-	cmd.Long = "List the losses that nodes recorded.\n\n" + storeOrNode
+	cmd.Long = "List the losses that nodes recorded: changes of the log that every subscriber may have missed.\n" + ownLosses + "\n\n" + storeOrNode
 	return cmd
 }
 
@@ -55,7 +55,7 @@ variables STREAMER_…) the command reads what the nodes share, and needs no run
 func writeGaps(t *tabwriter.Writer, log admin.GapLog) {
 	if len(log.Gaps) == 0 {
 		if log.Error == "" {
-			fmt.Fprintln(t, "No losses.")
+			fmt.Fprintf(t, "No losses of the log.\n%s\n", ownLosses)
 		}
 		return
 	}
@@ -64,4 +64,8 @@ func writeGaps(t *tabwriter.Writer, log admin.GapLog) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", formatTime(g.Found), formatTime(g.LostFrom.Time), formatTime(g.LostTo.Time), g.Reason,
 			printable(orDash(strings.Join(g.Namespaces, ","))), printable(g.By))
 	}
+	fmt.Fprintf(t, "\n%s\n", ownLosses)
 }
+
+// ownLosses says where other losses are.
+const ownLosses = "A subscriber that came back too late has its own losses: `streamer subscribers list -o json`."
