@@ -71,28 +71,7 @@ type printed struct {
 	by        string
 	partition change.Partition
 	at        time.Time
-	written   time.Time // by the workload; zero for a deletion, which does not tell
-}
-
-// writtenAt returns when the workload has written what an event tells of, zero for a deletion.
-func writtenAt(t *testing.T, event string) time.Time {
-	t.Helper()
-	type fields struct {
-		At int64 `json:"at"`
-	}
-	var e struct {
-		Full   fields `json:"fullDocument"`
-		Update struct {
-			Set fields `json:"updatedFields"`
-		} `json:"updateDescription"`
-	}
-	if err := json.Unmarshal([]byte(event), &e); err != nil {
-		t.Error(err)
-	}
-	if at := max(e.Full.At, e.Update.Set.At); at > 0 {
-		return time.Unix(0, at)
-	}
-	return time.Time{}
+	written   time.Time // by the workload
 }
 
 // newFleet makes a fleet of n nodes, and starts none.
@@ -221,7 +200,8 @@ func (s *ship) url() string { return "http://" + s.http }
 // take takes a line that a node prints.
 func (f *fleet) take(by, line string) {
 	now := time.Now()
-	if err := f.printed.JSON([]byte(line), now); err != nil {
+	took, err := f.printed.Timed([]byte(line), now)
+	if err != nil {
 		f.t.Errorf("%s: %v", by, err)
 		return
 	}
@@ -231,7 +211,7 @@ func (f *fleet) take(by, line string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.prints = append(f.prints, printed{by, e.Partition, now, writtenAt(f.t, line)})
+	f.prints = append(f.prints, printed{by, e.Partition, now, now.Add(-took)})
 }
 
 // begin starts all nodes and waits until they have shared the partitions.

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,23 +20,10 @@ type chronicle struct {
 	from  []time.Time // when they were written
 }
 
-func (c *chronicle) note(line []byte, now time.Time) {
-	var e struct {
-		Full   struct{ At int64 } `json:"fullDocument"`
-		Update struct {
-			Set struct{ At int64 } `json:"updatedFields"`
-		} `json:"updateDescription"`
-	}
-	if json.Unmarshal(line, &e) != nil {
-		return
-	}
-	at := max(e.Full.At, e.Update.Set.At)
-	if at == 0 {
-		return // a deletion tells no time
-	}
+func (c *chronicle) note(took time.Duration, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.delay, c.from = append(c.delay, now.Sub(time.Unix(0, at))), append(c.from, time.Unix(0, at))
+	c.delay, c.from = append(c.delay, took), append(c.from, now.Add(-took))
 }
 
 // since returns the p99 and the longest of what was written after a moment.
@@ -144,8 +130,11 @@ func (f *fleet) handle(id string, check *workload.Check, kept *chronicle, addres
 	if err == nil {
 		err = c.Subscribe(client.Subscription{ID: "all", DB: f.lab.database, Format: client.JSON}, func(_ context.Context, c client.Change) error {
 			now := time.Now()
-			kept.note(c.Data, now)
-			return check.JSON(c.Data, now)
+			took, err := check.Timed(c.Data, now)
+			if err == nil {
+				kept.note(took, now)
+			}
+			return err
 		})
 	}
 	if err != nil {

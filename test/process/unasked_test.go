@@ -38,7 +38,7 @@ func changing() map[string][][]string {
 // and run, which is a node.
 func harmless() []string {
 	return []string{
-		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "context add", "context list", "context remove", "context use", "explain", "gaps", "run",
+		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "config init", "config show", "context add", "context list", "context remove", "context use", "explain", "gaps", "run",
 		"sinks status", "status", "supervisor reports", "supervisor status", "tail", "version",
 	}
 }
