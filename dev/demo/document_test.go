@@ -193,7 +193,7 @@ func curl(t *testing.T, words []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // only read
+	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {

@@ -288,6 +288,7 @@ func exitOf(args []string, code fault.Code) int {
 		return 2
 	case fault.NodeUnreachable, fault.MongoUnreachable, fault.EtcdUnreachable:
 		return 3
+	default:
+		return 1
 	}
-	return 1
 }

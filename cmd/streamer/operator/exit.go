@@ -44,8 +44,9 @@ func ExitCode(err error) int {
 		return exitUsage
 	case fault.NodeUnreachable, fault.MongoUnreachable, fault.EtcdUnreachable:
 		return exitUnreachable
+	default:
+		return exitRefused
 	}
-	return exitRefused
 }
 
 // Args makes the fault CommandBadArgument of an error of check.

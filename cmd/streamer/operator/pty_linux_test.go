@@ -18,7 +18,7 @@ func onTerminal(t *testing.T, columns uint16, do func(*os.File)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer master.Close() //nolint:errcheck // nothing is kept
+	defer master.Close()
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func onTerminal(t *testing.T, columns uint16, do func(*os.File)) string {
 	}
 	do(terminal)
 	fmt.Fprint(terminal, "\x04")
-	defer terminal.Close() //nolint:errcheck // nothing is kept
+	defer terminal.Close()
 	var all []byte
 	for buffer := make([]byte, 4096); !bytes.HasSuffix(all, []byte("\x04")); {
 		n, err := master.Read(buffer)

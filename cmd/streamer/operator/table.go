@@ -60,24 +60,24 @@ const narrowest = 20
 func fit(line string, cells []string, columns int, colours bool) string {
 	last := cells[len(cells)-1]
 	start := utf8.RuneCountInString(line) - utf8.RuneCountInString(last)
-	wrapped := ""
+	var wrapped strings.Builder
 	if utf8.RuneCountInString(line) > columns && columns-start >= narrowest && strings.HasSuffix(line, last) {
 		parts := wrap(last, columns-start)
 		line = strings.TrimSuffix(line, last) + parts[0]
 		for _, part := range parts[1:] {
-			wrapped += "\n" + strings.Repeat(" ", start) + part
+			wrapped.WriteString("\n" + strings.Repeat(" ", start) + part)
 		}
 	}
 	if colours {
 		line = paintStates(line, cells)
 	}
-	return line + wrapped
+	return line + wrapped.String()
 }
 
 // wrap breaks a text into lines of at most so many characters, at spaces where there are some.
 func wrap(text string, width int) (lines []string) {
 	line := ""
-	for _, word := range strings.Split(text, " ") {
+	for word := range strings.SplitSeq(text, " ") {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			lines = append(lines, line)
 			line = ""
