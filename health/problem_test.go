@@ -63,6 +63,11 @@ func mongoAway(f *Facts) {
 	f.Closed = ago(4*time.Second, away())
 }
 
+// etcdBack says since when etcd answers again.
+func etcdBack(since time.Duration) func(f *Facts) {
+	return func(f *Facts) { f.EtcdWas, f.EtcdBack = ago(since+10*time.Second, away()), now().Add(-since) }
+}
+
 func etcdAway(f *Facts)   { f.Etcd = ago(4*time.Second, away()) }
 func detached(f *Facts)   { f.Detached = ago(time.Second, away()) }
 func silent(f *Facts)     { f.Silent = ago(time.Second, away()) }
@@ -140,6 +145,16 @@ func situations() map[string]situation {
 		"the cluster's state is damaged":      {func(f *Facts) { f.Unread = ago(0, fault.Newf(fault.ClusterCorrupt, "plan")) }, Degraded, true, "etcd:STRM-CLUSTER-CORRUPT:critical"},
 		"it stood still":                      {all(detached, unowned), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical"},
 		"the origin is gone":                  {all(detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
+		"etcd is back, it is not yet":         {all(etcdBack(time.Second), func(f *Facts) { f.Detached = ago(3*time.Second, away()) }), Unhealthy, false, etcd},
+		"etcd is back, seen later":            {all(etcdBack(time.Second), detached, unowned), Unhealthy, false, etcd},
+		"etcd is back, and it is":             {etcdBack(time.Second), Healthy, true, ""},
+		"etcd is back for long, it is not":    {all(etcdBack(11*time.Second), func(f *Facts) { f.Detached = ago(12*time.Second, away()) }), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical"},
+		"etcd is back, another origin":        {all(etcdBack(time.Second), detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
+		"etcd is back, it missed beats":       {all(etcdBack(time.Second), missing), Healthy, true, etcd},
+		"etcd is back, then a node is frozen": {all(etcdBack(9*time.Second), func(f *Facts) { f.Missing, f.MissingNodes = ago(5*time.Second, away()), []string{"c"} }), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"etcd hiccuped, a node is frozen": {all(missing, func(f *Facts) {
+			f.EtcdWas, f.EtcdBack = ago(3*time.Second, away()), now().Add(-time.Second)
+		}), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
 		"an election":                         {func(f *Facts) { f.Unled = ago(4*time.Second, away()) }, Healthy, true, ""},
 		"nobody leads":                        {all(leaderless, unowned), Healthy, true, "leader:STRM-CLUSTER-LEADERLESS:critical"},
 		"a node is frozen":                    {missing, Healthy, true, "nodes:STRM-NODE-MISSING:critical"},

@@ -133,16 +133,23 @@ const (
 	moving = 5 * time.Second
 	// retaining is how long the store of the retained log may fail.
 	retaining = 10 * time.Second
+	// recovering is how long a node may take to get over what an outage of etcd caused.
+	recovering = 10 * time.Second
 	// electing is how long the election of a leader may take.
 	electing = 5 * time.Second
 )
 
+// patienceWithEtcd is how long etcd may not answer before that is a problem.
+func (f *Facts) patienceWithEtcd() time.Duration {
+	if !f.Detached.At.IsZero() { // the lease was short: etcd is why
+		return 0
+	}
+	return passing
+}
+
 // rules are those of single facts.
 func rules(f *Facts) []rule {
-	etcd := passing
-	if !f.Detached.At.IsZero() { // the lease was short: etcd is why
-		etcd = 0
-	}
+	etcd := f.patienceWithEtcd()
 	return []rule{
 		{f.Stopping, subjectStop, fault.NodeStopping, "The node stops: what was delivered is acknowledged and saved.", Info, Degraded, true, 0},
 		{f.Starting, subjectStart, fault.NodeStarting, "The node starts and is not ready yet.", Info, Unhealthy, true, 0},
@@ -211,6 +218,7 @@ func problems(f *Facts) (all []Problem) {
 			Affects: Affects{Nodes: node, Partitions: ids(f.Partitions)}, rests: restsOf(subjectReading), makes: Degraded,
 		})
 	}
+	all = append(all, ofEtcd(f, all)...)
 	all = append(all, ofShared(f)...)
 	all = append(all, ofClients(f)...)
 	for _, v := range f.Components {
@@ -220,6 +228,24 @@ func problems(f *Facts) (all []Problem) {
 		})
 	}
 	return all
+}
+
+// ofEtcd returns the problem of etcd while the node gets over it: etcd answers again, and problems
+// that its outage caused are still there. So these do not become problems of their own in between.
+func ofEtcd(f *Facts, others []Problem) []Problem {
+	lasted := f.EtcdBack.Sub(f.EtcdWas.At)
+	if !f.Etcd.At.IsZero() || f.EtcdWas.At.IsZero() || f.Now.Sub(f.EtcdBack) >= recovering || lasted < f.patienceWithEtcd() || !f.Apart.At.IsZero() {
+		return nil
+	}
+	seen := f.EtcdBack.Add(passing) // what it caused may be noticed later
+	caused := func(p Problem) bool { return slices.Contains(p.rests, SubjectEtcd) && p.Since.Before(seen) }
+	if !slices.ContainsFunc(others, caused) {
+		return nil
+	}
+	return []Problem{{
+		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node gets over it.", Severity: Critical,
+		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd), makes: Healthy,
+	}}
 }
 
 // ids returns the numbers of partitions.

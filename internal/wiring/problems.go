@@ -30,6 +30,8 @@ type observed struct {
 	since  map[string]time.Time // since when facts held at the last look, by name
 	before map[string]time.Time // and at the one before
 	beats  map[string]heard     // of other nodes, by name
+	etcd   health.Since         // the last outage of etcd
+	back   time.Time            // when it was over, zero while it is not
 }
 
 // reported is the part of the verdict in a node's heartbeats.
@@ -181,6 +183,15 @@ func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string,
 		f.Unread = o.fact("unread", now, since, err)
 	case !s.member.Alone() || f.Store == health.SubjectEtcd:
 		f.Etcd = o.fact("etcd", now, since, err)
+	}
+	switch {
+	case !f.Etcd.At.IsZero():
+		o.etcd, o.back = f.Etcd, time.Time{}
+	case !o.etcd.At.IsZero() && o.back.IsZero():
+		o.back = now
+	}
+	if !o.back.IsZero() {
+		f.EtcdWas, f.EtcdBack = o.etcd, o.back
 	}
 	if open && unserved == nil {
 		o.begun.Store(true)
