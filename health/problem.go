@@ -121,7 +121,7 @@ func Judge(f Facts) Verdict {
 	all := own
 	if f.Etcd.At.IsZero() && f.Detached.At.IsZero() { // otherwise the reports of others are old
 		for _, p := range f.Others {
-			p.rests = restsOf(p.Subject)
+			p.rests = restsOf(p.Subject, p.Code)
 			all = append(all, p)
 		}
 	}

@@ -171,7 +171,12 @@ func situations() map[string]situation {
 		"components do not answer":            {unanswered, Healthy, true, "components:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
 		"components of a node that is gone":   {all(missing, unanswered), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
 		"it reads late, and a sink is near":   {all(late, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "reading:STRM-LOG-LATE:critical"},
-		"a sink is near the end, urgently":    {sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
+		"it reads late, a sink is halted": {all(late, sunk(func(s *Subscriber) {
+			s.Failed, s.Lag = ago(time.Hour, fault.Newf(fault.SinkHalted, "x")), new(time.Hour)
+		})), Degraded, true, "sink/out:STRM-SINK-HALTED:critical reading:STRM-LOG-LATE:warning"},
+		"it reads late, a sink is halted elsewhere": {all(late, other("sink/out", fault.SinkHalted)), Degraded, true, "sink/out:STRM-SINK-HALTED:critical reading:STRM-LOG-LATE:warning"},
+		"MongoDB is away, a sink is halted":         {all(mongoAway, sunk(func(s *Subscriber) { s.Failed = ago(time.Hour, fault.Newf(fault.SinkHalted, "x")) })), Unhealthy, false, mongo},
+		"a sink is near the end, urgently":          {sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
 		"a sink's checkpoint is corrupt": {sunk(func(s *Subscriber) {
 			s.Failed = ago(0, fmt.Errorf("partitions [3]: %w", fault.Newf(fault.CheckpointCorrupt, "x")))
 		}), Degraded, true, "sink/out:STRM-CHECKPOINT-CORRUPT:critical"},
@@ -333,6 +338,7 @@ func TestReportsFitIntoAHeartbeat(t *testing.T) {
 // An alert is one of deploy/prometheus that fires for problems.
 type alert struct {
 	name     string
+	severity string
 	matchers map[string]func(value string) bool // by label
 }
 
@@ -343,8 +349,8 @@ func alerts(t *testing.T) (all []alert) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`alert: (\w+)\n\s+expr: '.*streamer_problem\{(.*)\}`).FindAllStringSubmatch(string(rules), -1) {
-		a := alert{name: m[1], matchers: map[string]func(string) bool{}}
+	for _, m := range regexp.MustCompile(`alert: (\w+)\n\s+expr: '.*streamer_problem\{(.*)\}.*\n(?:\s+for: .*\n)?\s+labels: \{severity: (\w+)\}`).FindAllStringSubmatch(string(rules), -1) {
+		a := alert{name: m[1], severity: m[3], matchers: map[string]func(string) bool{}}
 		for _, part := range regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`).FindAllStringSubmatch(m[2], -1) {
 			if a.matchers[part[1]] != nil {
 				t.Fatalf("%s has two conditions of %s", a.name, part[1])
@@ -360,8 +366,8 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// Each problem raises one alert, whose page is the one that the problem leads to; what merely starts
-// or stops raises none. Each alert is raised by one of the situations.
+// Each problem raises one alert, of its severity, whose page is the one that the problem leads to; what
+// merely starts or stops raises none. Each alert is raised by one of the situations.
 func TestEveryProblemRaisesOneAlert(t *testing.T) {
 	rules := alerts(t)
 	raised := map[string]bool{}
@@ -370,6 +376,7 @@ func TestEveryProblemRaisesOneAlert(t *testing.T) {
 		s.facts(&f)
 		for _, p := range Judge(f).Problems {
 			var fire []string
+			severity := ""
 			for _, a := range rules {
 				labels := map[string]string{"code": string(p.Code), "subject": p.Subject, "severity": string(p.Severity)}
 				fires := true
@@ -378,13 +385,15 @@ func TestEveryProblemRaisesOneAlert(t *testing.T) {
 				}
 				if fires {
 					fire = append(fire, a.name)
-					raised[a.name] = true
+					severity, raised[a.name] = a.severity, true
 				}
 			}
 			switch {
 			case p.Severity == Info && len(fire) == 0:
 			case len(fire) != 1:
 				t.Errorf("%s: %s %s %s raises %q", name, p.Subject, p.Code, p.Severity, fire)
+			case severity != string(p.Severity):
+				t.Errorf("%s: %s %s %s raises %s, which is %s", name, p.Subject, p.Code, p.Severity, fire[0], severity)
 			case p.Runbook != runbooks+"runbooks/"+fire[0]+".md":
 				t.Errorf("%s: %s raises %s and leads to %s", name, p.Subject, fire[0], p.Runbook)
 			}

@@ -85,9 +85,14 @@ func kindOf(subject string) kind {
 	return kind{}
 }
 
-// restsOf returns the subjects whose problems explain one of this subject.
-func restsOf(subject string) []string {
-	rests := kindOf(subject).rests
+// restsOf returns the subjects whose problems explain one of this subject and code. What is wrong
+// with the reading explains that a sink is late, not that it has stopped.
+func restsOf(subject string, code fault.Code) []string {
+	kind := kindOf(subject)
+	rests := kind.rests
+	if kind.runbook == "StreamerSinkLate" && !slices.Contains([]fault.Code{fault.SinkTarget, fault.SubscriberLate, fault.SubscriberHeadRoom}, code) {
+		rests = slices.DeleteFunc(slices.Clone(rests), func(s string) bool { return s == subjectReading })
+	}
 	if slug, is := strings.CutPrefix(subject, componentPrefix+"sink-"); is {
 		rests = append(slices.Clone(rests), "sink/"+slug)
 	}
@@ -101,7 +106,7 @@ func (p Problem) page() string {
 	switch {
 	case p.Code == fault.MongoMajority:
 		return "StreamerNoMajority"
-	case p.Code == fault.LogLate:
+	case p.Code == fault.LogLate && p.Severity != Critical:
 		return "StreamerLagging"
 	case kind.runbook == "StreamerSinkLate" && p.Severity == Critical:
 		return "StreamerSinkDown"
@@ -188,9 +193,10 @@ func problems(f *Facts) (all []Problem) {
 		if !r.fact.lasted(f.Now, r.patience) {
 			continue
 		}
+		code := codeOf(r.fact.Err, r.code)
 		p := Problem{
-			Code: codeOf(r.fact.Err, r.code), Subject: r.subject, Cause: r.cause, Severity: r.severity, Since: r.fact.At, Affects: Affects{Nodes: node},
-			rests: restsOf(r.subject), makes: r.makes, unready: r.unready,
+			Code: code, Subject: r.subject, Cause: r.cause, Severity: r.severity, Since: r.fact.At, Affects: Affects{Nodes: node},
+			rests: restsOf(r.subject, code), makes: r.makes, unready: r.unready,
 		}
 		if r.fact.Err != nil {
 			p.Detail = r.fact.Err.Error()
@@ -215,7 +221,7 @@ func problems(f *Facts) (all []Problem) {
 	if late := f.Lag > f.LagThreshold; late && f.LagThreshold > 0 {
 		all = append(all, Problem{
 			Code: fault.LogLate, Subject: subjectReading, Cause: "The node reads the oplog late.", Severity: Warning, Since: f.Now.Add(-f.Lag),
-			Affects: Affects{Nodes: node, Partitions: ids(f.Partitions)}, rests: restsOf(subjectReading), makes: Degraded,
+			Affects: Affects{Nodes: node, Partitions: ids(f.Partitions)}, rests: restsOf(subjectReading, fault.LogLate), makes: Degraded,
 		})
 	}
 	all = append(all, ofEtcd(f, all)...)
@@ -224,7 +230,7 @@ func problems(f *Facts) (all []Problem) {
 	for _, v := range f.Components {
 		all = append(all, Problem{
 			Code: fault.SupervisorDown, Subject: componentPrefix + v.Slug, Cause: "The component " + v.Slug + " makes no progress.", Severity: Critical,
-			Since: f.Now.Add(-time.Duration(v.LastDecision) * time.Millisecond), Affects: Affects{Nodes: node}, rests: restsOf(componentPrefix + v.Slug), makes: Degraded,
+			Since: f.Now.Add(-time.Duration(v.LastDecision) * time.Millisecond), Affects: Affects{Nodes: node}, rests: restsOf(componentPrefix+v.Slug, fault.SupervisorDown), makes: Degraded,
 		})
 	}
 	return all
@@ -244,7 +250,7 @@ func ofEtcd(f *Facts, others []Problem) []Problem {
 	}
 	return []Problem{{
 		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node gets over it.", Severity: Critical,
-		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd), makes: Healthy,
+		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd, ""), makes: Healthy,
 	}}
 }
 
@@ -264,7 +270,7 @@ func ofShared(f *Facts) (all []Problem) {
 			continue
 		}
 		p := Problem{
-			Subject: s.Name, Severity: Warning, Since: f.Now, rests: restsOf(s.Name), makes: Degraded,
+			Subject: s.Name, Severity: Warning, Since: f.Now, makes: Degraded,
 			Affects: Affects{Nodes: []string{f.Node}, Subscribers: []string{s.Name}},
 		}
 		name := "sink " + strings.TrimPrefix(s.Name, "sink/")
@@ -285,6 +291,7 @@ func ofShared(f *Facts) (all []Problem) {
 		default:
 			continue
 		}
+		p.rests = restsOf(p.Subject, p.Code)
 		if s.Near.lasted(f.Now, 0) {
 			if s.Urgent {
 				p.Severity = Critical
@@ -305,7 +312,7 @@ func ofShared(f *Facts) (all []Problem) {
 // without an effect on the node.
 func ofClients(f *Facts) (all []Problem) {
 	add := func(subject string, code fault.Code, severity Severity, cause string, concern func(Subscriber) Since) {
-		p := Problem{Code: code, Subject: subject, Severity: severity, Since: f.Now, Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(subject), makes: Healthy}
+		p := Problem{Code: code, Subject: subject, Severity: severity, Since: f.Now, Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(subject, code), makes: Healthy}
 		for _, s := range f.Subscribers {
 			since := concern(s)
 			if s.Shared || !since.lasted(f.Now, 0) {

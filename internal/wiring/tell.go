@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A teller posts a notice when a problem begins and when it is over. It reads the cluster's notices
+// A teller posts a notice when a problem begins, when it becomes critical, and when it is over. It reads the cluster's notices
 // to learn which problems any node has reported already: one problem is one notice, and a new
 // leader continues where the last one stopped.
 type teller struct {
@@ -26,8 +26,14 @@ type teller struct {
 
 // An opened is a reported problem.
 type opened struct {
-	code fault.Code
-	at   time.Time
+	code     fault.Code
+	at       time.Time
+	critical bool
+}
+
+// says reports whether the problem has been reported as it is now, or as more urgent.
+func (o opened) says(p health.Problem) bool {
+	return o.code == p.Code && (o.critical || p.Severity != health.Critical)
 }
 
 // overAfter is how long a problem must be gone before its end is reported.
@@ -45,7 +51,7 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	for _, p := range v.Problems {
 		present[p.Subject] = true
 		delete(t.gone, p.Subject)
-		if o, told := t.open[p.Subject]; p.Severity == health.Info || told && o.code == p.Code || !leads && !cutOff {
+		if o, told := t.open[p.Subject]; p.Severity == health.Info || told && o.says(p) || !leads && !cutOff {
 			continue
 		}
 		if at, told := t.told[p.Subject]; p.OfClients() && told && now.Sub(at) < clientsEvery {
@@ -83,7 +89,7 @@ func (t *teller) read(board *notice.Board) {
 		switch n.Kind {
 		case notice.KindProblem:
 			code, _ := n.Fields["code"].(string)
-			t.open[subject], t.told[subject] = opened{fault.Code(code), n.At}, n.At
+			t.open[subject], t.told[subject] = opened{fault.Code(code), n.At, n.Level == notice.Critical}, n.At
 		case notice.KindProblemOver:
 			delete(t.open, subject)
 			delete(t.gone, subject)

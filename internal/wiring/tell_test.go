@@ -11,13 +11,14 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// One problem is one notice and one end, whoever leads while it lasts; a node that is cut off tells
+// One problem is one notice, another one when it becomes critical, and one end, whoever leads while it lasts; a node that is cut off tells
 // no end; what merely starts or stops is not told.
 func TestProblemsAreToldOnce(t *testing.T) {
 	board := notice.NewBoard(notice.Config{})
 	problem := func(subject string, code fault.Code, severity health.Severity) health.Verdict {
 		return health.Verdict{Problems: []health.Problem{{Subject: subject, Code: code, Severity: severity, Cause: "It is wrong."}}}
 	}
+	urgent := problem("sink/out", fault.SinkTarget, health.Critical)
 	sink, halted := problem("sink/out", fault.SinkTarget, health.Warning), problem("sink/out", fault.SinkHalted, health.Critical)
 	var first, second teller
 	at := time.Unix(1000, 0)
@@ -32,6 +33,10 @@ func TestProblemsAreToldOnce(t *testing.T) {
 		{&first, sink, true, false, "problem sink/out"},
 		{&first, sink, true, false, ""},
 		{&second, sink, true, false, ""}, // it leads now
+		{&second, urgent, true, false, "problem sink/out"},
+		{&second, urgent, true, false, ""},
+		{&first, sink, true, false, ""}, // less urgent
+		{&first, urgent, true, false, ""},
 		{&second, halted, true, false, "problem sink/out"},
 		{&second, health.Verdict{}, true, false, ""},
 		{&second, halted, true, false, ""}, // it was not over
