@@ -138,10 +138,11 @@ func SameOrigin(origins []string, next http.Handler) http.Handler {
 	})
 }
 
-// takesName reports whether a request asks for an event stream with a name. A query that cannot be
-// read is refused later.
+// takesName reports whether a request asks for an event stream with a name, or may do so: what only
+// reads about a subscriber does not. A query that cannot be read is refused later.
 func takesName(r *http.Request) bool {
-	return r.Method != http.MethodOptions && r.URL.Query().Has("subscriber")
+	reads := r.URL.Path == "/v1/history" || strings.HasPrefix(r.URL.Path, "/v1/subscribers/") // other methods are SameOrigin's
+	return r.Method != http.MethodOptions && !reads && r.URL.Query().Has("subscriber")
 }
 
 // provesPage reports whether a request contains its page, or cannot come from a page without

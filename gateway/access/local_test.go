@@ -115,6 +115,10 @@ func TestPagesOfOtherOriginsTakeNoName(t *testing.T) {
 		{named, []string{"User-Agent", chrome, "Last-Event-ID", "1"}, 200},
 		{"/v1/events?db=shop", []string{"User-Agent", chrome}, 200}, // which changes nothing
 		{"/v1/status", []string{"User-Agent", chrome}, 200},
+		{"/v1/history?subscriber=s", []string{"User-Agent", chrome}, 200}, // which only read
+		{"/v1/subscribers/detail?subscriber=s", []string{"User-Agent", chrome}, 200},
+		{"/v1/subscribers?subscriber=s", []string{"User-Agent", chrome}, 403},
+		{"/v1/history/../events?subscriber=s", []string{"User-Agent", chrome}, 403},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil)
 		r.Host = "streamer.example:8080"
