@@ -409,7 +409,6 @@ func (m *Membership) report() cluster.Heartbeat {
 	case !open, failing:
 		h.Status = cluster.StatusDegraded
 	}
-	h.Lags = m.lags()
 	for _, p := range cfg.Node.Status() {
 		h.Held = append(h.Held, cluster.HeldPartition{Partition: p.Partition, Epoch: p.Epoch, Rate: p.Rate, State: string(p.State)})
 		h.Load.Rate += p.Rate
@@ -418,14 +417,16 @@ func (m *Membership) report() cluster.Heartbeat {
 			h.Load.Lag = &lag
 		}
 	}
+	h.Lags = lags(m.cfg.Node.Subscribers(), len(h.Held))
 	return h
 }
 
-// lags returns how late the shared subscribers are at this node.
-func (m *Membership) lags() map[string]float64 {
+// lags returns how late the shared subscribers are at a node that holds so many partitions. It
+// leaves out those that do not get all of them: how late they are there is unknown.
+func lags(subscribers []streamer.SubscriberStatus, held int) map[string]float64 {
 	lags := make(map[string]float64)
-	for _, s := range m.cfg.Node.Subscribers() {
-		if s.Shared && s.Lag != nil {
+	for _, s := range subscribers {
+		if s.Shared && s.Lag != nil && s.Failure == nil && s.Partitions >= held {
 			lags[s.Name] = s.Lag.Seconds()
 		}
 	}
@@ -433,23 +434,30 @@ func (m *Membership) lags() map[string]float64 {
 }
 
 // SharedLag returns how late a shared subscriber is where it is latest; known is false while some
-// node that serves partitions does not say it.
+// node that serves partitions does not say it, and while nobody serves some partition.
 func (m *Membership) SharedLag(subscriber string) (seconds float64, known bool) {
-	return sharedLag(m.Overview().Members, subscriber)
+	return sharedLag(m.Overview().Members, m.cfg.Partitions, subscriber)
 }
 
-func sharedLag(members []cluster.Member, subscriber string) (seconds float64, known bool) {
+func sharedLag(members []cluster.Member, partitions int, subscriber string) (seconds float64, known bool) {
+	held := make(map[change.Partition]bool, partitions)
 	for _, member := range members {
 		if len(member.Held) == 0 {
 			continue
+		}
+		for _, p := range member.Held {
+			held[p.Partition] = true
 		}
 		lag, told := member.Lags[subscriber]
 		if !told {
 			return 0, false
 		}
-		seconds, known = max(seconds, lag), true
+		seconds = max(seconds, lag)
 	}
-	return seconds, known
+	if len(held) < partitions || partitions == 0 {
+		return 0, false
+	}
+	return seconds, true
 }
 
 // Advertised returns an address as other machines may use it: with this machine's name where it

@@ -3,6 +3,7 @@ package wiring
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,13 +12,18 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A sink is as late as at the node where it is latest, and nobody knows while a node that serves
-// partitions does not say it.
+// partitions does not say it, or nobody serves a partition.
 func TestSharedSubscriberIsAsLateAsWhereItIsLatest(t *testing.T) {
-	member := func(held int, lags map[string]float64) cluster.Member {
-		return cluster.Member{Heartbeat: cluster.Heartbeat{Held: make([]cluster.HeldPartition, held), Lags: lags}}
+	member := func(first, held int, lags map[string]float64) cluster.Member {
+		m := cluster.Member{Heartbeat: cluster.Heartbeat{Lags: lags}}
+		for i := range held {
+			m.Held = append(m.Held, cluster.HeldPartition{Partition: change.Partition(first + i)})
+		}
+		return m
 	}
 	idle, late, silent := map[string]float64{"sink/a": 0, "sink/b": 1}, map[string]float64{"sink/a": 0, "sink/b": 90}, map[string]float64(nil)
 	for name, c := range map[string]struct {
@@ -26,14 +32,38 @@ func TestSharedSubscriberIsAsLateAsWhereItIsLatest(t *testing.T) {
 		lag     float64
 		known   bool
 	}{
-		"healthy":                   {[]cluster.Member{member(2, idle), member(2, late)}, "sink/a", 0, true},
-		"late at one":               {[]cluster.Member{member(2, idle), member(2, late)}, "sink/b", 90, true},
-		"a node says nothing":       {[]cluster.Member{member(2, idle), member(2, silent)}, "sink/a", 0, false},
-		"a node without partitions": {[]cluster.Member{member(2, idle), member(0, silent)}, "sink/b", 1, true},
-		"nobody is there":           {nil, "sink/a", 0, false},
+		"healthy":                     {[]cluster.Member{member(0, 2, idle), member(2, 2, late)}, "sink/a", 0, true},
+		"late at one":                 {[]cluster.Member{member(0, 2, idle), member(2, 2, late)}, "sink/b", 90, true},
+		"a node says nothing":         {[]cluster.Member{member(0, 2, idle), member(2, 2, silent)}, "sink/a", 0, false},
+		"a node without partitions":   {[]cluster.Member{member(0, 4, idle), member(0, 0, silent)}, "sink/b", 1, true},
+		"partitions without an owner": {[]cluster.Member{member(0, 2, idle), member(2, 1, late)}, "sink/b", 0, false},
+		"two say that they own one":   {[]cluster.Member{member(0, 2, idle), member(1, 2, late)}, "sink/b", 0, false},
+		"nobody is there":             {nil, "sink/a", 0, false},
 	} {
-		if lag, known := sharedLag(c.members, c.of); lag != c.lag || known != c.known {
+		if lag, known := sharedLag(c.members, 4, c.of); lag != c.lag || known != c.known {
 			t.Errorf("%s: %v, %t", name, lag, known)
+		}
+	}
+}
+
+// A node says nothing of a sink that does not get all of the node's partitions.
+func TestLagOfASinkThatGetsPartOnlyIsUnknown(t *testing.T) {
+	status := func(partitions int, failure error) streamer.SubscriberStatus {
+		return streamer.SubscriberStatus{Name: "sink/a", Shared: true, Partitions: partitions, Failure: failure, Lag: new(time.Second)}
+	}
+	client := status(2, nil)
+	client.Shared = false
+	for name, c := range map[string]struct {
+		status streamer.SubscriberStatus
+		told   bool
+	}{
+		"all":              {status(2, nil), true},
+		"one is missing":   {status(1, nil), false},
+		"it has stopped":   {status(2, errors.New("corrupt")), false},
+		"it is a client's": {client, false},
+	} {
+		if _, told := lags([]streamer.SubscriberStatus{c.status}, 2)["sink/a"]; told != c.told {
+			t.Errorf("%s: told %t", name, told)
 		}
 	}
 }
