@@ -183,6 +183,12 @@ func (h *History) noteSubscribers(subscribers []streamer.SubscriberStatus) {
 	h.mu.headRoom.add(least)
 	worst := slices.Clone(subscribers)
 	slices.SortStableFunc(worst, func(a, b streamer.SubscriberStatus) int {
+		switch { // clients, of which there may be any number, displace no shared subscriber
+		case a.Shared && !b.Shared:
+			return -1
+		case b.Shared && !a.Shared:
+			return 1
+		}
 		return cmp.Compare(seconds(b.Lag), seconds(a.Lag)) // NaN comes last
 	})
 	there := make(map[string]streamer.SubscriberStatus)

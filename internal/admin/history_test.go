@@ -75,7 +75,7 @@ func TestHistoryKeepsAnHour(t *testing.T) {
 	}
 }
 
-// Names come from clients, who may use as many as they like.
+// Names come from clients, who may use as many as they like, and displace no sink.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	h, now := admin.NewHistory(), time.Now()
@@ -88,13 +88,15 @@ func TestHistoryIsBounded(t *testing.T) {
 		for i := range 1000 {
 			all = append(all, sampled(fmt.Sprintf("s-%d-%03d", turn, i), "", float64(i), 0))
 		}
-		h.Note(now.Add(time.Duration(turn)*admin.HistoryEvery), members, all)
+		sink := sampled("sink/x", "", 0, 0)
+		sink.Shared = true
+		h.Note(now.Add(time.Duration(turn)*admin.HistoryEvery), members, append(all, sink))
 	}
 	list, _ := historyOf(t, h, "operator", "s-9-999")
 	if len(list.Nodes) != 64 || list.Subscriber == nil {
 		t.Errorf("%d nodes, the subscriber furthest behind: %v", len(list.Nodes), list.Subscriber)
 	}
-	for name, want := range map[string]bool{"s-9-936": true, "s-9-935": false, "s-8-999": true, "s-7-999": false} {
+	for name, want := range map[string]bool{"sink/x": true, "s-9-937": true, "s-9-936": false, "s-8-999": true, "s-7-999": false} {
 		if list, _ := historyOf(t, h, "operator", name); (list.Subscriber != nil) != want {
 			t.Errorf("%s: kept %v, want %v", name, list.Subscriber != nil, want)
 		}

@@ -82,7 +82,7 @@ function checkpoints() {
   return {
     element: h('div', error, h('h3', 'Filters'), filtersNote, h('div.scroll', filters.element), h('h3', 'Where it is earliest'), placesNote, h('div.scroll', places.element), h('h3', 'Its last checkpoints'), h('div.scroll', past.element)),
     refuse(e) {
-      text(error, e.status === 403 ? 'Filters and checkpoints are shown to identities with namespace=*.' : e.message);
+      text(error, e.code === 'STRM-ACCESS-FORBIDDEN' ? 'Filters and checkpoints are shown to identities with namespace=*.' : e.message);
     },
     draw(d, newest) {
       text(error, d.error ?? '');
@@ -141,7 +141,7 @@ function open(root, name) {
   let row = null;
   const erase = button('Delete', () => ({
     label: `Delete ${name}`, path: `/v1/subscribers/delete?${new URLSearchParams({subscriber: name})}`,
-    what: `${row?.session ? `It is connected to ${row.session.node}: its session ends. ` : row?.connected === false ? 'It is not connected. ' : 'It may be connected to another node: its session ends then. '}`
+    what: row?.kind === 'shared' ? 'Its checkpoints and their history are deleted. Its session does not end, and saves new checkpoints. If its nodes restart before that, it begins where the origin starts.' : `${row?.session ? `It is connected to ${row.session.node}: its session ends. ` : row?.connected === false ? 'It is not connected. ' : 'It may be connected to another node: its session ends then. '}`
       + 'Its checkpoints and their history are gone. When it comes back it begins at the position that it tells, or as its start policy says.',
   }));
   erase.show(true, `Delete ${name}`);
