@@ -80,9 +80,12 @@ func wrapped(facts []string, width int) (lines []string) {
 	return lines
 }
 
+// sparks are the bars of a sparkline, the lowest first.
+const sparks = "▁▂▃▄▅▆▇█"
+
 // sparkline draws the last values.
 func sparkline(values []float64, width int) string {
-	bars := []rune("▁▂▃▄▅▆▇█")
+	bars := []rune(sparks)
 	values = values[max(0, len(values)-max(width, 0)):]
 	highest := 1.0
 	for _, v := range values {
