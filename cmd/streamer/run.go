@@ -34,10 +34,13 @@ With -o json the node has a sink of type stdout, too: it writes every event to s
 once it is written. After a crash it continues after the last saved checkpoint, so that nothing is lost and little is redelivered. The
 node stops when the reader closes the pipe.
 
-With --mongodb-uri, and without a file and variables for etcd, one node runs with nothing else: it keeps its checkpoints in MongoDB. Other
-users of the machine can see the connection string: set STREAMER_MONGODB_URI instead if it has a password.`,
+With --mongodb-uri, and without a file and variables for etcd or several nodes, one node runs with nothing else: it keeps its checkpoints in
+MongoDB. Other users of the machine can see the connection string: set STREAMER_MONGODB_URI instead if it has a password.`,
 		Args: operator.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if uri == "" && cmd.Flags().Changed("mongodb-uri") {
+				return fault.Newf(fault.CommandBadArgument, "--mongodb-uri is empty: give MongoDB's connection string, or leave the flag out")
+			}
 			environment, inMongoDB := alone(os.Environ(), file, uri)
 			cfg, err := config.Load(file, environment)
 			if err != nil {
@@ -75,7 +78,7 @@ users of the machine can see the connection string: set STREAMER_MONGODB_URI ins
 }
 
 // alone returns the environment with a connection string, if one is given. If neither a file nor a
-// variable sets etcd, checkpoints are then in MongoDB.
+// variable sets etcd or expects several nodes, checkpoints are then in MongoDB.
 func alone(environment []string, file, uri string) (with []string, inMongoDB bool) {
 	if uri == "" {
 		return environment, false
@@ -85,7 +88,8 @@ func alone(environment []string, file, uri string) (with []string, inMongoDB boo
 	})
 	environment = append(environment, "STREAMER_MONGODB_URI="+uri)
 	decided := file != "" || slices.ContainsFunc(environment, func(variable string) bool {
-		return strings.HasPrefix(variable, "STREAMER_ETCD_") || strings.HasPrefix(variable, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=")
+		nodes, expected := strings.CutPrefix(variable, "STREAMER_CLUSTER_EXPECTED_NODES=")
+		return expected && nodes != "1" || strings.HasPrefix(variable, "STREAMER_ETCD_") || strings.HasPrefix(variable, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=")
 	})
 	if decided {
 		return environment, false

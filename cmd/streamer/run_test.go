@@ -2,8 +2,20 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/mongostream/streamer/fault"
 )
+
+// An empty connection string, as of a variable of a shell that is not set, is not the default one.
+func TestEmptyConnectionStringIsRefused(t *testing.T) {
+	root := command()
+	root.SetArgs([]string{"run", "--mongodb-uri", "", "-o", "none"})
+	if err := root.ExecuteContext(t.Context()); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "--mongodb-uri") {
+		t.Errorf("%v", err)
+	}
+}
 
 // A connection string alone is enough for one node; whatever says more is obeyed.
 func TestConnectionStringAloneIsEnough(t *testing.T) {
@@ -17,6 +29,8 @@ func TestConnectionStringAloneIsEnough(t *testing.T) {
 		{"no flag", "", "", []string{"STREAMER_MONGODB_URI=mongodb://b"}, false},
 		{"a file", "f.yaml", "mongodb://a", nil, false},
 		{"etcd", "", "mongodb://a", []string{"STREAMER_ETCD_ENDPOINTS=etcd:2379"}, false},
+		{"three nodes", "", "mongodb://a", []string{"STREAMER_CLUSTER_EXPECTED_NODES=3"}, false},
+		{"one node", "", "mongodb://a", []string{"STREAMER_CLUSTER_EXPECTED_NODES=1"}, true},
 		{"a backend", "", "mongodb://a", []string{"STREAMER_RELIABILITY_CHECKPOINT_BACKEND=etcd"}, false},
 	} {
 		given := append(slices.Clone(c.environment), "STREAMER_MONGODB_URI=mongodb://b", "STREAMER_MONGODB_URI_FILE=/b")
