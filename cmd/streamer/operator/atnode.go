@@ -16,9 +16,11 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// How often a node is asked how far something is, and how long it tries to move a partition.
+// How often a node is asked how far something is, how long it may stay silent meanwhile, and how long
+// it tries to move a partition.
 const (
 	lookEvery   = 250 * time.Millisecond
+	maxSilence  = 20 * time.Second
 	nodeTriesTo = time.Minute + 10*time.Second
 )
 
@@ -27,17 +29,25 @@ func readStatus(ctx context.Context, node *nodeClient) (s admin.Status, err erro
 	return s, node.ask(ctx, http.MethodGet, "v1/status", nil, &s)
 }
 
-// awaitStatus reads the status until over returns true, or until the timeout. The node's data about
-// other nodes is some heartbeats old.
+// awaitStatus reads the status until over returns true, or until the timeout. It retries a node that
+// does not answer for up to maxSilence. The node's data about other nodes is some heartbeats old.
 func awaitStatus(ctx context.Context, node *nodeClient, patience time.Duration, over func(admin.Status) bool) (bool, error) {
 	begun := time.Now()
+	answered := begun
 	for {
 		s, err := readStatus(ctx, node)
-		if err != nil || over(s) {
-			return err == nil, err
+		switch {
+		case err == nil && over(s):
+			return true, nil
+		case err == nil:
+			answered = time.Now()
+		case fault.Of(err) != fault.NodeUnreachable && fault.Of(err) != fault.NodeStopping:
+			return false, err
+		case time.Since(answered) > min(patience, maxSilence):
+			return false, fmt.Errorf("the leader continues, but how far it is cannot be read: %w", err)
 		}
 		if time.Since(begun) > patience {
-			return false, nil
+			return false, err
 		}
 		if err := retry.Sleep(ctx, lookEvery); err != nil {
 			return false, err
