@@ -3,7 +3,10 @@ package operator
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -29,8 +32,16 @@ func completeFrom(node *nodeClient, names func(context.Context, *nodeClient) ([]
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return found, cobra.ShellCompDirectiveNoFileComp
+		return slices.DeleteFunc(found, func(name string) bool { return !harmless(name) }), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// harmless reports whether a name means nothing else to a shell or to cobra. Scripts of shells may
+// expand what they complete.
+func harmless(name string) bool {
+	return !strings.HasPrefix(name, "-") && !strings.HasPrefix(name, "_activeHelp_") && !strings.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@+=,%", r)
+	})
 }
 
 // subscriberNames are the subscribers that a node knows.

@@ -12,7 +12,7 @@ func TestNamesAreCompletedFromANode(t *testing.T) {
 	d := &fixture{T: t}
 	mux := http.NewServeMux()
 	for path, answer := range map[string]string{
-		"/v1/subscribers": `{"subscribers":[{"subscriber":"gateway/orders"},{"subscriber":"sink/lines"}]}`,
+		"/v1/subscribers": `{"subscribers":[{"subscriber":"gateway/orders"},{"subscriber":"$(date)"},{"subscriber":"a\tb"},{"subscriber":"--yes"},{"subscriber":"_activeHelp_ c"},{"subscriber":"sink/lines"}]}`,
 		"/v1/status":      `{"nodes":[{"node":"node-1"},{"node":"node-2"}]}`,
 		"/v1/sinks":       `{"sinks":[{"sink":"lines"}]}`,
 	} {
