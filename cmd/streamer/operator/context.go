@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func contextPath() (string, error) {
 }
 
 // readContexts reads the contexts; without a file, or a home, there are none. A file that others
-// may write is refused, because it decides which server gets a token.
+// own or may write or replace is refused, because it decides which server gets a token.
 func readContexts() (contextFile, error) {
 	contexts := contextFile{Contexts: map[string]*nodeContext{}}
 	path, err := contextPath()
@@ -60,11 +61,18 @@ func readContexts() (contextFile, error) {
 		return contexts, nil
 	}
 	info, errInfo := os.Stat(path)
-	if err := errors.Join(err, errInfo); err != nil {
+	dir, errDir := os.Stat(filepath.Dir(path))
+	if err := errors.Join(err, errInfo, errDir); err != nil {
 		return contexts, fault.Newf(fault.CommandBadArgument, "read contexts: %w", err)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return contexts, fault.Newf(fault.CommandBadArgument, "read contexts: others may write %s, which says to whom a token is shown: chmod 600 it", path)
+	}
+	if dir.Mode().Perm()&0o022 != 0 {
+		return contexts, fault.Newf(fault.CommandBadArgument, "read contexts: others may replace %s, which says to whom a token is shown: chmod 700 its folder", path)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
+		return contexts, fault.Newf(fault.CommandBadArgument, "read contexts: %s, which says to whom a token is shown, belongs to another user: chown it", path)
 	}
 	if err := json.Unmarshal(text, &contexts); err != nil {
 		return contexts, fault.Newf(fault.CommandBadArgument, "read contexts: %s: %w", path, err)

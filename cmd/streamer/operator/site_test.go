@@ -197,6 +197,17 @@ func TestTokenOfAContextIsForItsNode(t *testing.T) {
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	for mode, says := range map[os.FileMode]string{0o777: "chmod 700", 0o700: ""} {
+		if err := os.Chmod(filepath.Dir(path), mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.command("context", "list"); (err != nil) != (says != "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("a folder of mode %o: %v", mode, err)
+		}
+	}
+	if err := os.Chmod(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if text, err := d.command("context", "remove", "one"); err != nil {
 		t.Error(err, text)
 	}
