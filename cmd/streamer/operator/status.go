@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -129,9 +130,15 @@ func worstPartitions(all []health.Partition) []health.Partition {
 		}
 		return *s
 	}
+	room := func(s *float64) float64 {
+		if s == nil {
+			return math.Inf(1)
+		}
+		return *s
+	}
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b health.Partition) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(late(b.Lag), late(a.Lag)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(late(b.Lag), late(a.Lag)), cmp.Compare(room(a.HeadRoom), room(b.HeadRoom)), cmp.Compare(a.ID, b.ID))
 	})
 	return sorted[:worst]
 }

@@ -60,7 +60,7 @@ const late = 30
 func (l listing) arrange(o listOptions) {
 	all := l.Subscribers
 	if o.lagging {
-		all = slices.DeleteFunc(all, func(s admin.Subscriber) bool { return s.Lag == nil || *s.Lag < late })
+		all = slices.DeleteFunc(all, func(s admin.Subscriber) bool { return s.Lag != nil && *s.Lag < late })
 	}
 	least := func(s *float64) float64 {
 		if s == nil {
@@ -174,7 +174,7 @@ which subscribers are connected to it. Without a configuration (-f, or variables
   streamer subscribers list --sort lag --lagging --watch`
 	flags := cmd.Flags()
 	flags.StringVar(&opts.sort, "sort", sortName, "order: "+strings.Join(sorts(), ", ")+"; the worst first")
-	flags.BoolVar(&opts.lagging, "lagging", false, fmt.Sprintf("only those that are %d s behind, or more", late))
+	flags.BoolVar(&opts.lagging, "lagging", false, fmt.Sprintf("only those that are %d s behind or more, or whose lag is unknown", late))
 	watchFlag(cmd, &opts.watch)
 	complete(cmd, "sort", cobra.FixedCompletions(sorts(), cobra.ShellCompDirectiveNoFileComp))
 	client.addFlags(cmd)

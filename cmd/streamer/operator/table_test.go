@@ -57,7 +57,7 @@ func TestWorstSubscribersComeFirst(t *testing.T) {
 		{listOptions{sort: sortName}, "a2 a10 b c"},
 		{listOptions{sort: sortLag}, "b a10 a2 c"},
 		{listOptions{sort: sortHeadRoom}, "a2 b a10 c"},
-		{listOptions{sort: sortName, lagging: true}, "a10 b"},
+		{listOptions{sort: sortName, lagging: true}, "a10 b c"},
 	} {
 		l := listing{SubscriberList: &admin.SubscriberList{Subscribers: []admin.Subscriber{of("a10", 40, 300), of("a2", 1, 100), of("b", 50, 200), {Subscriber: "c"}}}}
 		l.arrange(tt.opts)
@@ -79,11 +79,13 @@ func TestWorstPartitionsAreShown(t *testing.T) {
 	}
 	all[40] = health.Partition{ID: 40, Status: "stuck", Error: "no server"}
 	all[50] = health.Partition{ID: 50, Status: "lagging", Lag: lag(90)}
+	all[60].HeadRoom = lag(100) // of 6 s, as others
+	all[60].Lag = lag(6)
 	var ids []int
 	for _, p := range worstPartitions(all) {
 		ids = append(ids, p.ID)
 	}
-	if want := []int{40, 50, 6, 13, 20}; !slices.Equal(ids, want) {
+	if want := []int{40, 50, 60, 6, 13}; !slices.Equal(ids, want) {
 		t.Errorf("%v, want %v", ids, want)
 	}
 	if got := countStates(all); got != "62 healthy, 1 lagging, 1 stuck" {
