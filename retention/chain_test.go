@@ -301,6 +301,94 @@ func TestRestoredHistoryStopsTheWriter(t *testing.T) {
 	})
 }
 
+// MongoDB that was restored to a time before the end of the chain has another history too.
+func TestRestoreToAnEarlierTimeStopsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		write(mongo, 60, 0)
+		n.pass(10 * time.Minute)
+		write(mongo, 60, 1000)
+		n.pass(2 * time.Minute)
+		n.stop()
+
+		restored := newMongo()
+		write(restored, 20, 0)
+		n = start(t, restored, store, retention.WriterConfig{})
+		defer n.stop()
+		first, last := restored.Reach()
+		n.log.SetReach(gap.Reach{First: first, Last: last}, change.Timestamp{})
+		synctest.Wait()
+		if _, err := n.writer.Trouble(); !errors.Is(err, retention.ErrHistory) {
+			t.Errorf("trouble: %v", err)
+		}
+	})
+}
+
+// A writer whose disk is full deletes what has expired, and continues.
+func TestFullDiskIsFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		store.Before = func(_ context.Context, op, _ string) error {
+			if op == "put" && full.Load() {
+				return errors.New("no space left on device")
+			}
+			if op == "delete" {
+				full.Store(false)
+			}
+			return nil
+		}
+		n := start(t, mongo, store, retention.WriterConfig{MaxBytes: 5000})
+		defer n.stop()
+		write(mongo, 300, 0)
+		n.pass(2 * time.Minute)
+		full.Store(true)
+		write(mongo, 100, 1000)
+		n.pass(2 * time.Minute)
+		if _, err := n.writer.Trouble(); err == nil {
+			t.Error("the writer has no trouble")
+		}
+		n.pass(70 * time.Minute)
+		if _, err := n.writer.Trouble(); err != nil {
+			t.Errorf("trouble: %v", err)
+		}
+	})
+}
+
+// A request that failed is no trouble for ever where nobody asks again.
+func TestFailedReadIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		store.Before = func(context.Context, string, string) error {
+			if down.Load() {
+				return errors.New("down")
+			}
+			return nil
+		}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all := write(mongo, 200, 0)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		down.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.source.Open(ctx, all[0].Position()); err == nil {
+			t.Fatal("opened")
+		}
+		down.Store(false)
+		if since, err := n.source.Trouble(); err == nil || since.IsZero() {
+			t.Error("nobody is told that the store does not answer")
+		}
+		n.pass(3 * time.Minute)
+		if since, err := n.source.Trouble(); err != nil || !since.IsZero() {
+			t.Errorf("trouble since %s: %v", since, err)
+		}
+	})
+}
+
 // A store may do what it is asked to and not answer, refuse, or say that the object exists: in the
 // chain is each change once.
 func TestLostAnswersOfTheStore(t *testing.T) {

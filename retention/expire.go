@@ -15,6 +15,8 @@ func (w *Writer) expire(ctx context.Context) {
 	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	deleted, err := w.chain.Expire(ctx, w.cfg.MaxAge, w.cfg.MaxBytes)
 	w.metrics.deleted.Add(float64(deleted))
 	if err != nil && ctx.Err() == nil {
@@ -38,20 +40,21 @@ func (c *Chain) Expire(ctx context.Context, age time.Duration, bytes int64) (del
 	if len(floors) > 0 {
 		floor = floors[len(floors)-1].Number
 	}
+	if deleted, err = c.deleteBelow(ctx, floors, now); err != nil { // first: a full disk may have no room for a floor
+		return deleted, err
+	}
 	kept, err := c.list(ctx, c.segments(), floor)
 	if err != nil {
-		return 0, err
+		return deleted, err
 	}
 	raised, err := c.expired(ctx, kept, now, age, bytes)
-	if err != nil {
-		return 0, err
+	if err != nil || raised <= floor {
+		return deleted, err
 	}
-	if raised > floor {
-		if err := c.store.Put(ctx, c.floors()+"/"+name(raised), nil); err != nil && !errors.Is(err, ErrExists) {
-			return 0, err
-		}
+	if err := c.store.Put(ctx, c.floors()+"/"+name(raised), nil); err != nil && !errors.Is(err, ErrExists) {
+		return deleted, err
 	}
-	return c.deleteBelow(ctx, floors, now)
+	return deleted, nil
 }
 
 // expired returns the number of the first segment to keep, zero if there is none.

@@ -29,10 +29,11 @@ const (
 	fileMode   = 0o600
 	temporary  = ".tmp"
 	lockName   = ".lock"
+	clockName  = "now" // of the files that show the time
 )
 
 // filesPage is how many objects a listing returns.
-const filesPage = 1000
+const filesPage = 100_000
 
 // OpenFiles opens a store in a folder and creates that if necessary. If no other process has it
 // open, it removes what interrupted writes have left. Close closes it.
@@ -46,9 +47,7 @@ func OpenFiles(root string) (*Files, error) {
 	}
 	s := &Files{root: root, lock: lock}
 	if flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil { // nobody else is writing
-		if err := s.removeTemporary(); err != nil {
-			return nil, errors.Join(err, lock.Close())
-		}
+		s.removeTemporary()
 	}
 	if err := flock(lock, syscall.LOCK_SH|syscall.LOCK_NB); err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errors.Join(fmt.Errorf("lock folder: %w", err), lock.Close())
@@ -70,17 +69,22 @@ func (s *Files) Close() error { return s.lock.Close() }
 
 func flock(f *os.File, how int) error { return syscall.Flock(int(f.Fd()), how) }
 
-func (s *Files) removeTemporary() error {
-	err := filepath.WalkDir(s.root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, temporary) {
-			return err
-		}
-		return os.Remove(path)
-	})
-	if err != nil {
-		return fmt.Errorf("remove temporary files: %w", err)
+// removeTemporary removes the temporary files that are certainly ours, as far as it can: the folder
+// may have files of others, and those that stay cost only space.
+func (s *Files) removeTemporary() {
+	ours, _ := filepath.Glob(filepath.Join(s.root, clockName+"*"+temporary)) // its pattern is valid
+	for _, path := range ours {
+		_ = os.Remove(path)
 	}
-	return nil
+	_ = filepath.WalkDir(filepath.Join(s.root, "v1"), func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && d != nil && d.IsDir():
+			return fs.SkipDir
+		case err == nil && !d.IsDir() && strings.HasSuffix(path, temporary):
+			_ = os.Remove(path)
+		}
+		return nil
+	})
 }
 
 // path returns the file of a key.
@@ -238,7 +242,7 @@ func (s *Files) Delete(ctx context.Context, key string) error {
 
 // Now implements Store: the clock is the file system's, which may be another machine's.
 func (s *Files) Now(context.Context) (time.Time, error) {
-	temp, err := os.CreateTemp(s.root, "now*"+temporary)
+	temp, err := os.CreateTemp(s.root, clockName+"*"+temporary)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("create temporary file: %w", err)
 	}

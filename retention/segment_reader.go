@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -175,6 +176,7 @@ func (r *segmentReader) readBlock(ctx context.Context, k *block) ([]byte, error)
 func (r *segmentReader) damage(k *block) {
 	r.damaged = append(r.damaged, oplog.Loss{
 		From: change.At(k.From), To: change.At(k.To.Next()), Reason: gap.Damaged, Namespaces: r.footer.Lanes[k.Lane].Namespaces,
+		Found: time.Now(),
 	})
 }
 

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,12 +60,18 @@ func (s *session) run(ctx context.Context) error {
 	defer timer.Stop()
 	for {
 		b, err := s.cursor.Poll()
+		if errors.Is(err, oplog.ErrAhead) {
+			return fmt.Errorf("%w: %w", ErrHistory, err)
+		}
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
 		if b != nil {
 			if err := s.consider(ctx, b); err != nil {
 				return err
+			}
+			if s.seen {
+				s.w.report(nil)
 			}
 			continue
 		}

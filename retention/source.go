@@ -37,6 +37,7 @@ type Source struct {
 	mu struct {
 		sync.Mutex
 		failing time.Time // since when the store has not answered; zero while it does
+		failed  time.Time // when a request failed last
 		err     error
 	}
 }
@@ -99,10 +100,15 @@ func (s *Source) outlives(ctx context.Context, p change.Position, rejected error
 
 // ask asks the store, and repeats that until there is an answer, the store has failed for too long,
 // or the context ends.
-func (s *Source) ask(ctx context.Context, question func() error) error {
+func (s *Source) ask(ctx context.Context, question func(context.Context) error) error {
+	once := func() error {
+		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+		defer cancel()
+		return question(ctx)
+	}
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for attempt := 1; ; attempt++ {
-		err := question()
+		err := once()
 		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, errDamaged) {
 			s.answered()
 			return err
@@ -129,11 +135,11 @@ func (s *Source) answered() {
 func (s *Source) failed(err error) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.failing.IsZero() {
+	if s.forgotten() {
 		s.mu.failing = time.Now()
 		s.cfg.Logger.Warn("cannot read the retained log", "error", err)
 	}
-	s.mu.err = err
+	s.mu.err, s.mu.failed = err, time.Now()
 	return s.mu.failing
 }
 
@@ -141,5 +147,14 @@ func (s *Source) failed(err error) time.Time {
 func (s *Source) Trouble() (since time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.forgotten() {
+		return time.Time{}, nil
+	}
 	return s.mu.failing, s.mu.err
+}
+
+// forgotten reports whether no failure counts: nobody has met one for so long that every reader
+// has asked again, or gone. Called with the mutex held.
+func (s *Source) forgotten() bool {
+	return s.mu.failing.IsZero() || time.Since(s.mu.failed) > 2*storeTimeout
 }

@@ -34,10 +34,10 @@ func TestMemoryIsAStore(t *testing.T) {
 func TestTemporaryFilesAreRemoved(t *testing.T) {
 	root := t.TempDir()
 	first := openFiles(t, root)
-	if err := first.Put(t.Context(), "seg/1", nil); err != nil {
+	if err := first.Put(t.Context(), "v1/seg/1", nil); err != nil {
 		t.Fatal(err)
 	}
-	left := filepath.Join(root, "seg", "x.tmp")
+	left := filepath.Join(root, "v1", "seg", "x.tmp")
 	if err := os.WriteFile(left, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -45,12 +45,41 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 	if _, err := os.Stat(left); err != nil {
 		t.Errorf("removed while another process has the folder: %v", err)
 	}
-	if listed, err := second.List(t.Context(), "seg", ""); err != nil || len(listed) != 1 {
+	if listed, err := second.List(t.Context(), "v1/seg", ""); err != nil || len(listed) != 1 {
 		t.Errorf("listed %v, %v", listed, err)
 	}
 	_, _ = first.Close(), second.Close()
 	openFiles(t, root)
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("not removed: %v", err)
+	}
+}
+
+// A folder may have files of others: they stay, and one that cannot be read, such as lost+found,
+// keeps no node from its start.
+func TestFilesOfOthersStay(t *testing.T) {
+	root := t.TempDir()
+	theirs := filepath.Join(root, "database", "x.tmp")
+	for _, folder := range []string{"database", "v1", "lost+found", "v1/closed"} {
+		if err := os.Mkdir(filepath.Join(root, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{theirs, filepath.Join(root, "now1.tmp")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, folder := range []string{"lost+found", "v1/closed"} {
+		if err := os.Chmod(filepath.Join(root, folder), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openFiles(t, root)
+	if _, err := os.Stat(theirs); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "now1.tmp")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not removed: %v", err)
 	}
 }

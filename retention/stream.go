@@ -90,7 +90,7 @@ func later(t, u change.Timestamp) change.Timestamp {
 // MongoDB, which has more. A chain that begins later than the place only costs a loss.
 func (s *stream) begin(ctx context.Context, oplogFirst change.Timestamp) (found bool, err error) {
 	var h Header
-	err = s.source.ask(ctx, func() error {
+	err = s.source.ask(ctx, func(ctx context.Context) error {
 		h, found, err = s.source.chain().find(ctx, s.at)
 		return err
 	})
@@ -179,6 +179,7 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 		if e.loss != nil {
 			if e.loss.To.Time.Compare(s.entered) >= 0 {
 				s.at = later(s.at, e.loss.To.Time)
+				e.loss.Found = time.Now() // new to the readers
 				return oplog.Reply{Loss: e.loss, Told: true, Retained: true, At: time.Now()}, nil
 			}
 			continue
@@ -207,11 +208,11 @@ func (s *stream) peek(ctx context.Context) (e entry, ok bool, err error) {
 		return s.ahead[0], true, nil
 	}
 	if s.reader.footer == nil {
-		if err := s.source.ask(ctx, func() error { return s.reader.open(ctx, s.at) }); err != nil {
+		if err := s.source.ask(ctx, func(ctx context.Context) error { return s.reader.open(ctx, s.at) }); err != nil {
 			return e, false, err
 		}
 	}
-	err = s.source.ask(ctx, func() error {
+	err = s.source.ask(ctx, func(ctx context.Context) error {
 		e, ok, err = s.reader.next(ctx)
 		return err
 	})
@@ -281,7 +282,7 @@ func (s *stream) leave(reply *oplog.Reply) {
 func (s *stream) step(ctx context.Context) (ended bool, err error) {
 	var next Header
 	var found bool
-	if err = s.source.ask(ctx, func() error {
+	if err = s.source.ask(ctx, func(ctx context.Context) error {
 		next, found, err = s.source.chain().after(ctx, &s.header)
 		return err
 	}); err != nil {

@@ -128,6 +128,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		case errors.Is(err, errOvertaken):
 			w.cfg.Logger.Info("another node writes the retained log")
 			attempt = 0
+		case errors.Is(err, context.Canceled): // the log has ended before this context
 		default:
 			w.report(err)
 		}
@@ -139,11 +140,10 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // turn waits until it is this node's turn, and writes until it fails or another node has written.
 func (w *Writer) turn(ctx context.Context) error {
-	head, found, err := w.chain.Head(ctx)
+	head, found, err := w.head(ctx)
 	if err != nil {
 		return err
 	}
-	w.report(nil)
 	if found && w.cfg.Shared && head.Writer != w.cfg.Node {
 		if head, err = w.follow(ctx, head); err != nil {
 			return err
@@ -153,6 +153,13 @@ func (w *Writer) turn(ctx context.Context) error {
 	s := newSession(w, head, found)
 	defer s.close()
 	return s.run(ctx)
+}
+
+// head returns the head of the chain.
+func (w *Writer) head(ctx context.Context) (Head, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return w.chain.Head(ctx)
 }
 
 // follow reads what another node writes, until nothing has come for so long that this node is to
@@ -168,6 +175,7 @@ func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 		if err != nil {
 			return head, err
 		}
+		w.report(nil)
 		if now.Sub(head.Modified) > patience {
 			return head, nil
 		}
@@ -187,8 +195,8 @@ func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 	}
 }
 
-// putTimeout bounds an attempt to write.
-const putTimeout = time.Minute
+// storeTimeout bounds a request to the store, or a few.
+const storeTimeout = time.Minute
 
 // commit writes a segment. It retries until it is known whether the segment is the one of its
 // number, and returns errOvertaken if it is not.
@@ -203,6 +211,7 @@ func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
 			return context.Cause(ctx)
 		}
 		w.report(fmt.Errorf("write segment %d: %w", h.Number, err))
+		w.expire(ctx) // the disk may be full
 		if err := backoff.Wait(ctx, attempt); err != nil {
 			return err
 		}
@@ -212,7 +221,7 @@ func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
 // put tries to write a segment once. Whatever the store answers, what is under the number decides;
 // and what is below the floor does not count, because the number may have been deleted before.
 func (w *Writer) put(ctx context.Context, segment []byte, h *Header) error {
-	ctx, cancel := context.WithTimeout(ctx, putTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := w.chain.store.Put(ctx, w.chain.segment(h.Number), segment); err != nil {
 		there, _, readErr := w.chain.Header(ctx, h.Number)

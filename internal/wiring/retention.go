@@ -25,10 +25,11 @@ type retained struct {
 }
 
 // from returns the time from which on everything can be read up to the oplog, zero where the
-// retained log does not reach the oplog.
+// retained log does not reach the middle of the oplog: even an idle one does, unless it stalls, and
+// then it is about to leave the oplog.
 func (r *retained) from(reach gap.Reach) change.Timestamp {
 	extent := r.extent.Load()
-	if extent == nil || extent.To.Compare(reach.First) < 0 || reach.First.IsZero() {
+	if extent == nil || reach.First.IsZero() || extent.To.Time().Before(reach.First.Time().Add(reach.Length()/2)) {
 		return change.Timestamp{}
 	}
 	return extent.From
