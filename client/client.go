@@ -424,10 +424,11 @@ func (c *Client) failed(ctx context.Context, p Poison) (wait time.Duration, err 
 		return 0, context.Cause(ctx) // interrupted: it will be redelivered
 	}
 	c.stats.failures.Add(1)
-	if p.Attempts < c.cfg.Attempts {
+	unheard := errors.Is(p.Err, errUnheard)
+	if !unheard && p.Attempts < c.cfg.Attempts {
 		return max(1, backoff{first: c.cfg.RetryWait, longest: c.cfg.MaxRetryWait}.after(p.Attempts)), nil
 	}
-	if c.cfg.OnPoison(ctx, p) == Skip {
+	if !unheard && c.cfg.OnPoison(ctx, p) == Skip {
 		c.stats.skipped.Add(1)
 		c.cfg.Logger.Warn("change skipped after repeated failures", "attempts", p.Attempts, "error", p.Err)
 		return 0, nil

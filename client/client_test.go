@@ -612,13 +612,14 @@ func TestLossWithoutOnNoticeEndsRun(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	cfg := config(j, n.address)
 	cfg.OnNotice = nil
+	cfg.OnPoison = func(context.Context, client.Poison) client.Decision { return client.Skip }
 	p := start(t, cfg, j.handle)
 	v := n.welcomed(t, 1, "a")
 	before := v.batch("b", "0:b")
 	v.loss(streampb.Loss_KIND_RESYNC, "d", 0)
 	err := p.wait()
 	handling, is := errors.AsType[*client.HandlerError](err)
-	if !is || handling.Notice == nil || !strings.Contains(err.Error(), "set Config.OnNotice") {
+	if !is || handling.Notice == nil || handling.Attempts != 1 || !strings.Contains(err.Error(), "set Config.OnNotice") {
 		t.Errorf("Run returned %v", err)
 	}
 	if acknowledged := v.left(); acknowledged > before {

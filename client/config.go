@@ -69,8 +69,8 @@ type Config struct {
 	// with the changes: everything before them has been handled and nothing after them. If OnNotice
 	// returns an error for one of these, it is retried like a handler. All other notices arrive in
 	// order from a separate goroutine, and an error is only logged. Without OnNotice a Resync ends
-	// Run, because a program that ignores losses must say so with a function that does nothing; the
-	// others are ignored.
+	// Run, whatever OnPoison decides, because a program that ignores losses must say so with a
+	// function that does nothing; the others are ignored.
 	OnNotice func(context.Context, Notice) error
 	// Checks returns the program's own health checks, which are sent to the node with every
 	// heartbeat: at most 32, whose names have 1 to 256 bytes. While one fails, operators see the
@@ -266,11 +266,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// errUnheard says that a program is not told of a loss: no retry and no OnPoison may skip it.
+var errUnheard = errors.New("set Config.OnNotice and read the documents again there")
+
 // refuseLosses is OnNotice of a program that has none.
 func refuseLosses(_ context.Context, n Notice) error {
 	if lost, is := n.(Resync); is {
-		return fmt.Errorf("changes of %s until %s may have been missed (%s): set Config.OnNotice and read the documents again there",
-			cmp.Or(strings.Join(lost.Namespaces, ", "), "all collections"), lost.To.UTC().Format(time.RFC3339), lost.Reason)
+		return fmt.Errorf("changes of %s until %s may have been missed (%s): %w",
+			cmp.Or(strings.Join(lost.Namespaces, ", "), "all collections"), lost.To.UTC().Format(time.RFC3339), lost.Reason, errUnheard)
 	}
 	return nil
 }
