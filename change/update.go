@@ -7,17 +7,17 @@ import (
 	"strconv"
 )
 
-// Updated returns a document after an update event, by the event's updateDescription. told is false
-// if the event has no description.
+// Updated returns a document after an update, by the updateDescription of its event. told is false
+// if the event has none, or if a name in it may be a name with dots or a path: between MongoDB 5.0,
+// which added such names to updates, and 6.1, which tells both apart.
 //
 // A document may have had the update before, and later ones: as in MongoDB's own initial sync, all
 // updates since any time before the document was read, applied again in their order, end at the
 // present document. So a part that does not fit the document is left out, because a later update
-// has replaced or removed it. Only MongoDB from 6.1 on distinguishes a name with dots from a path;
-// before, it is a name if the document has such a field.
-func (e *Event) Updated(doc []byte) (after []byte, told bool) {
-	update := e.Lookup("updateDescription")
-	if update.Document() == nil {
+// has replaced or removed it.
+func Updated(doc, description []byte) (after []byte, told bool) {
+	update := Value{Type: TypeDocument, Data: description}
+	if description == nil || isAmbiguous(update) {
 		return doc, false
 	}
 	u := updater{paths: update.Lookup("disambiguatedPaths").Document()}
@@ -36,9 +36,21 @@ func (e *Event) Updated(doc []byte) (after []byte, told bool) {
 	return doc, true
 }
 
+// isAmbiguous reports whether a name in an updateDescription may be a name with dots or a path. The
+// truncatedArrays come from MongoDB 5.0 on, the disambiguatedPaths from 6.1 on.
+func isAmbiguous(update Value) bool {
+	if update.Lookup("truncatedArrays").IsZero() || update.Lookup("disambiguatedPaths").Document() != nil {
+		return false
+	}
+	dotted := func(name []byte) bool { return bytes.IndexByte(name, '.') >= 0 }
+	return slices.ContainsFunc(elements(update.Lookup("updatedFields").Data), func(e namedValue) bool { return dotted(e.name) }) ||
+		slices.ContainsFunc(elements(update.Lookup("removedFields").Data), func(e namedValue) bool { return dotted(e.value.Text()) }) ||
+		slices.ContainsFunc(elements(update.Lookup("truncatedArrays").Data), func(e namedValue) bool { return dotted(e.value.Lookup("field").Text()) })
+}
+
 // An updater applies an update.
 type updater struct {
-	paths []byte // the steps of names that are not clear; nil where the server does not say that
+	paths []byte // the steps of names that are not clear
 }
 
 // An alteration is what happens to a field: it gets a value, is truncated, or is removed.
@@ -53,11 +65,11 @@ func (a alteration) removes() bool { return a.value.IsZero() && !a.truncates }
 
 // apply returns a document after the alteration of a field.
 func (u *updater) apply(doc, field []byte, a alteration) []byte {
-	return altered(doc, false, u.steps(doc, field), a)
+	return altered(doc, false, u.steps(field), a)
 }
 
 // steps returns the steps of a field: names, or indexes of arrays.
-func (u *updater) steps(doc, field []byte) (steps [][]byte) {
+func (u *updater) steps(field []byte) (steps [][]byte) {
 	if path := lookup(u.paths, string(field)); path.Type == TypeArray {
 		for _, step := range elements(path.Data) {
 			if i, is := step.value.Int64(); is {
@@ -67,14 +79,10 @@ func (u *updater) steps(doc, field []byte) (steps [][]byte) {
 			}
 		}
 	}
-	switch {
-	case len(steps) > 0:
+	if len(steps) > 0 {
 		return steps
-	case u.paths == nil && !lookup(doc, string(field)).IsZero():
-		return [][]byte{field}
-	default:
-		return bytes.Split(field, []byte{'.'})
 	}
+	return bytes.Split(field, []byte{'.'})
 }
 
 // altered returns a document or an array after the alteration of what is at the end of the steps.

@@ -7,29 +7,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/change/changetest"
 )
-
-// updateEvent returns an update event with a description.
-func updateEvent(t testing.TB, description any) *change.Event {
-	t.Helper()
-	raw, err := bson.Marshal(bson.D{
-		{Key: "_id", Value: bson.Raw(changetest.Token(changetest.Event{Time: change.Timestamp{T: 1, I: 1}}))},
-		{Key: "operationType", Value: "update"},
-		{Key: "clusterTime", Value: bson.Timestamp{T: 1, I: 1}},
-		{Key: "ns", Value: bson.D{{Key: "db", Value: "shop"}, {Key: "coll", Value: "orders"}}},
-		{Key: "documentKey", Value: bson.D{{Key: "_id", Value: 1}}},
-		{Key: "updateDescription", Value: description},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := change.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &e
-}
 
 func fromJSON(t testing.TB, text string) []byte {
 	t.Helper()
@@ -60,8 +38,8 @@ func TestUpdated(t *testing.T) {
 		"an element becomes null":       {`{"a":[1,2]}`, `{"removedFields":["a.0"]}`, `{"a":[null,2]}`},
 		"what goes is not there":        {`{"a":1}`, `{"removedFields":["b.c","c","a.x"]}`, `{"a":1}`},
 		"an element that is not there":  {`{"a":[1]}`, `{"removedFields":["a.3"]}`, `{"a":[1]}`},
-		"an array is shortened":         {`{"a":{"b":[1,2,3]}}`, `{"truncatedArrays":[{"field":"a.b","newSize":1}]}`, `{"a":{"b":[1]}}`},
-		"shortened, then changed":       {`{"a":[1,2,3]}`, `{"truncatedArrays":[{"field":"a","newSize":2}],"updatedFields":{"a.1":9}}`, `{"a":[1,9]}`},
+		"an array is shortened":         {`{"a":{"b":[1,2,3]}}`, `{"truncatedArrays":[{"field":"a.b","newSize":1}],"disambiguatedPaths":{}}`, `{"a":{"b":[1]}}`},
+		"shortened, then changed":       {`{"a":[1,2,3]}`, `{"truncatedArrays":[{"field":"a","newSize":2}],"updatedFields":{"a.1":9},"disambiguatedPaths":{}}`, `{"a":[1,9]}`},
 		"shorter than that":             {`{"a":[1]}`, `{"truncatedArrays":[{"field":"a","newSize":2}]}`, `{"a":[1]}`},
 		"no array":                      {`{"a":5}`, `{"truncatedArrays":[{"field":"a","newSize":2},{"field":"b","newSize":0}]}`, `{"a":5}`},
 		"through a value":               {`{"a":5}`, `{"updatedFields":{"a.b":1}}`, `{"a":5}`},
@@ -69,19 +47,26 @@ func TestUpdated(t *testing.T) {
 		"the server says it is a name":  {`{"a":{"b":1}}`, `{"updatedFields":{"a.b":2},"disambiguatedPaths":{"a.b":["a.b"]}}`, `{"a":{"b":1},"a.b":2}`},
 		"the server says which digits":  {`{"a":{"0":1}}`, `{"updatedFields":{"a.0":2},"disambiguatedPaths":{"a.0":["a","0"]}}`, `{"a":{"0":2}}`},
 		"an index, by the server":       {`{"a":[{"x.y":1}]}`, `{"updatedFields":{"a.0.x.y":2},"disambiguatedPaths":{"a.0.x.y":["a",0,"x.y"]}}`, `{"a":[{"x.y":2}]}`},
-		"a name that the document has":  {`{"a.b":1}`, `{"updatedFields":{"a.b":2}}`, `{"a.b":2}`},
+		"a path before 5.0":             {`{"a.b":1}`, `{"updatedFields":{"a.b":2}}`, `{"a.b":1,"a":{"b":2}}`},
+		"a name of 5.0 without dots":    {`{"a":1}`, `{"updatedFields":{"a":2},"removedFields":["b"],"truncatedArrays":[]}`, `{"a":2}`},
 		"nothing is said, nothing done": {`{"a":1}`, `{}`, `{"a":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after, told := updateEvent(t, bson.Raw(fromJSON(t, c.update))).Updated(fromJSON(t, c.before))
+			after, told := change.Updated(fromJSON(t, c.before), fromJSON(t, c.update))
 			if !told || !bytes.Equal(after, fromJSON(t, c.after)) {
 				t.Errorf("told %t: %s, want %s", told, bson.Raw(after), c.after)
 			}
 		})
 	}
-	e := change.Event{}
-	if _, told := e.Updated(fromJSON(t, `{"a":1}`)); told {
-		t.Error("an event without a description tells something")
+	for _, description := range [][]byte{
+		nil,
+		fromJSON(t, `{"updatedFields":{"a.b":2},"removedFields":[],"truncatedArrays":[]}`),
+		fromJSON(t, `{"updatedFields":{},"removedFields":["a.b"],"truncatedArrays":[]}`),
+		fromJSON(t, `{"updatedFields":{},"removedFields":[],"truncatedArrays":[{"field":"a.b","newSize":1}]}`),
+	} {
+		if _, told := change.Updated(fromJSON(t, `{"a":1}`), description); told {
+			t.Errorf("%s tells what the update has done", bson.Raw(description))
+		}
 	}
 }
 

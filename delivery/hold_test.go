@@ -166,6 +166,39 @@ func TestHotDocumentHoldsNothingUp(t *testing.T) {
 	}
 }
 
+// A document that changes all the time, whose changes do not say what they did, comes as it was read
+// after a few tries: no page waits for it without end.
+func TestUntoldChangesHoldNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, hot = 4, 2
+		source, docs := ordersOf(false, n, n)
+		docs.untold = true
+		b := begin(t, source, delivery.Config{Snapshots: docs})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, orders(t, "insert", "delete"))
+		writing, stop := context.WithCancel(t.Context())
+		go func() {
+			tick := time.NewTicker(300 * time.Microsecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-writing.Done():
+					return
+				case <-tick.C:
+					docs.write("update", "orders", hot)
+				}
+			}
+		}()
+		begun := time.Now()
+		time.AfterFunc(30*time.Second, stop)
+		wantAll(t, documents(t, s), n)
+		stop()
+		if took := time.Since(begun); took > 20*time.Second {
+			t.Errorf("%d documents took %s", n, took)
+		}
+	})
+}
+
 // A document that changes all the time is placed where it was so, also where a server cannot read
 // at a time: no change after it is older.
 func TestHotDocumentNeverGoesBack(t *testing.T) {

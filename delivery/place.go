@@ -191,12 +191,12 @@ func (h *Hub) place(c *scan) {
 		c.until, c.next, c.read = p.until, p.next, len(p.documents)
 	}
 	c.again = nil
-	if inexact {
+	if inexact && c.untold < maxUntold { // otherwise later changes set again what the documents may show of them
 		h.sift(c, p)
 	}
 	passes := len(c.again) == 0
 	if passes {
-		c.replay = nil
+		c.replay, c.untold = nil, 0
 		c.Passed(c.until, c.next)
 	}
 	given := make(map[*Session][]taking, len(c.holds))

@@ -20,6 +20,9 @@ const (
 	patience = time.Second
 	// retryRead is the wait after a failed read.
 	retryRead = time.Second
+	// maxUntold is how often the changes of the documents of a page may not tell what they did.
+	// After that the documents come as they are read.
+	maxUntold = 5
 	// maxUntaken bounds the pages that wait for a session which has not come to their time.
 	maxUntaken = 2
 	// longestStand is how long sessions wait for pages while there are no changes, longestLag how
@@ -55,6 +58,7 @@ type scan struct {
 	// page.
 	again       []change.Value
 	replay      *snapshot.Replay // of again, from before they are read once more
+	untold      int              // replays of the page that had to be begun again
 	moved       chan struct{}    // holds one signal: the Hub has come further, which the replay waits for
 	until, next change.Value
 	read        int
@@ -149,6 +153,9 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 		case f == nil:
 			await(ctx, c.woken, patience)
 		case f.err != nil:
+			if errors.Is(f.err, errUntold) {
+				c.untold++
+			}
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
 			h.do(ctx, func() { h.giveUp(c) })
 			await(ctx, nil, retryRead)
@@ -354,7 +361,7 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	c.patient = time.Time{}
 	switch left := len(c.Readers()); {
 	case left == 0 && len(c.joining) > 0:
-		c.again, c.replay = nil, nil
+		c.again, c.replay, c.untold = nil, nil, 0
 		return h.next(c)
 	case left == 0:
 		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
@@ -372,6 +379,9 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 	case c.replay != nil && c.replay.IsReady():
 		f.replays = true
 	default:
+		if c.replay != nil && c.replay.Spoiled() {
+			c.untold++
+		}
 		c.replay = snapshot.NewReplay(c.namespace, c.again)
 	}
 	for _, r := range c.takers {

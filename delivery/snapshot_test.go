@@ -48,6 +48,8 @@ type store struct {
 	brief bool // updates in transactions carry no documents
 	dice  *rand.Rand
 
+	untold bool // updates do not say what they did
+
 	mu       sync.Mutex
 	now      contents
 	versions int64
@@ -73,7 +75,7 @@ func (s *store) write(op string, coll string, id int64) {
 		s.now[coll] = docs
 	}
 	d, there := docs[id]
-	e := changetest.Event{Op: op, Coll: coll, ID: id}
+	e := changetest.Event{Op: op, Coll: coll, ID: id, Untold: s.untold}
 	switch op {
 	case "insert":
 		if there {

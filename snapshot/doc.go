@@ -10,7 +10,9 @@
 // A server that cannot read at a time shows each document as it was at some time between T (After)
 // and the end of the reading (To). [Touched] has the documents that changes have touched in
 // between: they are read again, at a later T. A document that has changed again by then is brought
-// to the T after that by a [Replay] of its changes.
+// to the T after that by a [Replay] of its changes. Where these do not say what they did, or are too
+// large to be kept, it comes as it was read after a few tries: later changes follow, and set again
+// what it shows of them.
 //
 // The rules:
 //
@@ -21,7 +23,8 @@
 //     pending from the moment that it is accepted. Progress that could not be loaded does not mean
 //     that no snapshot is pending.
 //   - Waiting is bounded, and charged to its cause: a scan waits for the rate before a reader
-//     pauses, a document that keeps changing is read twice, and identities take turns.
+//     pauses, a document that keeps changing is read twice, or a few times
+//     where its changes cannot be replayed, and identities take turns.
 //
 // A [Scan] reads a collection cyclically in the order of _id for any number of readers: a reader
 // that joins later starts at the next page and is complete when the scan returns there. [Progress]

@@ -8,8 +8,12 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// maxReplay bounds the changes that are kept for a replay, in bytes.
-const maxReplay = 16 << 20
+const (
+	// maxReplay bounds the changes that are kept for a replay, in bytes: what they set, and
+	// changeBytes for each.
+	maxReplay   = 16 << 20
+	changeBytes = 64
+)
 
 // A Replay brings documents to a known time that keep changing, so that they cannot be read as of
 // one. It keeps their changes from before the read, and applies them again to the read documents,
@@ -26,7 +30,14 @@ type Replay struct {
 // A replayed is a document with its changes.
 type replayed struct {
 	read    []byte // nil: it was not there
-	changes []change.Event
+	changes []replayable
+}
+
+// A replayable is what a change has done to a document.
+type replayable struct {
+	op   change.Op
+	time change.Timestamp
+	data []byte // the document of an insert or a replacement, the description of an update; nil if the event has none
 }
 
 // NewReplay returns a Replay of documents of a collection that are read from now on.
@@ -47,11 +58,21 @@ func (r *Replay) Note(e *change.Event) {
 	if d == nil {
 		return
 	}
-	if r.bytes += len(e.Raw()); r.bytes > maxReplay {
+	var data []byte
+	switch e.Op() {
+	case change.OpInsert, change.OpReplace:
+		data = e.Lookup("fullDocument").Document()
+	case change.OpUpdate: // its looked-up document may be newer
+		data = e.Lookup("updateDescription").Document()
+	case change.OpDelete:
+	case change.OpOther, change.OpSkipped, change.OpDrop, change.OpRename, change.OpDropDatabase, change.OpInvalidate, change.OpSnapshot:
+		return
+	}
+	if r.bytes += len(data) + changeBytes; r.bytes > maxReplay {
 		r.Spoil()
 		return
 	}
-	d.changes = append(d.changes, e.Over(bytes.Clone(e.Raw())))
+	d.changes = append(d.changes, replayable{op: e.Op(), time: e.Time(), data: bytes.Clone(data)})
 }
 
 // Read sets the documents that were read; it keeps them.
@@ -89,25 +110,21 @@ func (r *Replay) At(ids []change.Value, t change.Timestamp) (documents [][]byte,
 // at returns the document at a time, nil if there is none.
 func (d *replayed) at(t change.Timestamp) (doc []byte, told bool) {
 	doc = d.read
-	for i := range d.changes {
-		e := &d.changes[i]
-		if e.Time().Compare(t) > 0 {
+	for _, e := range d.changes {
+		if e.time.Compare(t) > 0 {
 			break
 		}
-		switch e.Op() {
-		case change.OpInsert, change.OpReplace:
-			if doc = e.Lookup("fullDocument").Document(); doc == nil {
+		switch {
+		case e.op == change.OpDelete:
+			doc = nil
+		case e.op != change.OpUpdate:
+			if doc = e.data; doc == nil {
 				return nil, false
 			}
-		case change.OpDelete:
-			doc = nil
-		case change.OpUpdate: // the looked-up document may be newer
-			if doc != nil { // otherwise it was deleted before it was read, and a later change says so
-				if doc, told = e.Updated(doc); !told {
-					return nil, false
-				}
+		case doc != nil: // otherwise it was deleted before it was read, and a later change says so
+			if doc, told = change.Updated(doc, e.data); !told {
+				return nil, false
 			}
-		case change.OpOther, change.OpSkipped, change.OpDrop, change.OpRename, change.OpDropDatabase, change.OpInvalidate, change.OpSnapshot:
 		}
 		if doc != nil && change.IsAlike(doc, d.read) { // it had these changes, which may have put its fields in another order now
 			doc = d.read

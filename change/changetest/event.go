@@ -26,6 +26,7 @@ type Event struct {
 	// carries the document only with Whole.
 	Value, Base int64
 	Whole       bool
+	Untold      bool // an update without updateDescription
 }
 
 // Bytes returns the event as BSON, in MongoDB's field order.
@@ -50,7 +51,7 @@ func (e Event) Bytes() []byte {
 		b = change.AppendDocument(b, "lsid", change.WrapDocument(change.AppendInt64(nil, "id", 1)))
 		b = change.AppendInt64(b, "txnNumber", e.Txn)
 	}
-	if op == "update" {
+	if op == "update" && !e.Untold {
 		b = change.AppendDocument(b, "updateDescription", change.WrapDocument(change.AppendDocument(nil, "updatedFields", change.WrapDocument(change.AppendInt64(nil, "v", e.Value)))))
 	}
 	return change.WrapDocument(b)
