@@ -299,6 +299,9 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 		if c.Position.IsZero() {
 			return c, false, fmt.Errorf("%s: %w", c.Key, ErrNone)
 		}
+		if c.Shared { // its session may have begun before this partition came to it
+			c.Losses = slices.DeleteFunc(slices.Clone(c.Losses), func(g Gap) bool { return g.To.Time.Compare(c.Began.At) < 0 })
+		}
 		return c, true, nil
 	}
 	switch {

@@ -89,3 +89,17 @@ func TestSnapshotOfAnEarlierSessionIsOwed(t *testing.T) {
 		}
 	}
 }
+
+// The first checkpoint of a partition, which its subscriber's session may have got late, has no loss
+// from before its beginning.
+func TestFirstCheckpointHasNoEarlierLosses(t *testing.T) {
+	t.Parallel()
+	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
+	key := checkpoint.Key{Subscriber: "a", Shared: true, Partition: 1}
+	losses := []checkpoint.Gap{{From: at(1), To: at(3), Reason: "old"}, {From: at(4), To: at(6), Reason: "new"}}
+	c := checkpoint.Checkpoint{Key: key, Position: at(7), Began: checkpoint.NewBeginning(at(5).Time), Partitions: 2, Losses: losses}
+	merged, _, err := checkpoint.Merge(nil, c)
+	if err != nil || len(merged.Losses) != 1 || merged.Losses[0].Reason != "new" || losses[0].Reason != "old" {
+		t.Errorf("%+v, %v", merged.Losses, err)
+	}
+}
