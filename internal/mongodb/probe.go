@@ -75,30 +75,43 @@ const (
 	// full is from which part of its size on an oplog counts as full. MongoDB removes a tenth of it
 	// at once at most.
 	full = 0.85
-	// growingFor is how long an answer to whether the oplog grows is believed.
-	growingFor = 4 * time.Second
+	// growingFor is how long an answer to whether the oplog grows is believed, growingMost how long
+	// it is while there is no other one.
+	growingFor, growingMost = 4 * time.Second, time.Minute
 )
 
 // growth is what was last heard of the growth of the oplog.
 type growth struct {
-	at      time.Time
-	growing bool
+	asked, heard time.Time
+	growing      bool
+}
+
+// next returns the growth after an answer, or after a question without one.
+func (last growth) next(now time.Time, growing, answered bool) growth {
+	switch {
+	case answered:
+		return growth{now, now, growing}
+	case now.Sub(last.heard) < growingMost:
+		return growth{now, last.heard, last.growing}
+	}
+	return growth{asked: now}
 }
 
 // Growing reports whether the oplog has not reached its size yet, so that nothing leaves it. It
-// asks at most every four seconds. If the size is unknown, through mongos or without the right to
-// collStats, the oplog counts as full, and positions near its start are reported.
+// asks at most every four seconds, and believes the last answer for a minute while it gets no other.
+// If the size is unknown, through mongos or without the right to collStats, the oplog counts as
+// full, and positions near its start are reported.
 func (c *Client) Growing(ctx context.Context) bool {
-	last := c.growth.Load()
-	if last != nil && time.Since(last.at) < growingFor {
+	var last growth
+	if known := c.growth.Load(); known != nil {
+		last = *known
+	}
+	if time.Since(last.asked) < growingFor {
 		return last.growing
 	}
 	size, most, known, err := OplogSize(ctx, c)
-	if err != nil {
-		return last != nil && last.growing
-	}
-	next := &growth{time.Now(), known && float64(size) < full*float64(most)}
-	c.growth.Store(next)
+	next := last.next(time.Now(), known && float64(size) < full*float64(most), err == nil)
+	c.growth.Store(&next)
 	return next.growing
 }
 
