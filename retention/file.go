@@ -20,6 +20,39 @@ import (
 type Files struct {
 	root string
 	lock *os.File
+	busy chan struct{} // one for each call of the file system, which may hang
+}
+
+// maxCalls is how many calls of the file system may be under way. Each takes a thread.
+const maxCalls = 32
+
+// within calls the file system, and returns when the context ends, although the call may still be
+// under way then.
+func within[T any](ctx context.Context, s *Files, call func() (T, error)) (result T, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return result, err
+	}
+	select {
+	case s.busy <- struct{}{}:
+	case <-ctx.Done():
+		return result, context.Cause(ctx)
+	}
+	type answer struct {
+		result T
+		err    error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		defer func() { <-s.busy }()
+		result, err := call()
+		answers <- answer{result, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.result, a.err
+	case <-ctx.Done():
+		return result, context.Cause(ctx)
+	}
 }
 
 var _ Store = (*Files)(nil)
@@ -45,7 +78,7 @@ func OpenFiles(root string) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	s := &Files{root: root, lock: lock}
+	s := &Files{root: root, lock: lock, busy: make(chan struct{}, maxCalls)}
 	if flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil { // nobody else is writing
 		s.removeTemporary()
 	}
@@ -97,11 +130,13 @@ func (s *Files) path(key string) (string, error) {
 
 // Put implements Store. The object is complete and on disk before it has its name.
 func (s *Files) Put(ctx context.Context, key string, data []byte) error {
+	_, err := within(ctx, s, func() (struct{}, error) { return struct{}{}, s.put(key, data) })
+	return err
+}
+
+func (s *Files) put(key string, data []byte) error {
 	path, err := s.path(key)
 	if err != nil {
-		return err
-	}
-	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	folder := filepath.Dir(path)
@@ -156,12 +191,21 @@ func syncFolder(folder string) error {
 }
 
 // Get implements Store.
-func (s *Files) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+func (s *Files) Get(ctx context.Context, key string, offset, n int64) (data []byte, about Object, err error) {
+	type part struct {
+		data  []byte
+		about Object
+	}
+	p, err := within(ctx, s, func() (part, error) {
+		data, about, err := s.get(key, offset, n)
+		return part{data, about}, err
+	})
+	return p.data, p.about, err
+}
+
+func (s *Files) get(key string, offset, n int64) ([]byte, Object, error) {
 	path, err := s.path(key)
 	if err != nil {
-		return nil, Object{}, err
-	}
-	if err := context.Cause(ctx); err != nil {
 		return nil, Object{}, err
 	}
 	f, err := os.Open(path)
@@ -188,11 +232,12 @@ func objectOf(info fs.FileInfo) Object {
 
 // List implements Store.
 func (s *Files) List(ctx context.Context, folder, after string) ([]Object, error) {
+	return within(ctx, s, func() ([]Object, error) { return s.list(folder, after) })
+}
+
+func (s *Files) list(folder, after string) ([]Object, error) {
 	path, err := s.path(folder)
 	if err != nil {
-		return nil, err
-	}
-	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(path) // sorted by name
@@ -225,11 +270,13 @@ func (s *Files) List(ctx context.Context, folder, after string) ([]Object, error
 
 // Delete implements Store.
 func (s *Files) Delete(ctx context.Context, key string) error {
+	_, err := within(ctx, s, func() (struct{}, error) { return struct{}{}, s.remove(key) })
+	return err
+}
+
+func (s *Files) remove(key string) error {
 	path, err := s.path(key)
 	if err != nil {
-		return err
-	}
-	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
@@ -241,7 +288,9 @@ func (s *Files) Delete(ctx context.Context, key string) error {
 }
 
 // Now implements Store: the clock is the file system's, which may be another machine's.
-func (s *Files) Now(context.Context) (time.Time, error) {
+func (s *Files) Now(ctx context.Context) (time.Time, error) { return within(ctx, s, s.now) }
+
+func (s *Files) now() (time.Time, error) {
 	temp, err := os.CreateTemp(s.root, clockName+"*"+temporary)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("create temporary file: %w", err)

@@ -1,12 +1,15 @@
 package retention_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/retention"
 	"github.com/mongostream/streamer/retention/retentiontest"
@@ -82,6 +85,26 @@ func TestFilesOfOthersStay(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "now1.tmp")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("not removed: %v", err)
 	}
+}
+
+// A file system that hangs holds up nobody whose context ends.
+func TestHangingFileSystemHoldsUpNobody(t *testing.T) {
+	root := t.TempDir()
+	s := openFiles(t, root)
+	pipe := filepath.Join(root, "pipe") // opening it hangs until somebody writes
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := s.Get(ctx, "pipe", 0, 10); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // let the call end
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = writer.Close()
 }
 
 // The store has documents: nobody else may read them.

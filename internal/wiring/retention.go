@@ -65,7 +65,7 @@ func (s *Service) retainedSource() oplog.Source {
 }
 
 // openRetention opens the store of the retained log.
-func (s *Service) openRetention(context.Context) error {
+func (s *Service) openRetention(ctx context.Context) error {
 	cfg := s.opts.Config
 	if cfg.Retention.Store == "" {
 		return nil
@@ -81,7 +81,18 @@ func (s *Service) openRetention(context.Context) error {
 		MaxAge: cfg.Retention.MaxAge, MaxBytes: cfg.Retention.MaxBytes, Logger: s.logger, Registerer: s.registry,
 	}, chain, s.log)
 	s.retained.chain.Store(chain)
+	s.lookAtRetained(ctx)
 	return nil
+}
+
+// lookAtRetained looks how far the retained log goes. If the store does not answer, what was known
+// remains.
+func (s *Service) lookAtRetained(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
+		s.retained.extent.Store(&extent)
+	}
 }
 
 // oplogLength returns the length of the oplog, zero if unknown.
@@ -106,10 +117,12 @@ func (s *Service) runRetention(ctx context.Context) {
 		}
 	})
 	for {
-		if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
-			s.retained.extent.Store(&extent)
+		s.lookAtRetained(ctx)
+		wait := s.retained.writer.Interval() / 2
+		if s.retained.extent.Load() == nil {
+			wait = time.Second
 		}
-		if retry.Sleep(ctx, s.retained.writer.Interval()/2) != nil {
+		if retry.Sleep(ctx, wait) != nil {
 			return
 		}
 	}
