@@ -268,8 +268,8 @@ const restarting = 2 * time.Minute
 
 // missing returns the names of nodes that should be there and are not heard, and since when;
 // awaited are those that have left by themselves, as for a restart. One that dies is there until
-// its lease ends, and has been silent for half of that. Those that have left are forgotten when
-// there are as many as expected.
+// its lease ends, and has been silent for at least two thirds of that, less the time until its last
+// heartbeat was noticed. Those that have left are forgotten when there are as many as expected.
 func (o *observed) missing(others []cluster.Member, expected int, silence, lease time.Duration, now time.Time) (names []string, since time.Time, awaited int) {
 	if o.beats == nil {
 		o.beats = make(map[string]heard)
@@ -283,7 +283,7 @@ func (o *observed) missing(others []cluster.Member, expected int, silence, lease
 	}
 	since = now
 	for node, last := range o.beats {
-		silent, fresh := now.Sub(last.at) > silence, now.Sub(last.at) <= min(silence, lease/2)
+		silent, fresh := now.Sub(last.at) > silence, now.Sub(last.at) <= min(silence, lease/3)
 		switch {
 		case !present[node] && len(others) >= expected:
 			delete(o.beats, node)

@@ -44,6 +44,11 @@ func TestNodesThatAreMissing(t *testing.T) {
 			{at: 0, members: beats(0, "b", "c")},
 			{at: 6 * second, members: beats(6, "b"), missing: []string{"c"}, since: 0},
 		},
+		"dead, and heard late": { // 4 s before its lease ends
+			{at: 0, members: beats(0, "b")},
+			{at: 1 * second, members: beats(1, "b", "c")},
+			{at: 5 * second, members: beats(5, "b"), missing: []string{"c"}, since: 1 * second},
+		},
 		"slow to leave": {
 			{at: 0, members: append(beats(0, "b"), cluster.Member{Heartbeat: cluster.Heartbeat{Node: "c", Status: cluster.StatusStopping}, Beat: 1})},
 			{at: 9 * second, members: beats(9, "b"), awaited: 1},
