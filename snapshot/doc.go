@@ -23,8 +23,8 @@
 //     pending from the moment that it is accepted. Progress that could not be loaded does not mean
 //     that no snapshot is pending.
 //   - Waiting is bounded, and charged to its cause: a scan waits for the rate before a reader
-//     pauses, a document that keeps changing is read twice, or a few times
-//     where its changes cannot be replayed, and identities take turns.
+//     pauses, a document that keeps changing is read twice, or a few times where its changes cannot
+//     be replayed, and identities take turns.
 //
 // A [Scan] reads a collection cyclically in the order of _id for any number of readers: a reader
 // that joins later starts at the next page and is complete when the scan returns there. [Progress]

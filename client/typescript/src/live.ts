@@ -145,9 +145,7 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     if (operationType !== "update" || !isClear(change)) return false;
     const before = this.#documents.get(key);
     if (before === undefined) return true; // it is deleted by a later change, which a page has shown
-    const after = applied(before, change);
-    if (after === undefined) return false;
-    this.#set(key, after as T);
+    this.#set(key, applied(before, change) as T);
     return true;
   }
 
@@ -187,8 +185,9 @@ const removed = Symbol("removed");
 type Alteration = (value: unknown) => unknown;
 
 /**
- * applied returns a document after an update, or undefined where the update does not fit it, so that it is not what MongoDB has. What is on the way to
- * what changes is copied.
+ * applied returns a document after an update. The document may have had the update before, and later ones, because pages show later states than the
+ * position at which the changes begin. So a part that does not fit is left out: a later update, which follows, has replaced or removed what it was
+ * for, and all of them end at the present document. What is on the way to what changes is copied.
  */
 function applied<T>(document: T, { updateDescription: u }: Change<T>): unknown {
   const said: Said = { paths: u?.disambiguatedPaths, makes: !u?.truncatedArrays };
@@ -201,8 +200,7 @@ function applied<T>(document: T, { updateDescription: u }: Change<T>): unknown {
   ];
   let after: unknown = document;
   for (const [field, alter] of alterations) {
-    after = altered(after, steps(field, said), alter, said);
-    if (after === undefined) return undefined;
+    after = altered(after, steps(field, said), alter, said) ?? after;
   }
   return after;
 }

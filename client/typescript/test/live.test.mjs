@@ -199,3 +199,28 @@ test("a live query reads the documents again after an unclear update", async (t)
   assert.ok(w.query.whole);
   assert.equal(w.told.filter((told) => told === "whole null").length, pages);
 });
+
+// Pages show later states than the position at which the changes begin, so that these come again for documents that no longer fit them.
+test("a live query reads its documents once, although changes come again", async (t) => {
+  const update = (described) => `id: 1\ndata: {"operationType":"update","documentKey":{"_id":2},"updateDescription":{"updatedFields":{},"removedFields":[],"truncatedArrays":[],"disambiguatedPaths":{},${described}}}\n\n`;
+  let pages = 0;
+  const server = createServer((request, response) => {
+    if (request.url.startsWith("/v1/snapshot")) {
+      return response.end(pages++ % 2 ? '{"documents":[{"_id":2,"list":[1],"n":1}],"position":"q"}' : '{"documents":[{"_id":1}],"next":"n","position":"p"}');
+    }
+    return response.writeHead(200, { "Content-Type": "text/event-stream" }).write([
+      update('"updatedFields":{"a.b":1}'), update('"removedFields":["a.c"]'), update('"removedFields":["a"]'), update('"truncatedArrays":[{"field":"list","newSize":2}]'),
+      update('"truncatedArrays":[{"field":"list","newSize":1}]'), update('"updatedFields":{"n":2}'),
+    ].join(""));
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const w = watch(t, { addresses: [`http://127.0.0.1:${server.address().port}`] });
+  await w.until(() => w.query.documents.get("2")?.n === 2);
+  assert.deepEqual(w.query.documents.get("2"), { _id: 2, list: [1], n: 2 });
+  assert.equal(pages, 2);
+});

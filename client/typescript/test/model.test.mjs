@@ -145,7 +145,7 @@ for (const [release, full] of [["4.4", "default"], ["6.0", "default"], ["7.0", "
       if (step < steps && dice.below(8) > 0) continue;
       const want = (await writer.orders.find().toArray()).map((d) => sorted(parse(BSON.EJSON.stringify(d)))).sort().join("\n");
       const has = () => [...query.documents.values()].map(sorted).sort().join("\n");
-      const late = AbortSignal.timeout(20_000);
+      const late = AbortSignal.timeout(120_000);
       const end = new Promise((_, reject) => late.addEventListener("abort", () => reject(new Error("it does not become what the collection is"))));
       end.catch(() => {});
       while (!query.whole || has() !== want) {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -31,6 +31,7 @@ test("the package of a fresh clone works for every moduleResolution", async (t) 
   const clone = join(folder, "clone"), project = join(folder, "project");
   await mkdir(project);
   for (const name of ["package.json", "package-lock.json", "README.md", "tsconfig.json", "src"]) await cp(join(here, name), join(clone, name), { recursive: true });
+  await symlink(join(here, "node_modules"), join(clone, "node_modules")); // instead of installing them again
   const { stdout } = await run("npm", ["pack", "--json", "--silent", "--pack-destination", folder], { cwd: clone });
   const [packed] = JSON.parse(stdout.slice(stdout.indexOf("[\n")));
   const files = packed.files.map((f) => f.path);
