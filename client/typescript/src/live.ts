@@ -230,8 +230,9 @@ function altered(container: unknown, path: readonly Step[], alter: Alteration, s
     const i = Number(step);
     if (!isIndex(step) || (said.paths && typeof step === "string") || i >= maxElements) return undefined;
     const list = [...(container as unknown[])];
+    const there = list[i]; // undefined after the end: it may be made
     while (list.length <= i) list.push(null);
-    const v = deeper(list[i]);
+    const v = deeper(there);
     list[i] = v === removed ? null : v; // an array keeps its length
     return v === undefined ? undefined : list;
   }
