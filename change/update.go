@@ -89,12 +89,15 @@ func (u *updater) steps(field []byte) (steps [][]byte) {
 // What is missing on the way is made, unless it is something in it that is to go.
 func altered(container []byte, isArray bool, steps [][]byte, a alteration) []byte {
 	step, last := steps[0], len(steps) == 1
+	made := false // the element was not there
 	if isArray {
 		i, is := indexOf(step)
 		if !is {
 			return container
 		}
+		before := len(container)
 		container = extended(container, i, a)
+		made = len(container) > before
 		step = strconv.AppendInt(nil, int64(i), 10)
 	}
 	b, found := make([]byte, 4, len(container)+len(a.value.Data)+16), false
@@ -106,6 +109,9 @@ func altered(container []byte, isArray bool, steps [][]byte, a alteration) []byt
 		case last && a.removes() && isArray: // an array keeps its length
 			b = AppendElement(b, TypeNull, string(step), nil)
 		case last && a.removes():
+		case made:
+			v := nested(a.value, steps[1:])
+			b = AppendElement(b, v.Type, string(step), v.Data)
 		default:
 			v := alteredValue(e.value, steps[1:], a)
 			b = AppendElement(b, v.Type, string(step), v.Data)
@@ -113,13 +119,18 @@ func altered(container []byte, isArray bool, steps [][]byte, a alteration) []byt
 		found = true
 	}
 	if !found && !isArray && !a.value.IsZero() {
-		v := a.value
-		for i := len(steps) - 1; i > 0; i-- {
-			v = Value{Type: TypeDocument, Data: WrapDocument(AppendElement(nil, v.Type, string(steps[i]), v.Data))}
-		}
+		v := nested(a.value, steps[1:])
 		b = AppendElement(b, v.Type, string(step), v.Data)
 	}
 	return EndDocument(b, 0)
+}
+
+// nested returns documents that have the value at the end of the steps.
+func nested(v Value, steps [][]byte) Value {
+	for _, step := range slices.Backward(steps) {
+		v = Value{Type: TypeDocument, Data: WrapDocument(AppendElement(nil, v.Type, string(step), v.Data))}
+	}
+	return v
 }
 
 // alteredValue returns a value after the alteration of what is at the end of the steps in it.

@@ -31,6 +31,7 @@ func TestUpdated(t *testing.T) {
 		"within a document":             {`{"a":{"b":1,"c":2}}`, `{"updatedFields":{"a.c":3}}`, `{"a":{"b":1,"c":3}}`},
 		"missing documents on the way":  {`{}`, `{"updatedFields":{"a.0.c":3}}`, `{"a":{"0":{"c":3}}}`},
 		"an element":                    {`{"a":[1,2,3]}`, `{"updatedFields":{"a.1":9}}`, `{"a":[1,9,3]}`},
+		"a path after the end of one":   {`{"a":[1]}`, `{"updatedFields":{"a.2.b.c":9}}`, `{"a":[1,null,{"b":{"c":9}}]}`},
 		"after the end of an array":     {`{"a":[1]}`, `{"updatedFields":{"a.3":9}}`, `{"a":[1,null,null,9]}`},
 		"in a document in an array":     {`{"a":[{"b":1},{"b":2}]}`, `{"updatedFields":{"a.1.b":9}}`, `{"a":[{"b":1},{"b":9}]}`},
 		"a field goes":                  {`{"a":1,"b":2}`, `{"removedFields":["a"]}`, `{"b":2}`},

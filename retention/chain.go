@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 
@@ -125,8 +126,8 @@ func (c *Chain) Head(ctx context.Context) (head Head, ok bool, err error) {
 	if len(all) > 0 {
 		head.Next = all[len(all)-1].Number + 1
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		h, about, err := c.Header(ctx, all[i].Number)
+	for _, object := range slices.Backward(all) {
+		h, about, err := c.Header(ctx, object.Number)
 		switch {
 		case err == nil:
 			head.Header, head.Object = h, about

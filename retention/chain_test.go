@@ -485,8 +485,8 @@ func TestDamageIsABoundedLoss(t *testing.T) {
 		"the header":       func(b []byte) []byte { b[30] ^= 1; return b },
 		"the end":          func(b []byte) []byte { return b[:len(b)-1] },
 		"all but a byte":   func(b []byte) []byte { return b[:1] },
-		"everything":       func(b []byte) []byte { return nil },
-		"another's object": func(b []byte) []byte { return []byte("<html>") },
+		"everything":       func([]byte) []byte { return nil },
+		"another's object": func([]byte) []byte { return []byte("<html>") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -114,7 +114,7 @@ func (s *Files) removeTemporary() {
 		case err != nil && d != nil && d.IsDir():
 			return fs.SkipDir
 		case err == nil && !d.IsDir() && strings.HasSuffix(path, temporary):
-			_ = os.Remove(path)
+			_ = os.Remove(path) //nolint:gosec // whoever may put links into the folder may remove its files
 		}
 		return nil
 	})

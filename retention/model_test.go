@@ -31,7 +31,7 @@ type world struct {
 
 var errNoAnswer = errors.New("no answer")
 
-func (w *world) Put(ctx context.Context, key string, data []byte) error {
+func (w *world) Put(_ context.Context, key string, data []byte) error {
 	w.meanwhile()
 	if _, there := w.objects[key]; there {
 		return ErrExists

@@ -87,7 +87,7 @@ func changed(t *testing.T, rt *rapid.T, doc []byte, at uint32, path string, valu
 	if what == 1 {
 		return nil, happened(t, "delete", at, bson.E{Key: "x", Value: 1})
 	}
-	description := bson.D{}
+	var description bson.D
 	paths := bson.E{Key: "disambiguatedPaths", Value: bson.D{}}
 	switch {
 	case what < 4 || !accepts(doc, path): // MongoDB would refuse to set it

@@ -146,7 +146,7 @@ func contextAdd() *cobra.Command {
 	var c nodeContext
 	cmd := &cobra.Command{
 		Use: "add NAME --address ADDRESS", Short: "Add a context, or replace it; the first one is used at once", Args: checkArgs(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := parseAddress("--address", c.Address); err != nil {
 				return err
 			}
