@@ -26,10 +26,12 @@ type retained struct {
 
 // from returns the time from which on everything can be read up to the oplog, zero where the
 // retained log does not reach the middle of the oplog: even an idle one does, unless it stalls, and
-// then it is about to leave the oplog.
+// then it is about to leave the oplog. In an oplog of a few minutes segments may take as long as
+// that.
 func (r *retained) from(reach gap.Reach) change.Timestamp {
 	extent := r.extent.Load()
-	if extent == nil || reach.First.IsZero() || extent.To.Time().Before(reach.First.Time().Add(reach.Length()/2)) {
+	most := max(0, reach.Length()/2-time.Minute) // of the oplog, before the segments' end
+	if extent == nil || reach.First.IsZero() || extent.To.Time().Before(reach.First.Time().Add(most)) {
 		return change.Timestamp{}
 	}
 	return extent.From

@@ -13,11 +13,13 @@ import (
 func TestStalledRetainedLogCountsNoMore(t *testing.T) {
 	var r retained
 	at := func(seconds uint32) change.Timestamp { return change.Timestamp{T: seconds} }
-	reach := gap.Reach{First: at(1000), Last: at(2000)}
-	for _, c := range []struct{ to, want uint32 }{{900, 0}, {1100, 0}, {1499, 0}, {1501, 10}, {2000, 10}} {
+	for _, c := range []struct{ last, to, want uint32 }{
+		{2000, 900, 0}, {2000, 1100, 0}, {2000, 1439, 0}, {2000, 1441, 10}, {2000, 2000, 10}, // a minute before the middle
+		{1100, 999, 0}, {1100, 1001, 10}, // an oplog of a few minutes
+	} {
 		r.extent.Store(&retention.Extent{From: at(10), To: at(c.to)})
-		if got := r.from(reach); got != at(c.want) {
-			t.Errorf("to %d: from %s", c.to, got)
+		if got := r.from(gap.Reach{First: at(1000), Last: at(c.last)}); got != at(c.want) {
+			t.Errorf("to %d of %d: from %s", c.to, c.last, got)
 		}
 	}
 }
