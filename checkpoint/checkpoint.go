@@ -44,8 +44,8 @@ const (
 	// in bytes.
 	MaxName = 512
 	// MaxBytes bounds the stored form of a checkpoint. With 16384 partitions it takes at most 40
-	// bytes for each, 14 more with a token, at most 256 KiB for snapshots, and 8 KiB for losses. etcd accepts 1.5 MiB
-	// in a request.
+	// bytes for each, 14 more with a token, at most 256 KiB for snapshots, and 8 KiB for losses.
+	// etcd accepts 1.5 MiB in a request.
 	MaxBytes = 1408 << 10
 
 	// maxToken bounds a stored resume token; a larger one is replaced by its time, so that a little

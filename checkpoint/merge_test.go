@@ -90,8 +90,8 @@ func TestSnapshotOfAnEarlierSessionIsOwed(t *testing.T) {
 	}
 }
 
-// The first checkpoint of a partition, which its subscriber's session may have got late, has no loss
-// from before its beginning.
+// The first checkpoint of a partition, which its subscriber's session may have got late, has no
+// loss from before its beginning.
 func TestFirstCheckpointHasNoEarlierLosses(t *testing.T) {
 	t.Parallel()
 	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }

@@ -63,9 +63,9 @@ func (c *Change) Namespace() (db, coll string) {
 	return db, coll
 }
 
-// Key returns the key of the document: its _id as text, the same for all _ids that MongoDB considers
-// equal (docs/concepts.md#keys). Nodes send it with changes in JSON. It is "" in BSON, whose
-// documentKey has the _id, and for a change without a document.
+// Key returns the key of the document: its _id as text, the same for all _ids that MongoDB
+// considers equal (docs/concepts.md#keys). Nodes send it with changes in JSON. It is "" in BSON,
+// whose documentKey has the _id, and for a change without a document.
 func (c *Change) Key() (key string) {
 	if c.Format != JSON || json.Unmarshal(fieldOfJSON(c.Data, "key"), &key) != nil {
 		return ""
@@ -96,9 +96,9 @@ func (c *Change) ClusterTime() time.Time {
 var ErrNoDocument = errors.New("the change does not carry its document")
 
 // Decode decodes the document after the change as encoding/json does; numbers in an any are
-// json.Number, so that no digit is lost. Dates, ObjectIds and decimals are relaxed Extended JSON, for
-// example {"$date": "2026-01-31T12:00:00Z"}. It takes changes in JSON only: a program that asks for
-// BSON has a driver, which decodes Data.
+// json.Number, so that no digit is lost. Dates, ObjectIds and decimals are relaxed Extended JSON,
+// for example {"$date": "2026-01-31T12:00:00Z"}. It takes changes in JSON only: a program that asks
+// for BSON has a driver, which decodes Data.
 func (c *Change) Decode(document any) error {
 	if c.Format != JSON {
 		return errors.New("decode change: it is BSON: decode Data with the driver, or subscribe with Format JSON")

@@ -64,8 +64,8 @@ type Heartbeat struct {
 	// the sinks that it serves, each with a hash of its subscriptions.
 	Coverage *change.Coverage `json:"coverage,omitempty"`
 	Sinks    []string         `json:"sinks,omitempty"`
-	// Lags are those of the shared subscribers at the member, in seconds; it names those of which it
-	// is known.
+	// Lags are those of the shared subscribers at the member, in seconds; it names those of which
+	// it is known.
 	Lags map[string]float64 `json:"shared_lag_seconds,omitempty"`
 	Load Load               `json:"metrics"`
 	Held []HeldPartition    `json:"partitions,omitempty"`
@@ -73,8 +73,8 @@ type Heartbeat struct {
 	// number of the others.
 	Gateways []Gateway `json:"gateways,omitempty"`
 	Unlisted int       `json:"gateways_unlisted,omitempty"`
-	// Verdict is the member's own judgement of itself, for people. Problems are its present problems,
-	// at most MaxProblems.
+	// Verdict is the member's own judgement of itself, for people. Problems are its present
+	// problems, at most MaxProblems.
 	Verdict  health.Status    `json:"verdict,omitempty"`
 	Problems []health.Problem `json:"problems,omitempty"`
 }

@@ -39,7 +39,8 @@ func TestSessionSaysWhichFiltersItHas(t *testing.T) {
 		if !ok || total != 6 || len(filters) != 3 || filters[1].ID != "2" || filters[1].Program.Filter().Source != "key._id == 2" {
 			t.Errorf("%v of %d, %v", filters, total, ok)
 		}
-		// An owner that stands still keeps nobody waiting, and what is asked of it does not pile up.
+		// An owner that stands still keeps nobody waiting, and what is asked of it does not pile
+		// up.
 		synctest.Wait() // until it is on the live path
 		close(stalled)
 		source.Append(deliverytest.Inserts(1, 0)...)

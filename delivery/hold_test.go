@@ -166,8 +166,8 @@ func TestHotDocumentHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A document that changes all the time, whose changes do not say what they did, comes as it was read
-// after a few tries: no page waits for it without end.
+// A document that changes all the time, whose changes do not say what they did, comes as it was
+// read after a few tries: no page waits for it without end.
 func TestUntoldChangesHoldNothingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, hot = 4, 2

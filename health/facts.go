@@ -36,7 +36,8 @@ type Facts struct {
 	// Etcd says that etcd does not answer; Alarm is its raised alarm, Unread the error of
 	// unreadable data.
 	Etcd, Alarm, Unread Since
-	// EtcdWas is the last Etcd that is over, EtcdBack when etcd answered again; zero before the first.
+	// EtcdWas is the last Etcd that is over, EtcdBack when etcd answered again; zero before the
+	// first.
 	EtcdWas  Since
 	EtcdBack time.Time
 	// Detached says that the node has left the cluster because its lease may have run out, Apart

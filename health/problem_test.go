@@ -366,8 +366,8 @@ func alerts(t *testing.T) (all []alert) {
 	return all
 }
 
-// Each problem raises one alert, of its severity, whose page is the one that the problem leads to; what
-// merely starts or stops raises none. Each alert is raised by one of the situations.
+// Each problem raises one alert, of its severity, whose page is the one that the problem leads to;
+// what merely starts or stops raises none. Each alert is raised by one of the situations.
 func TestEveryProblemRaisesOneAlert(t *testing.T) {
 	rules := alerts(t)
 	raised := map[string]bool{}

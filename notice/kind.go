@@ -55,8 +55,8 @@ type Rule struct {
 }
 
 // Table returns the rules of all kinds, by channel. Whether something is wrong, and how urgent that
-// is, is said by problems: what merely happens is information. Alert rules and webhook receivers rely on them:
-// kinds and fields may be added but never change their meaning.
+// is, is said by problems: what merely happens is information. Alert rules and webhook receivers
+// rely on them: kinds and fields may be added but never change their meaning.
 func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},

@@ -47,8 +47,8 @@ type Config struct {
 	Keep func(*change.Event) bool
 	// Namespaces are the watched namespaces, as db.coll or db.*; empty means all.
 	Namespaces []string
-	// Lost is called with each loss of the tail when it finds it. It must not block. Optional. Those
-	// of catch-ups are told to their cursors alone.
+	// Lost is called with each loss of the tail when it finds it. It must not block. Optional.
+	// Those of catch-ups are told to their cursors alone.
 	Lost func(Loss)
 	// Logger defaults to a logger that discards.
 	Logger *slog.Logger

@@ -98,7 +98,8 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	return slots, false, nil
 }
 
-// pass adds the loss of a reply, unless the reader has passed it, and returns the position after it.
+// pass adds the loss of a reply, unless the reader has passed it, and returns the position after
+// it.
 func (s *splitter) pass(cut *cutter, loss *Loss, told bool) change.Position {
 	if loss.From.Compare(loss.To) != 0 && !loss.To.After(s.end) {
 		s.repeated++

@@ -197,8 +197,8 @@ func TestOplogAloneLosesWhatHasLeftIt(t *testing.T) {
 	})
 }
 
-// A chain that is younger than the oplog is not asked for what the oplog has: only what has left the
-// oplog is lost.
+// A chain that is younger than the oplog is not asked for what the oplog has: only what has left
+// the oplog is lost.
 func TestYoungChainLosesNothingOfTheOplog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mongo, store := newMongo(), &retentiontest.Memory{}

@@ -66,8 +66,8 @@ func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age 
 	for _, s := range kept {
 		total += s.Size
 	}
-	// Age is by the time of the changes and by the time of the objects: a clock that has jumped must
-	// not empty the store.
+	// Age is by the time of the changes and by the time of the objects: a clock that has jumped
+	// must not empty the store.
 	newest, readable, err := c.readable(ctx, kept[len(kept)-1:])
 	if err != nil {
 		return 0, err

@@ -67,7 +67,8 @@ func (id *ID) UnmarshalText(text []byte) error {
 type Coverage struct {
 	change.Coverage
 
-	// FullDocument and BeforeChange are MongoDB's options of the stream; empty is MongoDB's default.
+	// FullDocument and BeforeChange are MongoDB's options of the stream; empty is MongoDB's
+	// default.
 	FullDocument string `json:"full_document,omitempty"`
 	BeforeChange string `json:"before_change,omitempty"`
 }
@@ -93,8 +94,8 @@ type Header struct {
 	// From and To bound the stretch: changes from time From on, before time To.
 	From change.Timestamp `json:"from"`
 	To   change.Timestamp `json:"to"`
-	// Cut says that the segment ends within a time: changes of time To are in it, and more may be in
-	// the next one.
+	// Cut says that the segment ends within a time: changes of time To are in it, and more may be
+	// in the next one.
 	Cut bool `json:"cut,omitempty"`
 	// Last is the position of the last change so far, in this segment or an earlier one; nil before
 	// the first change.

@@ -22,7 +22,8 @@ type session struct {
 	from   change.Timestamp
 	fresh  bool // the chain is empty, and from unknown
 
-	// Until seen, the last stored change has not been met again, and everything up to it is skipped.
+	// Until seen, the last stored change has not been met again, and everything up to it is
+	// skipped.
 	seen bool
 	last change.Ref
 

@@ -16,12 +16,13 @@ import (
 
 // SourceConfig configures a Source.
 type SourceConfig struct {
-	// Coverage is what the node's streams read. A segment that covers less costs its readers a loss.
+	// Coverage is what the node's streams read. A segment that covers less costs its readers a
+	// loss.
 	Coverage Coverage
 	// Reach asks MongoDB for the extent of its oplog. Required.
 	Reach func(ctx context.Context) (gap.Reach, error)
-	// Patience is how long readers wait for a store that does not answer, from its first failure on,
-	// before they continue in MongoDB with a loss. Defaults to 5 minutes.
+	// Patience is how long readers wait for a store that does not answer, from its first failure
+	// on, before they continue in MongoDB with a loss. Defaults to 5 minutes.
 	Patience time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger

@@ -307,8 +307,8 @@ func (s *stream) giveUp(ctx context.Context, err error) error {
 	return errors.Join(oplog.ErrPositionLost, err)
 }
 
-// join continues in MongoDB at the end of the chain. If MongoDB does not have that either, there may
-// be another segment meanwhile.
+// join continues in MongoDB at the end of the chain. If MongoDB does not have that either, there
+// may be another segment meanwhile.
 func (s *stream) join(ctx context.Context) (oplog.Reply, error) {
 	mongo, err := s.source.mongo.Open(ctx, change.At(s.at))
 	if errors.Is(err, oplog.ErrPositionLost) {

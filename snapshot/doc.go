@@ -10,9 +10,9 @@
 // A server that cannot read at a time shows each document as it was at some time between T (After)
 // and the end of the reading (To). [Touched] has the documents that changes have touched in
 // between: they are read again, at a later T. A document that has changed again by then is brought
-// to the T after that by a [Replay] of its changes. Where these do not say what they did, or are too
-// large to be kept, it comes as it was read after a few tries: later changes follow, and set again
-// what it shows of them.
+// to the T after that by a [Replay] of its changes. Where these do not say what they did, or are
+// too large to be kept, it comes as it was read after a few tries: later changes follow, and set
+// again what it shows of them.
 //
 // The rules:
 //

@@ -72,7 +72,8 @@ func TestReplayEndsAtTheTime(t *testing.T) {
 	})
 }
 
-// changed draws the next change of a document, and returns the document after it, nil if it is gone.
+// changed draws the next change of a document, and returns the document after it, nil if it is
+// gone.
 func changed(t *testing.T, rt *rapid.T, doc []byte, at uint32, path string, values *rapid.Generator[any]) (after []byte, event *change.Event) {
 	t.Helper()
 	what := rapid.IntRange(0, 9).Draw(rt, "what")

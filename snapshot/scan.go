@@ -22,8 +22,8 @@ func (l Left) IsFresh() bool { return l.From.IsZero() && l.Until.IsZero() && !l.
 type Reader[T any] struct {
 	Left Left
 	Done bool // it is complete
-	// Partly says that Who has a part of the page at Left.From already; the rest is owed. It belongs
-	// to Who.
+	// Partly says that Who has a part of the page at Left.From already; the rest is owed. It
+	// belongs to Who.
 	Partly bool
 	Who    T
 	Gone   atomic.Bool // it wants nothing more

@@ -163,7 +163,8 @@ func (n *Node) remember(g checkpoint.Gap, subscriber string) {
 	}, subscriber)
 }
 
-// lossesOf returns the losses of a subscriber alone, in the form in which its checkpoint keeps them.
+// lossesOf returns the losses of a subscriber alone, in the form in which its checkpoint keeps
+// them.
 func (n *Node) lossesOf(st delivery.SessionState) []checkpoint.Gap {
 	kept := make([]checkpoint.Gap, len(st.Lost))
 	for i, l := range st.Lost {

@@ -175,8 +175,8 @@ func (m *Memory) Blind(node string, why error) {
 	m.mu.blind[node] = why
 }
 
-// RefuseClaims makes the claims of a node fail with an error, or ends that with nil. Its other calls
-// succeed.
+// RefuseClaims makes the claims of a node fail with an error, or ends that with nil. Its other
+// calls succeed.
 func (m *Memory) RefuseClaims(node string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

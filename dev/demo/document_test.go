@@ -31,8 +31,8 @@ const (
 // exampleTimeout bounds how long an example may take until something comes.
 const exampleTimeout = time.Minute
 
-// Examples are taken out of the documents and run against the demo with its default settings: what a
-// newcomer copies works as it stands.
+// Examples are taken out of the documents and run against the demo with its default settings: what
+// a newcomer copies works as it stands.
 func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 	lines := bufio.NewScanner(run(t))
 	if !lines.Scan() {
@@ -121,8 +121,8 @@ func commands(text string) (all []string) {
 	return all
 }
 
-// filters are those of the examples: the lines of the blocks of CEL, and what programs and addresses
-// name as a filter.
+// filters are those of the examples: the lines of the blocks of CEL, and what programs and
+// addresses name as a filter.
 func filters(text string) (all []string) {
 	for _, block := range regexp.MustCompile("(?ms)^```cel\n(.*?)^```").FindAllStringSubmatch(text, -1) {
 		all = append(all, strings.Split(strings.TrimSpace(block[1]), "\n")...)

@@ -205,8 +205,9 @@ const (
 	restOfPage           = "\x1b[J"
 )
 
-// show shows what look returns for a width until the context ends: a picture on a terminal, a line now
-// and then elsewhere, which asks for no body by the width 0. The function it returns waits for the end.
+// show shows what look returns for a width until the context ends: a picture on a terminal, a line
+// now and then elsewhere, which asks for no body by the width 0. The function it returns waits for
+// the end.
 func (d *demo) show(ctx context.Context, count func() int, look func(width int) screen) (wait func()) {
 	if d.json {
 		return func() {}

@@ -283,8 +283,8 @@ func (j *journal) compare(documents workload.Replica) (c comparison, err error) 
 	return comparison{j.has.Compare(documents, j.joiner.Selection), j.completed, j.read}, nil
 }
 
-// A comparison is how a subscriber differs from the collection, when it had all orders, and how much
-// of its journal was read.
+// A comparison is how a subscriber differs from the collection, when it had all orders, and how
+// much of its journal was read.
 type comparison struct {
 	workload.Differences
 

@@ -147,7 +147,8 @@ func (c *Check) Missing() int { return c.missing(func(time.Time) bool { return t
 // arrived.
 func (c *Check) Overdue(before time.Time) int { return c.missing(before.After) }
 
-// missing counts the acknowledged changes that have not arrived and were sent at a time that counts.
+// missing counts the acknowledged changes that have not arrived and were sent at a time that
+// counts.
 func (c *Check) missing(counts func(sent time.Time) bool) (missing int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -84,7 +84,8 @@ func (l *Ledger) sent(k key, seq int64) (at time.Time, ok bool) {
 	return a.sent[seq-1], true
 }
 
-// each calls f with every document's number of acknowledged changes, and when its changes were sent.
+// each calls f with every document's number of acknowledged changes, and when its changes were
+// sent.
 func (l *Ledger) each(f func(k key, acked int64, sent []time.Time)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,8 @@ func sampled(name, by string, lag float64, acknowledged uint64) streamer.Subscri
 	return streamer.SubscriberStatus{Name: name, By: by, Lag: &late, HeadRoom: &room, Acknowledged: acknowledged, Unacknowledged: 3}
 }
 
-// historyOf returns what an identity with a token, or everybody, is shown, and how many bytes that are.
+// historyOf returns what an identity with a token, or everybody, is shown, and how many bytes that
+// are.
 func historyOf(t *testing.T, h *admin.History, token, subscriber string) (list admin.HistoryList, size int) {
 	t.Helper()
 	handler := as(t, admin.ServeHistory("a", h))

@@ -266,8 +266,8 @@ func sessions(node string, all []streamer.SubscriberStatus) *SubscriberList {
 }
 
 // current returns the time up to which the subscriber has everything. That of a shared one is what
-// the nodes say of their sessions, where all do: what waits for nothing is not late, however old its
-// checkpoint is.
+// the nodes say of their sessions, where all do: what waits for nothing is not late, however old
+// its checkpoint is.
 func (s *Subscriber) current(partitions int, now change.Timestamp) change.Timestamp {
 	at := s.at.Time
 	if s.late != nil {

@@ -25,8 +25,8 @@
 // The sources are the defaults, the file and the environment; the later one wins. The name of a
 // variable is STREAMER_ and the path of the key in upper case with underscores,
 // STREAMER_CLUSTER_LEASE_TTL; a list is written with commas. STREAMER_TEST_ is reserved for tests,
-// STREAMER_CLIENT_, STREAMER_ADDRESS and STREAMER_CONTEXT for commands that call a node. Unknown keys and variables are refused, because a
-// misspelt one would silently leave its default in force.
+// STREAMER_CLIENT_, STREAMER_ADDRESS and STREAMER_CONTEXT for commands that call a node. Unknown
+// keys and variables are refused, because a misspelt one would silently leave its default in force.
 //
 // # Errors
 //

@@ -39,7 +39,8 @@ func TestSettingsSayWhereTheyAreFrom(t *testing.T) {
 	}
 }
 
-// What config init writes is a configuration, with the keys that people set first at their defaults.
+// What config init writes is a configuration, with the keys that people set first at their
+// defaults.
 func TestInitialConfigurationIsTheDefault(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	if err := os.WriteFile(path, []byte(Initial), 0o600); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
 
-// Nothing leaves an oplog that has not reached its size. Where nobody may ask for that, it counts as
-// full.
+// Nothing leaves an oplog that has not reached its size. Where nobody may ask for that, it counts
+// as full.
 func TestOplogGrowsUntilItIsFull(t *testing.T) {
 	const size = 512 << 10
 	server := devmongotest.Start(t, devmongo.Config{OplogBytes: size, Users: []devmongo.User{

@@ -98,9 +98,9 @@ func (last growth) next(now time.Time, growing, answered bool) growth {
 }
 
 // Growing reports whether the oplog has not reached its size yet, so that nothing leaves it. It
-// asks at most every four seconds, and believes the last answer for a minute while it gets no other.
-// If the size is unknown, through mongos or without the right to collStats, the oplog counts as
-// full, and positions near its start are reported.
+// asks at most every four seconds, and believes the last answer for a minute while it gets no
+// other. If the size is unknown, through mongos or without the right to collStats, the oplog counts
+// as full, and positions near its start are reported.
 func (c *Client) Growing(ctx context.Context) bool {
 	var last growth
 	if known := c.growth.Load(); known != nil {

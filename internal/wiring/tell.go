@@ -14,9 +14,9 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A teller posts a notice when a problem begins, when it becomes critical, and when it is over. It reads the cluster's notices
-// to learn which problems any node has reported already: one problem is one notice, and a new
-// leader continues where the last one stopped.
+// A teller posts a notice when a problem begins, when it becomes critical, and when it is over. It
+// reads the cluster's notices to learn which problems any node has reported already: one problem is
+// one notice, and a new leader continues where the last one stopped.
 type teller struct {
 	last uint64               // the last notice that was read
 	open map[string]opened    // by subject

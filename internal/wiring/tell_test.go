@@ -11,8 +11,8 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// One problem is one notice, another one when it becomes critical, and one end, whoever leads while it lasts; a node that is cut off tells
-// no end; what merely starts or stops is not told.
+// One problem is one notice, another one when it becomes critical, and one end, whoever leads while
+// it lasts; a node that is cut off tells no end; what merely starts or stops is not told.
 func TestProblemsAreToldOnce(t *testing.T) {
 	board := notice.NewBoard(notice.Config{})
 	problem := func(subject string, code fault.Code, severity health.Severity) health.Verdict {

@@ -109,8 +109,8 @@ func invalid(issues *cel.Issues) error {
 	return fault.New(fault.FilterInvalid, &SourceError{Line: max(first.Location.Line(), 1), Column: max(first.Location.Column(), 0) + 1, Reason: inWords(first.Message)})
 }
 
-// inWords says in plain words what the parser says in the terms of its grammar: which symbols it expected
-// instead.
+// inWords says in plain words what the parser says in the terms of its grammar: which symbols it
+// expected instead.
 func inWords(message string) string {
 	text := strings.TrimPrefix(message, "Syntax error: ")
 	seen, _, expected := strings.Cut(text, " expecting ")

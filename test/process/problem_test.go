@@ -24,7 +24,8 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
-// mongoAway is the problem of a MongoDB that is away: the only one here that keeps nodes from serving.
+// mongoAway is the problem of a MongoDB that is away: the only one here that keeps nodes from
+// serving.
 const mongoAway = "mongodb STRM-MONGODB-UNREACHABLE"
 
 // surfaces returns what each surface of a node says is wrong, in one form.
@@ -116,8 +117,8 @@ func (f *fleet) toldOnce(kind, code string) {
 	}
 }
 
-// picture takes a picture of the page of a node in a real browser, if a folder for pictures is named
-// (make browser): what it says is on one card.
+// picture takes a picture of the page of a node in a real browser, if a folder for pictures is
+// named (make browser): what it says is on one card.
 func (s *ship) picture(name, text string) {
 	s.fleet.t.Helper()
 	folder := os.Getenv("STREAMER_TEST_PICTURES")

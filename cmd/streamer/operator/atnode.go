@@ -16,8 +16,8 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// How often a node is asked how far something is, how long it may stay silent meanwhile, and how long
-// it tries to move a partition.
+// How often a node is asked how far something is, how long it may stay silent meanwhile, and how
+// long it tries to move a partition.
 const (
 	lookEvery   = 250 * time.Millisecond
 	maxSilence  = 20 * time.Second
@@ -29,8 +29,9 @@ func readStatus(ctx context.Context, node *nodeClient) (s admin.Status, err erro
 	return s, node.ask(ctx, http.MethodGet, "v1/status", nil, &s)
 }
 
-// awaitStatus reads the status until over returns true, or until the timeout. It retries a node that
-// does not answer for up to maxSilence. The node's data about other nodes is some heartbeats old.
+// awaitStatus reads the status until over returns true, or until the timeout. It retries a node
+// that does not answer for up to maxSilence. The node's data about other nodes is some heartbeats
+// old.
 func awaitStatus(ctx context.Context, node *nodeClient, patience time.Duration, over func(admin.Status) bool) (bool, error) {
 	begun := time.Now()
 	answered := begun

@@ -172,8 +172,8 @@ func printResult(w io.Writer, output string, result any, human func(*tabwriter.W
 }
 
 // decide decides whether a command executes its plan. Every command that changes something calls it
-// before any write: it shows the plan, asks, and returns nil for yes. It shows the plan as JSON only
-// if that is the result: with --dry-run, and if the plan is refused. It returns errDryRun for
+// before any write: it shows the plan, asks, and returns nil for yes. It shows the plan as JSON
+// only if that is the result: with --dry-run, and if the plan is refused. It returns errDryRun for
 // --dry-run, and refused, the error of the plan, if that is not nil.
 func (o *command) decide(ctx context.Context, w io.Writer, plan any, human func(*tabwriter.Writer), refused error, question string) error {
 	switch {
@@ -261,8 +261,8 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s%s", cmd.CommandPath(), name, config.Suggestion(name, known))
 }
 
-// checkFlagGroups makes the fault CommandBadArgument of flags that exclude or need each other: cobra
-// does not give those errors to FlagError.
+// checkFlagGroups makes the fault CommandBadArgument of flags that exclude or need each other:
+// cobra does not give those errors to FlagError.
 func checkFlagGroups(cmd *cobra.Command, _ []string) error {
 	if err := cmd.ValidateFlagGroups(); err != nil {
 		return FlagError(cmd, err)

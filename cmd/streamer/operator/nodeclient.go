@@ -21,8 +21,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// tokenVariable holds the token where neither --token-file nor the context names a file. Configuration leaves variables that
-// begin so to commands.
+// tokenVariable holds the token where neither --token-file nor the context names a file.
+// Configuration leaves variables that begin so to commands.
 const tokenVariable = "STREAMER_CLIENT_TOKEN"
 
 // A nodeClient asks nodes. Its zero value shows nothing and trusts the authorities of the machine.

@@ -11,7 +11,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// lonely takes from the test what the environment says of nodes, and gives it a folder for contexts.
+// lonely takes from the test what the environment says of nodes, and gives it a folder for
+// contexts.
 func lonely(t *testing.T) (contexts string) {
 	t.Helper()
 	for _, variable := range os.Environ() {

@@ -183,8 +183,8 @@ which subscribers are connected to it. Without a configuration (-f, or variables
 
 func sorts() []string { return []string{sortName, sortLag, sortHeadRoom} }
 
-// connectedAt asks a node at which nodes subscribers have sessions. It returns nil where the node does
-// not tell, or belongs to another cluster.
+// connectedAt asks a node at which nodes subscribers have sessions. It returns nil where the node
+// does not tell, or belongs to another cluster.
 func connectedAt(ctx context.Context, client *nodeClient, cluster string) map[string][]string {
 	s, err := readStatus(ctx, client)
 	if err != nil || s.Cluster != cluster {
