@@ -46,13 +46,19 @@ func newMongo() *oplogtest.Log {
 // start runs a node. Its writer ends segments after an interval of a minute, or at 2,000 bytes.
 func start(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig) *node {
 	t.Helper()
+	return startKeeping(t, mongo, store, cfg, nil)
+}
+
+// startKeeping runs a node that reads some of the changes of segments only.
+func startKeeping(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig, keep func(*change.Event) bool) *node {
+	t.Helper()
 	n := &node{t: t, mongo: mongo, ended: make(chan error, 1)}
 	chain := retention.ChainAt(store, chainFolder)
 	reach := func(context.Context) (gap.Reach, error) {
 		first, last := mongo.Reach()
 		return gap.Reach{First: first, Last: last}, nil
 	}
-	n.source = retention.NewSource(retention.SourceConfig{Reach: reach, Coverage: cfg.Coverage}, mongo, func() *retention.Chain { return chain })
+	n.source = retention.NewSource(retention.SourceConfig{Reach: reach, Coverage: cfg.Coverage, Keep: keep}, mongo, func() *retention.Chain { return chain })
 	n.log = oplog.New(oplog.Config{
 		Partitions: 8, Reach: reach, RingBytes: 20_000, PrefetchBytes: 10_000, Dedup: &dedup.Config{},
 		Lost: func(l oplog.Loss) { n.lost = append(n.lost, l) },
@@ -576,6 +582,33 @@ func TestNarrowerSegmentsAreALoss(t *testing.T) {
 			if l.Reason != gap.Unread || !slices.Equal(l.Namespaces, []string{"crm.leads"}) {
 				t.Errorf("loss %+v", l)
 			}
+		}
+	})
+}
+
+// What a node does not read any more is not delivered from segments that have it, and nothing else
+// is missing for that.
+func TestUnwatchedChangesOfSegmentsAreNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		all := write(mongo, 100, 0)
+		n.pass(2 * time.Minute)
+		n.stop()
+		n = startKeeping(t, mongo, store, retention.WriterConfig{}, func(e *change.Event) bool { return string(e.Coll()) != "c0" })
+		defer n.stop()
+		last := write(mongo, 2, 100)
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		var want []changetest.Event
+		for _, e := range append(all[1:], last...) {
+			if e.Coll != "c0" {
+				want = append(want, e)
+			}
+		}
+		got, losses := n.read(all[0].Position(), last[1].Position())
+		if err := same(got, positions(want)); err != nil || len(losses) > 0 || len(want) == len(all)+1 {
+			t.Errorf("%v, %d losses", err, len(losses))
 		}
 	})
 }

@@ -19,6 +19,9 @@ type SourceConfig struct {
 	// Coverage is what the node's streams read. A segment that covers less costs its readers a
 	// loss.
 	Coverage Coverage
+	// Keep selects the changes of segments that the node reads: it may read less now than when they
+	// were written. It must not retain the event; nil keeps all.
+	Keep func(*change.Event) bool
 	// Reach asks MongoDB for the extent of its oplog. Required.
 	Reach func(ctx context.Context) (gap.Reach, error)
 	// Patience is how long readers wait for a store that does not answer, from its first failure

@@ -189,7 +189,7 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 			s.note(reply)
 			return reply, nil
 		}
-		if !s.reached {
+		if !s.reached || !s.source.keeps(e.raw) {
 			continue
 		}
 		if buffer == nil {
@@ -200,6 +200,15 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 		reply.Events = append(reply.Events, buffer[at:len(buffer):len(buffer)])
 		reply.Size = len(buffer)
 	}
+}
+
+// keeps reports whether the node reads a change.
+func (s *Source) keeps(raw []byte) bool {
+	if s.cfg.Keep == nil {
+		return true
+	}
+	e, err := change.Parse(raw)
+	return err != nil || s.cfg.Keep(&e) // the reader of the log reports what cannot be parsed
 }
 
 // peek returns the next entry of the segment, which is opened if necessary.

@@ -62,7 +62,9 @@ func (s *Service) retainedSource() oplog.Source {
 	if s.opts.Config.Retention.Store == "" {
 		return s.source
 	}
-	s.retained.source = retention.NewSource(retention.SourceConfig{Coverage: s.coverage(), Reach: s.extent.Recently, Logger: s.logger}, s.source, s.retained.chain.Load)
+	s.retained.source = retention.NewSource(retention.SourceConfig{
+		Coverage: s.coverage(), Keep: backend.Watch(s.opts.Config).Exact(), Reach: s.extent.Recently, Logger: s.logger,
+	}, s.source, s.retained.chain.Load)
 	return s.retained.source
 }
 

@@ -109,15 +109,21 @@ func (w Watch) match(can abilities) bson.D {
 	return bson.D{{Key: "$and", Value: all}}
 }
 
-// Keeps returns the exact filter that the node applies after the server's, nil if the watch has
-// everything: it drops the pairs of a database and a collection that the watch does not have, and
-// what was retained when the watch had more. It allocates nothing.
+// Keeps returns the filter that the node applies after the server's, nil where that is exact: it
+// drops the pairs of a database and a collection that the watch does not have. It allocates
+// nothing.
 func (w Watch) Keeps() func(*change.Event) bool {
-	databases, collections := w.split()
-	without := w.Without()
-	if len(w.Namespaces) == 0 && len(without) == 0 && w.Exclude == "" {
+	if _, collections := w.split(); len(collections) == 0 {
 		return nil
 	}
+	return w.Exact()
+}
+
+// Exact returns the filter of all events that the watch has, for events that no server has filtered
+// by it.
+func (w Watch) Exact() func(*change.Event) bool {
+	databases, collections := w.split()
+	without := w.Without()
 	whole := make(map[string]bool, len(databases))
 	for _, db := range databases {
 		whole[db] = true

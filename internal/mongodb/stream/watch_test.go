@@ -60,7 +60,7 @@ func TestKeepsOnlyWhatIsWatched(t *testing.T) {
 		{Watch{Operations: []string{"insert"}}, "insert shop.orders, insert crm.leads, insert marks.m"},
 		{Watch{Exclude: "marks"}, "insert shop.orders, update shop.orders, insert crm.leads"},
 	} {
-		keeps, kept := c.watch.Keeps(), []string(nil)
+		keeps, kept := c.watch.Exact(), []string(nil)
 		for _, e := range []changetest.Event{
 			{DB: "shop", Coll: "orders", ID: 1}, {DB: "shop", Coll: "orders", ID: 1, Op: "update"},
 			{DB: "crm", Coll: "leads", ID: 2}, {DB: "marks", Coll: "m", ID: 3},
@@ -69,7 +69,7 @@ func TestKeepsOnlyWhatIsWatched(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if keeps == nil || keeps(&parsed) {
+			if keeps(&parsed) {
 				kept = append(kept, fmt.Sprintf("%s %s", parsed.Op(), parsed.Namespace()))
 			}
 		}
