@@ -20,7 +20,7 @@ import (
 //	magic SBLK | codec u8 | kind u8 | lane u16 | stored u32 | raw u32 | count u32 | first ordinal u64 | CRC32C u32
 //
 // and the stored bytes; the checksum is that of all other bytes. Uncompressed they are records: the
-// ordinal minus that of the record before, and BSON (a change) or JSON behind its length (a loss).
+// ordinal minus that of the record before, and BSON (a change) or a length and JSON (a loss).
 const (
 	blockMagic  = "SBLK"
 	blockHeader = 32
@@ -89,8 +89,8 @@ func appendBlock(b []byte, encoder *zstd.Encoder, k *block, records []byte) []by
 // blockSum returns the checksum of a block, without the field that holds it.
 func blockSum(b []byte) uint32 { return crc32.Update(checksum(b[:28]), castagnoli, b[blockHeader:]) }
 
-// parseBlock returns the records of a block that the footer describes as k. It allocates what the
-// footer says, at most maxBlock, after the checksum was found right.
+// parseBlock returns the records of a block that the footer describes as k. It verifies the
+// checksum first, and then allocates the footer's size, at most maxBlock.
 func parseBlock(b []byte, decoder *zstd.Decoder, k *block) ([]byte, error) {
 	if len(b) != k.Stored || len(b) < blockHeader || string(b[:4]) != blockMagic {
 		return nil, fmt.Errorf("%w: no block", errDamaged)

@@ -101,7 +101,7 @@ func (c *Chain) Header(ctx context.Context, n uint64) (Header, Object, error) {
 	return h, about, nil
 }
 
-// Damaged reports whether an error says that a segment is not what was written.
+// Damaged reports whether an error says that a segment is damaged.
 func Damaged(err error) bool { return errors.Is(err, errDamaged) }
 
 // A Head is the end of a chain.

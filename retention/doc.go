@@ -13,8 +13,8 @@
 //
 // An object is created only where there is none, so one writer wins each number. Nobody holds a
 // lease: a number that somebody else has taken ends a writer's turn. Expiry raises the floor before
-// it deletes what is below, and a writer reads the floor after each put: a number that was deleted
-// and created again is below the floor, and nobody reads it.
+// it deletes the segments below it, and a writer reads the floor after each put: a number that was
+// deleted and created again is below the floor, and nobody reads it.
 //
 // # Damage
 //

@@ -129,7 +129,7 @@ func (d *draft) closeBlock(n int) {
 	}
 }
 
-// encode returns the segment. The header lacks what the draft knows.
+// encode returns the segment. It completes the header with the draft's own fields.
 func (d *draft) encode(h Header) ([]byte, Header, error) {
 	for n := range d.open {
 		d.closeBlock(n)
@@ -143,7 +143,7 @@ func (d *draft) encode(h Header) ([]byte, Header, error) {
 	if d.events > 0 {
 		h.Last = d.last.Append(nil)
 	}
-	head, err := appendHeader(nil, &h) // for its size, which does not depend on what is missing
+	head, err := appendHeader(nil, &h) // for its size, which does not depend on the missing fields
 	if err != nil {
 		return nil, h, err
 	}

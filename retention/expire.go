@@ -9,8 +9,8 @@ import (
 // grace is how long segments below the floor stay, for readers that are on their way through them.
 const grace = time.Hour
 
-// expire raises the floor and deletes what has been below it for a while. It does what it can: the
-// next segment's writer tries again.
+// expire deletes the segments that have been below the floor for a while, and raises the floor.
+// Failures are harmless: the next segment's writer tries again.
 func (w *Writer) expire(ctx context.Context) {
 	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 {
 		return
@@ -89,8 +89,8 @@ func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age 
 	return kept[len(kept)-1].Number, nil
 }
 
-// deleteBelow deletes what is below the highest floor that is old enough, and floors that do not
-// count any more.
+// deleteBelow deletes the segments below the highest floor that is old enough, and the lower
+// floors.
 func (c *Chain) deleteBelow(ctx context.Context, floors []Segment, now time.Time) (deleted int, err error) {
 	old := uint64(0)
 	for _, f := range floors {

@@ -11,7 +11,7 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// errDamaged says that bytes of a segment are not what was written.
+// errDamaged says that bytes of a segment have changed since they were written.
 var errDamaged = errors.New("damaged segment")
 
 // ErrFormat says that a segment was written by a later version, which this one cannot read.
@@ -114,7 +114,7 @@ type Header struct {
 	size int64 // of the header itself
 }
 
-// link is what the next segment has of this one.
+// link is the reference that the next segment has to this one.
 func (h *Header) precedes(next *Header) bool {
 	return next.Previous == h.ID && next.PreviousNumber == h.Number && next.From == h.To
 }
@@ -173,7 +173,7 @@ func parseHeader(b []byte) (Header, error) {
 	return h, nil
 }
 
-// A footer says what is in the lanes of a segment, and where.
+// A footer lists the content of a segment's lanes, and its places.
 type footer struct {
 	ID     ID      `json:"id"` // of the segment
 	Lanes  []lane  `json:"lanes"`

@@ -17,7 +17,7 @@ import (
 const fetchSize = 1 << 20
 
 // A segmentReader yields the entries of a segment in their order. It holds a block of each lane and
-// what was fetched last. It must not be used concurrently.
+// the last fetched bytes. It must not be used concurrently.
 type segmentReader struct {
 	store   Store
 	key     string
@@ -72,7 +72,7 @@ func (r *segmentReader) fetch(ctx context.Context, offset int64, n int) ([]byte,
 	return b[:n], nil
 }
 
-// refetch is fetch without what was fetched before, because that was damaged.
+// refetch is fetch without the bytes fetched before, which were damaged.
 func (r *segmentReader) refetch(ctx context.Context, offset int64, n int) ([]byte, error) {
 	r.fetched = nil
 	return r.fetch(ctx, offset, n)
@@ -154,7 +154,7 @@ func (r *segmentReader) advance(ctx context.Context, n int) error {
 	}
 }
 
-// done is the ordinal of a lane that has no more entries.
+// done is the ordinal of a lane without further entries.
 const done = ^uint64(0)
 
 func (r *segmentReader) readBlock(ctx context.Context, k *block) ([]byte, error) {

@@ -37,7 +37,7 @@ func newSession(w *Writer, head Head, found bool) *session {
 	start := oplog.Start{}
 	if found {
 		if _, lacks := w.cfg.Coverage.Lacks(head.Coverage); lacks {
-			s.head.Last = nil // who reads less may not read that change, neither now nor after a restart
+			s.head.Last = nil // a node that reads less may not read that change, neither now nor after a restart
 		}
 		s.last = s.head.LastRef()
 		s.seen = s.last.IsZero()
@@ -56,7 +56,7 @@ func (s *session) close() { s.cursor.Close() }
 
 // run writes until the context ends, another node has written, or the history is another one.
 func (s *session) run(ctx context.Context) error {
-	const tick = time.Second // to end segments in a log that stands still
+	const tick = time.Second // to end segments in an idle log
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	for {

@@ -16,8 +16,8 @@ import (
 
 // SourceConfig configures a Source.
 type SourceConfig struct {
-	// Coverage is what the node's streams read. A segment that covers less costs its readers a
-	// loss.
+	// Coverage is the coverage of the node's streams. A segment that covers less costs its readers
+	// a loss.
 	Coverage Coverage
 	// Keep selects the changes of segments that the node reads: it may read less now than when they
 	// were written. It must not retain the event; nil keeps all.

@@ -12,7 +12,7 @@ var ErrExists = errors.New("object exists already")
 // ErrNotFound says that there is no object of this key.
 var ErrNotFound = errors.New("object does not exist")
 
-// An Object is what a store says about an object.
+// An Object describes an object of a store.
 type Object struct {
 	// Name is the last part of its key.
 	Name string

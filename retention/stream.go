@@ -15,7 +15,7 @@ import (
 // replySize is about how many bytes of changes a reply has.
 const replySize = 1 << 20
 
-// A stream reads MongoDB, and the chain while MongoDB does not have what comes next.
+// A stream reads MongoDB, and the chain while MongoDB lacks the next changes.
 type stream struct {
 	source *Source
 	base   change.Position
@@ -173,7 +173,7 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 			return reply, nil
 		case e.loss != nil && len(reply.Events) > 0, len(reply.Events) > 0 && reply.Size+len(e.raw) > replySize:
 			s.note(reply)
-			return reply, nil // first what is before it
+			return reply, nil // first the changes before it
 		}
 		s.ahead = s.ahead[:0]
 		if e.loss != nil {
@@ -208,7 +208,7 @@ func (s *Source) keeps(raw []byte) bool {
 		return true
 	}
 	e, err := change.Parse(raw)
-	return err != nil || s.cfg.Keep(&e) // the reader of the log reports what cannot be parsed
+	return err != nil || s.cfg.Keep(&e) // the reader of the log reports an event that cannot be parsed
 }
 
 // peek returns the next entry of the segment, which is opened if necessary.
@@ -265,8 +265,8 @@ func (s *stream) drop(err error) {
 	s.reader = nil
 }
 
-// leave ends the segment: what was damaged and is not part of the next one, and what it lacked, are
-// losses before its end.
+// leave ends the segment. Damaged spans that are not part of the next segment, and missing
+// coverage, become losses before its end.
 func (s *stream) leave(reply *oplog.Reply) {
 	h := s.header
 	if !h.Cut {

@@ -27,7 +27,7 @@ var errOvertaken = errors.New("another node wrote the segment")
 type WriterConfig struct {
 	// Node is written into headers, and so is Version. Node must be unique and is required.
 	Node, Version string
-	// Coverage is what the node's stream reads.
+	// Coverage is the coverage of the node's stream.
 	Coverage Coverage
 	// Shared says that other nodes may write to the chain.
 	Shared bool
@@ -40,7 +40,7 @@ type WriterConfig struct {
 	Size int64
 	// Window returns the length of the oplog, zero if unknown. Optional.
 	Window func() time.Duration
-	// MaxAge and MaxBytes bound what is kept; zero keeps all.
+	// MaxAge and MaxBytes bound the chain; zero keeps everything.
 	MaxAge   time.Duration
 	MaxBytes int64
 	// Logger defaults to one that discards.
@@ -49,9 +49,9 @@ type WriterConfig struct {
 	Registerer prometheus.Registerer
 }
 
-// A Writer extends a chain by what a cursor of the log yields. The cursor is not the one with which
-// the tail keeps pace: a slow store delays nobody. Its draft has at most a segment, compressed, and
-// the open blocks.
+// A Writer extends a chain by the changes of a cursor of the log. The tail does not wait for this
+// cursor: a slow store delays no reader. Its draft has at most a segment, compressed, and the open
+// blocks.
 type Writer struct {
 	cfg     WriterConfig
 	chain   *Chain
@@ -162,14 +162,14 @@ func (w *Writer) head(ctx context.Context) (Head, bool, error) {
 	return w.chain.Head(ctx)
 }
 
-// follow reads what another node writes, until nothing has come for so long that this node is to
-// take over.
+// follow reads the segments of another node, until none has come for so long that this node takes
+// over.
 func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 	for {
 		wait := w.limits().interval
 		patience := time.Duration(takeOver+w.cfg.Rank()) * wait
 		if _, lacks := w.cfg.Coverage.Lacks(head.Coverage); lacks {
-			patience += takeOver * wait // who reads as much as the writer is to be first
+			patience += takeOver * wait // a node that reads as much as the writer comes first
 		}
 		now, err := w.chain.store.Now(ctx)
 		if err != nil {
@@ -218,8 +218,9 @@ func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
 	}
 }
 
-// put tries to write a segment once. Whatever the store answers, what is under the number decides;
-// and what is below the floor does not count, because the number may have been deleted before.
+// put tries to write a segment once. Whatever the store answers, the object under the number
+// decides. An object below the floor does not count, because its number may have been deleted
+// before.
 func (w *Writer) put(ctx context.Context, segment []byte, h *Header) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
