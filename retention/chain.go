@@ -101,8 +101,8 @@ func (c *Chain) Header(ctx context.Context, n uint64) (Header, Object, error) {
 	return h, about, nil
 }
 
-// Damaged reports whether an error says that a segment is damaged.
-func Damaged(err error) bool { return errors.Is(err, errDamaged) }
+// unreadable reports whether the store has answered, and has no segment that can be read.
+func unreadable(err error) bool { return errors.Is(err, errDamaged) || errors.Is(err, ErrNotFound) }
 
 // A Head is the end of a chain.
 type Head struct {
@@ -132,7 +132,7 @@ func (c *Chain) Head(ctx context.Context) (head Head, ok bool, err error) {
 		case err == nil:
 			head.Header, head.Object = h, about
 			return head, true, nil
-		case !errors.Is(err, errDamaged) && !errors.Is(err, ErrNotFound):
+		case !unreadable(err):
 			return head, false, err
 		}
 	}
@@ -169,7 +169,7 @@ func (c *Chain) readable(ctx context.Context, segments []Segment) (h Header, ok 
 		switch {
 		case err == nil:
 			return h, true, nil
-		case !errors.Is(err, errDamaged) && !errors.Is(err, ErrNotFound):
+		case !unreadable(err):
 			return h, false, err
 		}
 	}
@@ -183,7 +183,7 @@ func (c *Chain) after(ctx context.Context, h *Header) (next Header, ok bool, err
 	switch {
 	case err == nil && h.precedes(&next):
 		return next, true, nil
-	case err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, ErrNotFound):
+	case err != nil && !unreadable(err):
 		return next, false, err
 	}
 	floor, err := c.Floor(ctx)

@@ -33,7 +33,6 @@ type draft struct {
 
 	events, losses int
 	raw            int64            // bytes of changes
-	first          change.Timestamp // of the first change
 	time           change.Timestamp // of the last change
 	last           change.Ref       // the last change
 	cut            change.Timestamp // the latest time at which the segment may end
@@ -60,12 +59,6 @@ func (d *draft) add(e *change.Event) bool {
 	}
 	n := d.laneOf(e.Namespace().String())
 	d.append(n, changes, e.Time(), e.Raw())
-	l := &d.footer.Lanes[n]
-	l.Events++
-	l.Bytes += int64(len(e.Raw()))
-	if d.events == 0 {
-		d.first = e.Time()
-	}
 	d.events++
 	d.raw += int64(len(e.Raw()))
 	d.time, d.last = e.Time(), e.Position().Ref()

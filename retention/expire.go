@@ -76,7 +76,7 @@ func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age 
 		old := false
 		if age > 0 && readable && now.Sub(s.Modified) > age {
 			h, _, err := c.Header(ctx, s.Number)
-			if err != nil && !Damaged(err) {
+			if err != nil && !unreadable(err) {
 				return 0, err
 			}
 			old = err != nil || newest.To.Time().Sub(h.To.Time()) > age

@@ -31,8 +31,8 @@ const (
 	trailerMagic = "STRMEND1"
 	preludeSize  = 24
 	trailerSize  = 32
-	// HeaderSize bounds a header.
-	HeaderSize = 4 << 10
+	// headerSize bounds a header.
+	headerSize = 4 << 10
 	// maxFooter bounds a footer in bytes.
 	maxFooter = 16 << 20
 
@@ -114,7 +114,7 @@ type Header struct {
 	size int64 // of the header itself
 }
 
-// link is the reference that the next segment has to this one.
+// precedes reports whether another segment is the next one.
 func (h *Header) precedes(next *Header) bool {
 	return next.Previous == h.ID && next.PreviousNumber == h.Number && next.From == h.To
 }
@@ -128,14 +128,14 @@ func (h *Header) LastRef() change.Ref {
 	return r
 }
 
-// appendHeader encodes a header. The length of the segment is filled in by setSize.
+// appendHeader encodes a header.
 func appendHeader(b []byte, h *Header) ([]byte, error) {
 	h.Coverage.Coverage = *h.Coverage.Bounded()
 	body, err := json.Marshal(h)
 	if err != nil {
 		return nil, fmt.Errorf("encode header: %w", err)
 	}
-	if preludeSize+len(body)+4 > HeaderSize {
+	if preludeSize+len(body)+4 > headerSize {
 		return nil, fmt.Errorf("encode header: %d bytes are too many", len(body))
 	}
 	b = append(b, segmentMagic...)
@@ -153,7 +153,7 @@ func parseHeader(b []byte) (Header, error) {
 		return Header{}, fmt.Errorf("%w: no segment", errDamaged)
 	}
 	size := preludeSize + int64(binary.LittleEndian.Uint32(b[12:])) + 4
-	if size > HeaderSize || size > int64(len(b)) {
+	if size > headerSize || size > int64(len(b)) {
 		return Header{}, fmt.Errorf("%w: header of %d bytes", errDamaged, size)
 	}
 	b = b[:size]
@@ -184,8 +184,6 @@ type footer struct {
 type lane struct {
 	// Namespaces are the names; none if there are too many to list.
 	Namespaces []string `json:"namespaces,omitempty"`
-	Events     int      `json:"events"`
-	Bytes      int64    `json:"bytes"`
 }
 
 // A block is a part of a lane. First and Last are ordinals of entries in the segment, From and To

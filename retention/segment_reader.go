@@ -43,7 +43,7 @@ type laneCursor struct {
 // readHeader reads the header of a segment. It returns ErrNotFound, ErrFormat, an error that wraps
 // errDamaged, or one of the store.
 func readHeader(ctx context.Context, store Store, key string) (Header, Object, error) {
-	b, about, err := store.Get(ctx, key, 0, HeaderSize)
+	b, about, err := store.Get(ctx, key, 0, headerSize)
 	if err != nil {
 		return Header{}, about, err
 	}

@@ -135,7 +135,7 @@ func (s *session) addLoss(l *oplog.Loss) error {
 	if l.Reason != gap.Poison {
 		s.lost = time.Now()
 	}
-	s.draft.time = change.Later(change.At(s.draft.time), kept.To).Time
+	s.draft.time = later(s.draft.time, kept.To.Time)
 	return s.draft.addLoss(&kept)
 }
 

@@ -24,12 +24,13 @@ type SourceConfig struct {
 	Keep func(*change.Event) bool
 	// Reach asks MongoDB for the extent of its oplog. Required.
 	Reach func(ctx context.Context) (gap.Reach, error)
-	// Patience is how long readers wait for a store that does not answer, from its first failure
-	// on, before they continue in MongoDB with a loss. Defaults to 5 minutes.
-	Patience time.Duration
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
 }
+
+// patience is how long readers wait for a store that does not answer, from its first failure on,
+// before they continue in MongoDB with a loss.
+const patience = 5 * time.Minute
 
 // A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. A stream
 // of the chain continues in MongoDB where the chain ends.
@@ -50,9 +51,6 @@ var _ oplog.Source = (*Source)(nil)
 
 // NewSource returns a Source. The chain may be unknown for a while: chain returns nil then.
 func NewSource(cfg SourceConfig, mongo oplog.Source, chain func() *Chain) *Source {
-	if cfg.Patience == 0 {
-		cfg.Patience = 5 * time.Minute
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -113,14 +111,14 @@ func (s *Source) ask(ctx context.Context, question func(context.Context) error) 
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for attempt := 1; ; attempt++ {
 		err := once()
-		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, errDamaged) {
+		if err == nil || unreadable(err) {
 			s.answered()
 			return err
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if since := s.failed(err); time.Since(since) >= s.cfg.Patience && !errors.Is(err, ErrFormat) {
+		if since := s.failed(err); time.Since(since) >= patience && !errors.Is(err, ErrFormat) {
 			return fmt.Errorf("retained log: %w", err)
 		}
 		if err := backoff.Wait(ctx, attempt); err != nil {

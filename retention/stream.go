@@ -163,7 +163,7 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 	for {
 		e, ok, err := s.peek(ctx)
 		switch {
-		case errors.Is(err, errDamaged), errors.Is(err, ErrNotFound):
+		case unreadable(err):
 			s.drop(err)
 			return reply, nil
 		case err != nil:
