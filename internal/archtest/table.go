@@ -126,7 +126,7 @@ const (
 // plainDocuments are the documents that stay in plain English. The list only grows.
 func plainDocuments() []string {
 	return []string{
-		"ARCHITECTURE.md", "SECURITY.md", "docs/access.md", "docs/comparison.md", "docs/concepts.md", "docs/model/README.md", "docs/runbooks/disasters.md",
+		"ARCHITECTURE.md", "SECURITY.md", "docs/access.md", "docs/comparison.md", "docs/concepts.md", "docs/model/README.md", "docs/retention.md", "docs/runbooks/disasters.md",
 		"docs/security.md", "docs/sinks.md", "docs/snapshots.md", "docs/supervisor.md",
 	}
 }

@@ -70,7 +70,7 @@ func (s *Service) buildServers() error {
 		{"GET /v1/sinks", sinks, nil},
 		{"POST /v1/sinks/{name}/{do}", sinks, nil},
 		{"GET /v1/gaps", admin.ServeGaps(s.store, s.logger), nil},
-		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, served{s.node, s.member}, s.store, s.mongo, s.logger), nil},
+		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, served{s.node, s.member}, s.store, s.readable(), s.logger), nil},
 		{"GET /v1/reports", admin.ServeReports(s.supervised, s.logger), []string{"limit"}},
 		{"POST /v1/subscribers/snapshots", admin.ServeSnapshots(s.node, s.board), []string{"subscriber", "operation", "subscription", "namespace"}},
 		{"GET /v1/status", admin.ServeStatus(status, operations.May), nil},
@@ -136,7 +136,7 @@ func (s *Service) self() health.Node {
 // operations returns the operations over HTTP.
 func (s *Service) operations() admin.Operations {
 	o := admin.Operations{Restarts: s.supervised, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
-	o.Movable = admin.Movable{Store: s.store, Source: s.mongo, Recorded: s.channels.recorded, Rewound: s.node.Rewound}
+	o.Movable = admin.Movable{Store: s.store, Source: s.readable(), Recorded: s.channels.recorded, Rewound: s.node.Rewound}
 	if directives, ok := s.conn.Roster.(handoff.DirectiveStore); ok && !s.member.Alone() {
 		o.Cluster = handoff.Cluster{View: s.conn.Roster, Directives: directives, HeartbeatInterval: s.opts.Config.Cluster.HeartbeatInterval}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/retention"
@@ -35,6 +36,28 @@ func (r *retained) from(reach gap.Reach) change.Timestamp {
 		return change.Timestamp{}
 	}
 	return extent.From
+}
+
+// A readable is MongoDB for operators: its log begins where the retained one does.
+type readable struct {
+	*mongodb.Client
+
+	retained *retained
+}
+
+func (s *Service) readable() readable { return readable{s.mongo, &s.retained} }
+
+// FirstEntry returns the time of the oldest change that can be read.
+func (r readable) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error) {
+	t, ok, err = r.Client.FirstEntry(ctx)
+	if err != nil || !ok || r.retained.extent.Load() == nil {
+		return t, ok, err
+	}
+	now, err := r.Now(ctx)
+	if err != nil {
+		return t, false, err
+	}
+	return gap.Reach{First: t, Retained: r.retained.from(gap.Reach{First: t, Last: now})}.Begins(), true, nil
 }
 
 // trouble returns why the log is not retained, or not read, and since when.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -83,6 +84,11 @@ func TestEventStreamsReadWhatHasLeftTheOplog(t *testing.T) {
 				}
 				return segments(t, store) > 0
 			})
+			early := r.now()
+			n.until("a later second has come", func() bool {
+				r.elsewhere(1)
+				return r.now().T > early.T
+			})
 			events, end := n.eventsFrom("&start=now", "")
 			written := r.series(0, 150)
 			n.sees(written...)
@@ -108,6 +114,13 @@ func TestEventStreamsReadWhatHasLeftTheOplog(t *testing.T) {
 			defer end()
 			if got := n.inserts(earliest, 159); strings.Join(got[max(0, len(got)-len(written)):], " ") != strings.Join(written, " ") {
 				t.Errorf("from the beginning came %v", got)
+			}
+			var list struct {
+				Begins time.Time `json:"oplog_begins"`
+			}
+			_, text := n.answer(http.DefaultClient, "http://"+n.service.Addr()+"/v1/subscribers")
+			if err := json.Unmarshal([]byte(text), &list); err != nil || list.Begins.IsZero() || list.Begins.After(early.Time()) {
+				t.Errorf("operators hear that the log begins at %s, after what was read from it: %v", list.Begins, err)
 			}
 			if lost := n.metric("streamer_log_losses_total"); lost != 0 || len(n.losses()) != 0 {
 				t.Errorf("%v losses", lost)
