@@ -428,8 +428,8 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 	switch {
 	case to.IsZero():
 		return Checkpoint{}, errors.New("a rewind to no position")
-	case to.After(c.latest()):
-		return Checkpoint{}, fmt.Errorf("%s from %s to %s: %w", c.Key, c.latest(), to, ErrForward)
+	case to.After(c.Latest()):
+		return Checkpoint{}, fmt.Errorf("%s from %s to %s: %w", c.Key, c.Latest(), to, ErrForward)
 	}
 	elsewhere := c.Positions
 	c.Position, c.Positions = earlier(c.Position, to), nil
@@ -454,7 +454,7 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 // entry: c itself, moved back to the position if it is later. What was left of snapshots, and its
 // losses, are not known.
 func (c Checkpoint) Repaired(to change.Position, incarnation uint64, by, why string) (Checkpoint, error) {
-	return c.Rewound(earlier(to, c.latest()), incarnation, by, why)
+	return c.Rewound(earlier(to, c.Latest()), incarnation, by, why)
 }
 
 // Imported returns the checkpoint that an import writes over the stored one (nil if there is none):
@@ -483,8 +483,8 @@ func earlier(p, q change.Position) change.Position {
 	return p
 }
 
-// latest returns the latest position of all partitions.
-func (c Checkpoint) latest() change.Position {
+// Latest returns the latest position of all partitions.
+func (c Checkpoint) Latest() change.Position {
 	latest := c.Position
 	for _, at := range c.Positions {
 		latest = change.Later(latest, at)

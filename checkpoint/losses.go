@@ -53,7 +53,7 @@ func fewLosses(all []Gap) []Gap {
 func (c *Checkpoint) lose(before Checkpoint, losses []Gap) (some bool) {
 	c.Losses = slices.Clone(before.Losses)
 	for _, g := range losses {
-		passes := before.Earliest().Time.Compare(g.To.Time) <= 0 && c.latest().Time.Compare(g.To.Time) >= 0
+		passes := before.Earliest().Time.Compare(g.To.Time) <= 0 && c.Latest().Time.Compare(g.To.Time) >= 0
 		if !passes || slices.ContainsFunc(c.Losses, g.within) {
 			continue
 		}

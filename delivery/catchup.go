@@ -24,7 +24,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		cfg.CreditBytes = h.cfg.CreditBytes
 	}
 	s := &Session{
-		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), listing: make(chan struct{}, 1), done: make(chan struct{}),
+		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), filtersAsked: make(chan struct{}, 1), done: make(chan struct{}),
 		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription), leavers: make(leavers),
 		groups: make(map[string]*group),
 	}

@@ -11,7 +11,7 @@ import (
 // is false if the context or the session ends first. The caller must not change them.
 func (s *Session) Filters(ctx context.Context, most int) (filters []Subscription, total int, ok bool) {
 	select {
-	case s.listing <- struct{}{}:
+	case s.filtersAsked <- struct{}{}:
 	case <-ctx.Done():
 		return nil, 0, false
 	case <-s.done:
@@ -23,7 +23,7 @@ func (s *Session) Filters(ctx context.Context, most int) (filters []Subscription
 	}
 	told := make(chan answer, 1)
 	s.do(func() {
-		defer func() { <-s.listing }()
+		defer func() { <-s.filtersAsked }()
 		a := answer{total: len(s.subscriptions)}
 		ids := slices.Sorted(maps.Keys(s.subscriptions))
 		for _, id := range ids[:min(len(ids), most)] {

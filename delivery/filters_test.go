@@ -52,6 +52,9 @@ func TestSessionSaysWhichFiltersItHas(t *testing.T) {
 			}
 			cancel()
 		}
+		if n := s.Mail(); n != 1 {
+			t.Errorf("%d requests wait for the owner, want 1", n)
+		}
 		s.Close(nil)
 		b.end()
 		if _, _, ok := s.Filters(t.Context(), 3); ok {

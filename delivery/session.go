@@ -114,8 +114,9 @@ type Session struct {
 	stake    *stake        // of its identity in the budget
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
-	listing  chan struct{} // holds one value during a request for the owner's subscriptions
-	done     chan struct{}
+	// filtersAsked holds one value during a request for the owner's subscriptions.
+	filtersAsked chan struct{}
+	done         chan struct{}
 
 	// The following fields belong to the owner: the Hub's loop while the session is on the live
 	// path, otherwise its own loop.

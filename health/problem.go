@@ -224,7 +224,7 @@ const runbooks = "https://github.com/mongostream/streamer/blob/main/docs/"
 func (p *Problem) explainTo() {
 	entry, _ := fault.Lookup(p.Code)
 	p.Remedy = entry.Remedy
-	p.Runbook = runbooks + "codes.md#" + strings.ToLower(string(p.Code))
+	p.Runbook = p.Code.URL()
 	if page := p.page(); page != "" {
 		p.Runbook = runbooks + "runbooks/" + page + ".md"
 	}

@@ -14,7 +14,7 @@ import (
 // remedy.
 func complain(err error) {
 	w := operator.Terminal{Writer: os.Stderr}
-	all := spread(err)
+	all := operator.Spread(err)
 	for i, e := range all {
 		fmt.Fprintln(w, "streamer:", e)
 		f, ok := errors.AsType[*fault.Error](e)
@@ -23,16 +23,4 @@ func complain(err error) {
 			fmt.Fprintf(w, "  more:   streamer explain %s, %s\n", f.Code, f.Code.URL())
 		}
 	}
-}
-
-// spread returns the errors that were joined in err.
-func spread(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var all []error
-		for _, e := range joined.Unwrap() {
-			all = append(all, spread(e)...)
-		}
-		return all
-	}
-	return []error{err}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -43,13 +42,13 @@ func explainCommand() *cobra.Command {
 			case !ok:
 				return fault.Newf(fault.CommandBadArgument, "unknown code %q%s: `streamer explain` lists all of them", strings.ToUpper(args[0]), similar(args[0]))
 			case output == "json":
-				return writeJSON(w, explain(e))
+				return operator.PrintJSON(w, explain(e))
 			}
 			_, err := fmt.Fprintf(w, "%s: %s\n\nWhat happened: %s\nWhat to do:    %s\nMore:          %s\n", e.Code, e.Summary, e.Meaning, e.Remedy, e.Code.URL())
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json")
+	operator.OutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -60,7 +59,7 @@ func listCodes(w io.Writer, output string) error {
 		for _, e := range fault.Catalogue() {
 			all = append(all, explain(e))
 		}
-		return writeJSON(w, all)
+		return operator.PrintJSON(w, all)
 	}
 	for _, e := range fault.Catalogue() {
 		if _, err := fmt.Fprintf(w, "%-30s %s\n", e.Code, e.Summary); err != nil {
@@ -72,13 +71,6 @@ func listCodes(w io.Writer, output string) error {
 
 func explain(e fault.Entry) explanation {
 	return explanation{Code: e.Code, Summary: e.Summary, Meaning: e.Meaning, Remedy: e.Remedy, URL: e.Code.URL()}
-}
-
-func writeJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
 }
 
 // codePrefix begins every code.
@@ -141,12 +133,12 @@ func versionCommand() *cobra.Command {
 				return err
 			}
 			if output == "json" {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{"version": versionText()})
+				return operator.PrintJSON(cmd.OutOrStdout(), map[string]string{"version": versionText()})
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), "streamer", versionText())
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json")
+	operator.OutputFlag(cmd, &output)
 	return cmd
 }

@@ -83,7 +83,7 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp,
 	}
 	plan.To, plan.StartAhead = ShowPosition(change.At(plan.to)), lost(origin.Start)
 	for _, c := range all {
-		if lost(latest(c).Time) {
+		if lost(c.Latest().Time) {
 			plan.ahead, plan.Ahead = append(plan.ahead, c), append(plan.Ahead, showCheckpoint(c))
 		}
 	}
@@ -151,7 +151,7 @@ func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.O
 func (p *AdoptPlan) lost(found time.Time, by string) checkpoint.Gap {
 	g := checkpoint.Gap{To: change.At(p.to), Reason: string(gap.AheadOfServer), Found: found, By: by}
 	for _, c := range p.ahead {
-		if at := latest(c); at.After(g.From) {
+		if at := c.Latest(); at.After(g.From) {
 			g.From, g.Fingerprint = at, c.Fingerprint
 		}
 	}

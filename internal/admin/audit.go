@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -28,8 +27,6 @@ func ServeAudit(board *notice.Board) http.Handler {
 			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "the audit log needs the right to every namespace"))
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
 		log := AuditLog{Records: []notice.Notice{}}
 		all, _ := board.Since(0)
 		for _, n := range all {
@@ -37,7 +34,7 @@ func ServeAudit(board *notice.Board) http.Handler {
 				log.Records = append(log.Records, n)
 			}
 		}
-		_ = json.NewEncoder(w).Encode(log) // the client may have gone
+		answer(w, http.StatusOK, log)
 	})
 }
 

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"net/http"
 	"runtime"
 
@@ -36,8 +35,6 @@ func ServeConfiguration(c config.Config, version string) http.Handler {
 			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "the configuration needs the right to every namespace"))
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(shown) // the client may have gone
+		answer(w, http.StatusOK, shown)
 	})
 }

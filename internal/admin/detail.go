@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -150,8 +149,6 @@ func ServeDetail(node Filtering, s checkpoint.Store, logger *slog.Logger) http.H
 				d.Filters = append(d.Filters, shown)
 			}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(d) // the client may have gone
+		answer(w, http.StatusOK, d)
 	})
 }

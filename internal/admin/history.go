@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
@@ -319,8 +318,6 @@ func (h *History) list(i *access.Identity, node, subscriber string) HistoryList 
 // whose samples are wanted, too.
 func ServeHistory(node string, h *History) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(h.list(access.From(r.Context()), node, r.URL.Query().Get("subscriber"))) // the client may have gone
+		answer(w, http.StatusOK, h.list(access.From(r.Context()), node, r.URL.Query().Get("subscriber")))
 	})
 }

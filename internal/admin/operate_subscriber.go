@@ -2,9 +2,9 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 )
@@ -33,9 +33,7 @@ func (o Operations) ServeRewindPlan() http.Handler {
 			o.refuse(w, r, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(plan) // the client may have gone
+		answer(w, http.StatusOK, plan)
 	})
 }
 
@@ -103,12 +101,10 @@ func (o Operations) named(r *http.Request) (string, error) {
 		return "", fault.Newf(fault.CommandBadArgument, "parameter subscriber: required")
 	}
 	_, err := Find(r.Context(), o.Movable.Store, name)
-	switch fault.Of(err) {
-	case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
-		return name, nil
-	default:
-		return name, err
+	if checkpoint.KindOf(err) == checkpoint.RowsOwn {
+		err = nil
 	}
+	return name, err
 }
 
 // recorded waits until an operator's confirmation is in the audit log: without that nothing is

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -141,10 +140,7 @@ func (o Operations) serve(do func(r *http.Request, by string, record func(comman
 			o.refuse(w, r, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(http.StatusAccepted)
-		_ = json.NewEncoder(w).Encode(accepted) // the client may have gone
+		answer(w, http.StatusAccepted, accepted)
 	})
 }
 
@@ -155,8 +151,6 @@ func (o Operations) forbid(w http.ResponseWriter) {
 
 // refuse answers with why nothing is done.
 func (o Operations) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
 	switch code := fault.Of(err); {
 	case code == fault.CommandBadArgument:
 		refuseWith(w, r, http.StatusBadRequest, err, o.Logger)

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -42,8 +41,6 @@ func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
 			}
 			limit = n
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
 		reports, err := reader.Reports(r.Context(), limit)
 		if err != nil {
 			refuse(w, r, err, logger)
@@ -54,6 +51,6 @@ func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
 			refuse(w, r, err, logger)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(Reports{Reports: append([]supervisor.Report{}, reports...), Paused: standing.Paused}) // the client may have gone
+		answer(w, http.StatusOK, Reports{Reports: append([]supervisor.Report{}, reports...), Paused: standing.Paused})
 	})
 }

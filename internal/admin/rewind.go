@@ -148,7 +148,7 @@ func PlanRewind(
 		plan.Steps = append(plan.Steps, step)
 	}
 	for _, c := range stand {
-		from := latest(c)
+		from := c.Latest()
 		furthest = change.Later(furthest, from)
 		step := RewindStep{
 			Kind: kindOf(c.Key), From: ShowPosition(from), Generation: c.Generation, Claim: showClaim(c), Moves: from.After(to), checkpoint: c,
@@ -209,15 +209,6 @@ func findRepairable(
 		return nil, nil, unread
 	}
 	return stand, corrupt, nil
-}
-
-// latest returns where a checkpoint's subscriber is furthest.
-func latest(c checkpoint.Checkpoint) change.Position {
-	furthest := c.Position
-	for _, at := range c.Positions {
-		furthest = change.Later(furthest, at)
-	}
-	return furthest
 }
 
 // estimate fills in how much is delivered again. The span is counted once; a partition has its

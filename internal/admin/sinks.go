@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -69,9 +68,6 @@ func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, rec
 			}
 			status = http.StatusAccepted
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(list) // the client may have gone
+		answer(w, status, list)
 	})
 }

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -78,9 +77,7 @@ func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 			refuse(http.StatusNotFound, fault.CommandBadArgument, what, result.Subscriber)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(result) // the client may have gone
+		answer(w, http.StatusOK, result)
 	})
 }
 

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"encoding/json"
 	"math"
 	"net/http"
 	"slices"
@@ -195,10 +194,8 @@ func ServeStatus(status func() *Status, may func(*access.Identity) bool) http.Ha
 			access.Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForbidden, "the cluster's status needs the right to every namespace"))
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
 		s := status()
 		s.MayOperate = may(i)
-		_ = json.NewEncoder(w).Encode(s) // the client may have gone
+		answer(w, http.StatusOK, s)
 	})
 }

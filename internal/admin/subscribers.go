@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -129,7 +128,7 @@ func grouped(all []checkpoint.Checkpoint, origin checkpoint.Origin) (groups []*g
 		if at := c.Earliest(); g.earliest.IsZero() || g.earliest.After(at) {
 			g.earliest = at
 		}
-		g.latest = change.Later(g.latest, latest(c))
+		g.latest = change.Later(g.latest, c.Latest())
 	}
 	for _, g := range groups {
 		if g.key.Shared && len(g.all) < origin.Partitions {
@@ -402,8 +401,6 @@ type Node interface {
 func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
 	one, counted := make(chan struct{}, 1), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Cache-Control", "no-store")
 		ctx := r.Context()
 		select {
 		case one <- struct{}{}:
@@ -431,6 +428,6 @@ func ServeSubscribers(name string, node Node, s Store, source LogSource, logger 
 			}
 		}
 		list.LogError = shownError(i, list.measure(ctx, source, counted), logger)
-		_ = json.NewEncoder(w).Encode(list) // the client may have gone
+		answer(w, http.StatusOK, list)
 	})
 }

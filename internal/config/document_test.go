@@ -43,7 +43,7 @@ Durations have a unit (500ms, 10s, 1h30m), sizes too (64KiB, 1GiB); lists in var
 is from; ` + "`streamer config init`" + ` writes a file with the keys that people set first:
 
 `)
-	for _, path := range Essentials() {
+	for _, path := range essentials() {
 		fmt.Fprintf(&page, "- `%s`\n", path)
 	}
 	page.WriteString("\n")
@@ -152,7 +152,7 @@ func essential(path string, node *yaml.Node) string {
 				continue
 			}
 			below = "\n" + below
-		case !slices.Contains(Essentials(), path+key.Value):
+		case !slices.Contains(essentials(), path+key.Value):
 			continue
 		default:
 			below = " " + asWritten(value) + "\n"
@@ -207,4 +207,12 @@ func prose(comment string) string {
 		words = append(words, strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "#"))...)
 	}
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "{{", "{ {").Replace(strings.Join(words, " "))
+}
+
+// essentials are the keys that people set first, in the order of config.yaml.
+func essentials() []string {
+	return []string{
+		"cluster.id", "cluster.partitions", "cluster.expected_nodes", "start_from", "mongodb.uri", "mongodb.watch", "mongodb.full_document",
+		"etcd.endpoints", "http.listen", "grpc.listen",
+	}
 }

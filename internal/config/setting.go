@@ -42,11 +42,3 @@ func Settings(path string, environ []string) ([]Setting, error) {
 //
 //go:embed initial.yaml
 var Initial string
-
-// Essentials are the keys that people set first, in the order of config.yaml.
-func Essentials() []string {
-	return []string{
-		"cluster.id", "cluster.partitions", "cluster.expected_nodes", "start_from", "mongodb.uri", "mongodb.watch", "mongodb.full_document",
-		"etcd.endpoints", "http.listen", "grpc.listen",
-	}
-}

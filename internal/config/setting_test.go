@@ -63,7 +63,7 @@ func TestInitialConfigurationIsTheDefault(t *testing.T) {
 			set = append(set, s.Key)
 		}
 	}
-	want := Essentials()
+	want := essentials()
 	slices.Sort(want)
 	slices.Sort(set)
 	if !slices.Equal(set, want) {

@@ -19,9 +19,9 @@ import (
 // How often a node is asked how far something is, how long it may stay silent meanwhile, and how
 // long it tries to move a partition.
 const (
-	lookEvery   = 250 * time.Millisecond
-	maxSilence  = 20 * time.Second
-	nodeTriesTo = time.Minute + 10*time.Second
+	lookEvery    = 250 * time.Millisecond
+	maxSilence   = 20 * time.Second
+	nodeTriesFor = time.Minute + 10*time.Second
 )
 
 // readStatus reads a node's view of its cluster.
@@ -145,14 +145,14 @@ func handoffAtNode(ctx context.Context, o *command, to, partition string, w io.W
 	if err := o.node.ask(ctx, http.MethodPost, "v1/partitions/"+partition+"/handoff", url.Values{"to": {to}}, &accepted); err != nil {
 		return err
 	}
-	over, err := awaitStatus(ctx, o.node, nodeTriesTo, func(s admin.Status) bool {
+	over, err := awaitStatus(ctx, o.node, nodeTriesFor, func(s admin.Status) bool {
 		return m.Partition < len(s.Partitions.Owners) && ownerOf(s, m.Partition) == to
 	})
 	switch {
 	case err != nil:
 		return err
 	case !over:
-		return fault.Newf(fault.HandoffAbandoned, "partition %d is not at node %q after %s", m.Partition, to, nodeTriesTo)
+		return fault.Newf(fault.HandoffAbandoned, "partition %d is not at node %q after %s", m.Partition, to, nodeTriesFor)
 	}
 	return o.print(w, m, func(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", m.Partition, orDash(m.From), to)

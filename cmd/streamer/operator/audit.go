@@ -17,13 +17,13 @@ func auditCommand() *cobra.Command {
 	var output string
 	var client nodeClient
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Show who has connected to the nodes and what operators have done", Args: checkArgs(cobra.NoArgs),
+		Use: "audit", Short: "Show who has connected to the nodes and what operators have done", Args: Args(cobra.NoArgs),
 		Long: `Show the audit log of a running node: refused and accepted logins, sessions, and what operators have done. With etcd it is that of the whole
 cluster. It needs an identity with the right to every namespace.
 
   streamer audit --address https://node-1:8080 --ca-file ca.crt --token-file token`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			var log admin.AuditLog
@@ -35,7 +35,7 @@ cluster. It needs an identity with the right to every namespace.
 	}
 	client.addFlags(cmd)
 	client.addFileFlag(cmd)
-	outputFlag(cmd, &output)
+	OutputFlag(cmd, &output)
 	return cmd
 }
 

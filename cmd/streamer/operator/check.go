@@ -25,12 +25,12 @@ func checkCommand() *cobra.Command {
 	var file, output string
 	var outage time.Duration
 	cmd := &cobra.Command{
-		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: checkArgs(cobra.NoArgs),
+		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: Args(cobra.NoArgs),
 		Long: `Check what a node will find: MongoDB, its log, the store of checkpoints, and whether it is open to strangers. Nothing is written. Each
 finding that is not ok has a code and a remedy; the exit code is 1 where a node would not start, or would deliver nothing,
 and 2 where the configuration cannot be loaded.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			cfg, source, err := loadConfig(file)
@@ -63,7 +63,7 @@ and 2 where the configuration cannot be loaded.`,
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
 	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.outage)")
-	outputFlag(cmd, &output)
+	OutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -91,12 +91,12 @@ func configCommand() *cobra.Command {
 func configCheck() *cobra.Command {
 	var file, output string
 	check := &cobra.Command{
-		Use: "check", Short: "Check a configuration without connecting to anything", Args: checkArgs(cobra.NoArgs),
+		Use: "check", Short: "Check a configuration without connecting to anything", Args: Args(cobra.NoArgs),
 		Long: `Check a configuration file, the environment and the files that they name, without connecting to anything. What would leave the node open to
 strangers is a warning with a code and a remedy. Files that are not on this machine are skipped. The exit code is 1 where a node would not start.
 With -o json the errors are a list with file, line, code, message and remedy.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			cfg, source, err := loadConfig(file)
@@ -121,7 +121,7 @@ With -o json the errors are a list with file, line, code, message and remedy.`,
 		},
 	}
 	check.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
-	outputFlag(check, &output)
+	OutputFlag(check, &output)
 	return check
 }
 
@@ -167,24 +167,21 @@ func newConfigError(where string, code fault.Code, message string) configError {
 
 // configErrors makes a list of the errors of a configuration that cannot be loaded.
 func configErrors(err error) (all []configError) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			all = append(all, configErrors(e)...)
+	for _, e := range Spread(err) {
+		where := ""
+		text := e.Error()
+		if complaint, ok := errors.AsType[*config.Complaint](e); ok {
+			where = complaint.Where
+			text = complaint.Err.Error()
 		}
-		return all
+		all = append(all, newConfigError(where, fault.Of(e), strings.TrimPrefix(text, string(fault.Of(e))+": ")))
 	}
-	where := ""
-	text := err.Error()
-	if complaint, ok := errors.AsType[*config.Complaint](err); ok {
-		where = complaint.Where
-		text = complaint.Err.Error()
-	}
-	return []configError{newConfigError(where, fault.Of(err), strings.TrimPrefix(text, string(fault.Of(err))+": "))}
+	return all
 }
 
 func configInit() *cobra.Command {
 	return &cobra.Command{
-		Use: "init [FILE]", Short: "Write a configuration to begin with", Args: checkArgs(cobra.MaximumNArgs(1)),
+		Use: "init [FILE]", Short: "Write a configuration to begin with", Args: Args(cobra.MaximumNArgs(1)),
 		Long: `Write a configuration with the keys that people set first, each with its default and what it means. Without FILE, or with -, it goes to standard
 output. A file that exists is not touched. The reference lists all keys: ` + configReference,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -207,13 +204,13 @@ func configShow() *cobra.Command {
 	var file, output string
 	var changed bool
 	cmd := &cobra.Command{
-		Use: "show", Short: "Show the value of every key and where it is from", Args: checkArgs(cobra.NoArgs),
+		Use: "show", Short: "Show the value of every key and where it is from", Args: Args(cobra.NoArgs),
 		Long: `Show the value in force of every key, those of sinks included, and where it is from: the file and line, the variable of the environment, or the
 default. Secrets are masked.
 
   streamer config show -f config.yaml --changed`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			settings, err := config.Settings(file, os.Environ())
@@ -233,7 +230,7 @@ default. Secrets are masked.
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
 	cmd.Flags().BoolVar(&changed, "changed", false, "only what is not at its default")
-	outputFlag(cmd, &output)
+	OutputFlag(cmd, &output)
 	return cmd
 }
 

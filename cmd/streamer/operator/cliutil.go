@@ -27,11 +27,11 @@ import (
 
 // A command has the flags and the configuration that commands about a cluster share.
 type command struct {
-	// file is the configuration, Output how the result is printed, which check has found good.
+	// file is the configuration, output how the result is printed, which validate checks.
 	file, output string
 	// outputs are the values of -o; nil for json alone.
 	outputs []string
-	// yes says not to ask, DryRun to change nothing.
+	// yes says not to ask, dryRun to change nothing.
 	yes, dryRun bool
 	// noOutput says that the result is no table and no object: -o is not known.
 	noOutput bool
@@ -58,11 +58,11 @@ type action func(ctx context.Context, conn *backend.Conn, args []string, w io.Wr
 // build makes the cobra command.
 func (o *command) build(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: checkArgs(args), RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, do) },
+		Use: use, Short: short, Args: Args(args), RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, do) },
 	}
 	cmd.Flags().StringVarP(&o.file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
 	if !o.noOutput {
-		outputFlag(cmd, &o.output, o.outputs...)
+		OutputFlag(cmd, &o.output, o.outputs...)
 	}
 	if o.node != nil {
 		o.node.addFlags(cmd)
@@ -106,8 +106,8 @@ func (o *command) asksNode() bool {
 	return o.node.names() || o.file == "" && !configured(os.Environ())
 }
 
-// outputFlag adds -o.
-func outputFlag(cmd *cobra.Command, output *string, values ...string) {
+// OutputFlag adds -o with its values, json unless others are given.
+func OutputFlag(cmd *cobra.Command, output *string, values ...string) {
 	if len(values) == 0 {
 		values = []string{"json"}
 	}
@@ -135,14 +135,11 @@ func (o *command) validate() error {
 	if slices.Contains(o.outputs, o.output) {
 		return nil
 	}
-	return checkOutput(o.output)
+	return CheckOutput(o.output)
 }
 
 // CheckOutput refuses an unknown output.
-func CheckOutput(output string) error { return checkOutput(output) }
-
-// checkOutput refuses an unknown output.
-func checkOutput(output string) error {
+func CheckOutput(output string) error {
 	if output != "" && output != "json" {
 		return fault.Newf(fault.CommandBadArgument, "unknown output %q: use -o json", output)
 	}
@@ -157,15 +154,20 @@ func (o *command) print(w io.Writer, result any, human func(*tabwriter.Writer)) 
 // printResult writes a result: as JSON if output requests it, otherwise with human.
 func printResult(w io.Writer, output string, result any, human func(*tabwriter.Writer)) error {
 	if output == "json" {
-		encoder := json.NewEncoder(Terminal{w})
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		if err := encoder.Encode(result); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		return nil
+		return PrintJSON(w, result)
 	}
 	if err := writeTable(w, human); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+// PrintJSON writes a result as indented JSON.
+func PrintJSON(w io.Writer, result any) error {
+	encoder := json.NewEncoder(Terminal{w})
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(result); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
@@ -235,8 +237,8 @@ func interactive() bool {
 	return err != nil || !os.SameFile(stdin, null)
 }
 
-// checkArgs makes the fault CommandBadArgument of an error of check.
-func checkArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+// Args makes the fault CommandBadArgument of an error of check.
+func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
 			return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)

@@ -132,7 +132,7 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 		leader = a.Leader
 	}
 	if p := a.Plan; p.Version > 0 {
-		plan = fmt.Sprintf("%d, by %s at %s: %s", p.Version, p.By, p.At.Local().Format("2006-01-02 15:04:05 MST"), p.Cause)
+		plan = fmt.Sprintf("%d, by %s at %s: %s", p.Version, p.By, formatTime(p.At), p.Cause)
 	}
 	fmt.Fprintf(t, "cluster\t%s\nleader\t%s\nplan\t%s\n\n", a.Cluster, leader, plan)
 	writeProblems(t, a.Problems)

@@ -145,7 +145,7 @@ The token and the certificates of a context go to its own address only.
 func contextAdd() *cobra.Command {
 	var c nodeContext
 	cmd := &cobra.Command{
-		Use: "add NAME --address ADDRESS", Short: "Add a context, or replace it; the first one is used at once", Args: checkArgs(cobra.ExactArgs(1)),
+		Use: "add NAME --address ADDRESS", Short: "Add a context, or replace it; the first one is used at once", Args: Args(cobra.ExactArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := parseAddress("--address", c.Address); err != nil {
 				return err
@@ -194,7 +194,7 @@ func changeContexts(change func(*contextFile) error) error {
 
 func contextUse() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Use a context where nothing else is said", Args: checkArgs(cobra.ExactArgs(1)), ValidArgsFunction: completeContexts,
+		Use: "use NAME", Short: "Use a context where nothing else is said", Args: Args(cobra.ExactArgs(1)), ValidArgsFunction: completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return changeContexts(func(f *contextFile) error {
 				_, err := f.named(args[0], "use")
@@ -207,7 +207,7 @@ func contextUse() *cobra.Command {
 
 func contextRemove() *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME", Short: "Remove a context", Args: checkArgs(cobra.ExactArgs(1)), ValidArgsFunction: completeContexts,
+		Use: "remove NAME", Short: "Remove a context", Args: Args(cobra.ExactArgs(1)), ValidArgsFunction: completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return changeContexts(func(f *contextFile) error {
 				if _, err := f.named(args[0], "remove"); err != nil {
@@ -226,9 +226,9 @@ func contextRemove() *cobra.Command {
 func contextList() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the contexts; the current one has a star", Args: checkArgs(cobra.NoArgs),
+		Use: "list", Short: "List the contexts; the current one has a star", Args: Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			contexts, err := readContexts()
@@ -252,7 +252,7 @@ func contextList() *cobra.Command {
 			})
 		},
 	}
-	outputFlag(cmd, &output)
+	OutputFlag(cmd, &output)
 	return cmd
 }
 

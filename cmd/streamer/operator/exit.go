@@ -3,8 +3,6 @@ package operator
 import (
 	"errors"
 
-	"github.com/spf13/cobra"
-
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -29,6 +27,18 @@ type badResult struct{ error }
 // Unwrap returns the finding.
 func (b badResult) Unwrap() []error { return []error{b.error} }
 
+// Spread returns the errors that are joined in err, or err alone.
+func Spread(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		all = append(all, Spread(e)...)
+	}
+	return all
+}
+
 // ExitCode returns the exit code of a command that ended with an error, nil for none. Of joined
 // errors the first decides.
 func ExitCode(err error) int {
@@ -48,6 +58,3 @@ func ExitCode(err error) int {
 		return exitRefused
 	}
 }
-
-// Args makes the fault CommandBadArgument of an error of check.
-func Args(check cobra.PositionalArgs) cobra.PositionalArgs { return checkArgs(check) }

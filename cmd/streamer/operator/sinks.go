@@ -28,7 +28,7 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 	var o command
 	var client nodeClient
 	cmd := &cobra.Command{
-		Use: use, Short: short, Args: checkArgs(args),
+		Use: use, Short: short, Args: Args(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.validate(); err != nil {
 				return err
@@ -53,7 +53,7 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 	}
 	client.addFlags(cmd)
 	client.addFileFlag(cmd)
-	outputFlag(cmd, &o.output)
+	OutputFlag(cmd, &o.output)
 	if do != "" {
 		cmd.ValidArgsFunction = completeFrom(&client, sinkNames)
 		return o.confirmFlag(cmd)

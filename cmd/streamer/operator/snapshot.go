@@ -16,7 +16,7 @@ func snapshotCommand() *cobra.Command {
 	var subscription, namespace string
 	var client nodeClient
 	cmd := &cobra.Command{
-		Use: "snapshot SUBSCRIBER [begin|pause|resume|cancel]", Short: "Send the documents that exist to a subscriber, or pause that", Args: checkArgs(cobra.RangeArgs(1, 2)),
+		Use: "snapshot SUBSCRIBER [begin|pause|resume|cancel]", Short: "Send the documents that exist to a subscriber, or pause that", Args: Args(cobra.RangeArgs(1, 2)),
 		Long: `Send the documents that exist to a subscriber, each in its place among the changes, or pause, resume or cancel what is under way. The node that is
 asked must be the one to which the subscriber is connected (see streamer subscribers list). It needs an identity with the right to every namespace,
 and is recorded in the audit log.
@@ -49,6 +49,6 @@ and is recorded in the audit log.
 	cmd.ValidArgsFunction = completeFrom(&client, subscriberNames)
 	client.addFlags(cmd)
 	client.addFileFlag(cmd)
-	outputFlag(cmd, &o.output)
+	OutputFlag(cmd, &o.output)
 	return o.confirmFlag(cmd)
 }

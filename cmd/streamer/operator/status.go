@@ -24,14 +24,14 @@ func statusCommand() *cobra.Command {
 	var plan, handoffs, exitCode, all, watch bool
 	var client nodeClient
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the health of a running node, or with --plan the state of its cluster", Args: checkArgs(cobra.NoArgs),
+		Use: "status", Short: "Show the health of a running node, or with --plan the state of its cluster", Args: Args(cobra.NoArgs),
 		Long: `Show the health of a running node.
 
 With --plan and --handoffs, no node is asked: the state of the cluster is read from the etcd that the nodes' configuration names (-f, or the
 environment). --plan shows the members with their own health reports, the leader, and for each partition the planned owner, the current one,
 and the reason. --handoffs shows recent handoffs, and the directives of operators.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
+			if err := CheckOutput(output); err != nil {
 				return err
 			}
 			if handoffs {
@@ -65,7 +65,7 @@ and the reason. --handoffs shows recent handoffs, and the directives of operator
 	cmd.Flags().StringVarP(&client.file, "file", "f", "",
 		"configuration of the node: its http.listen is the address; with --plan and --handoffs, where its etcd is")
 	client.addFlags(cmd)
-	outputFlag(cmd, &output)
+	OutputFlag(cmd, &output)
 	return cmd
 }
 
@@ -124,21 +124,11 @@ func worstPartitions(all []health.Partition) []health.Partition {
 		}
 		return 2
 	}
-	late := func(s *float64) float64 {
-		if s == nil {
-			return 0
-		}
-		return *s
-	}
-	room := func(s *float64) float64 {
-		if s == nil {
-			return math.Inf(1)
-		}
-		return *s
-	}
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b health.Partition) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(late(b.Lag), late(a.Lag)), cmp.Compare(room(a.HeadRoom), room(b.HeadRoom)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(
+			cmp.Compare(rank(a), rank(b)), cmp.Compare(valueOr(b.Lag, 0), valueOr(a.Lag, 0)),
+			cmp.Compare(valueOr(a.HeadRoom, math.Inf(1)), valueOr(b.HeadRoom, math.Inf(1))), cmp.Compare(a.ID, b.ID))
 	})
 	return sorted[:worst]
 }
@@ -224,6 +214,14 @@ func headRoom(s *float64) string {
 
 // aboutHeadRoom explains the column.
 const aboutHeadRoom = "HEAD-ROOM is the log time until the position leaves the oplog: - while the oplog has not reached its size, because nothing leaves it then, or where that is unknown."
+
+// valueOr returns a value, or unknown for nil.
+func valueOr(s *float64, unknown float64) float64 {
+	if s == nil {
+		return unknown
+	}
+	return *s
+}
 
 func orUnknown(s *float64) string {
 	if s == nil {

@@ -62,25 +62,13 @@ func (l listing) arrange(o listOptions) {
 	if o.lagging {
 		all = slices.DeleteFunc(all, func(s admin.Subscriber) bool { return s.Lag != nil && *s.Lag < late })
 	}
-	least := func(s *float64) float64 {
-		if s == nil {
-			return math.Inf(1)
-		}
-		return *s
-	}
-	greatest := func(s *float64) float64 {
-		if s == nil {
-			return -1
-		}
-		return *s
-	}
 	slices.SortStableFunc(all, func(a, b admin.Subscriber) int {
 		byName := natural(a.Subscriber, b.Subscriber)
 		switch o.sort {
 		case sortLag:
-			return cmp.Or(cmp.Compare(greatest(b.Lag), greatest(a.Lag)), byName)
+			return cmp.Or(cmp.Compare(valueOr(b.Lag, -1), valueOr(a.Lag, -1)), byName)
 		case sortHeadRoom:
-			return cmp.Or(cmp.Compare(least(a.HeadRoom), least(b.HeadRoom)), byName)
+			return cmp.Or(cmp.Compare(valueOr(a.HeadRoom, math.Inf(1)), valueOr(b.HeadRoom, math.Inf(1))), byName)
 		}
 		return byName
 	})
@@ -519,13 +507,12 @@ func deleteCommand() *cobra.Command {
 			}
 			all, unread := admin.Find(ctx, conn.Store, args[0])
 			d := deleted{checkpointList: checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}}
-			switch fault.Of(unread) {
-			case fault.CheckpointCorrupt, fault.CheckpointNewer, fault.CheckpointPartitions:
+			switch checkpoint.KindOf(unread) {
+			case checkpoint.NoFailure:
+			case checkpoint.RowsOwn:
 				d.Unread = unread.Error()
 			default:
-				if unread != nil {
-					return unread
-				}
+				return unread
 			}
 			question := fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))
 			if d.Session = claimedAt(ctx, &node, origin.Cluster, args[0]); d.Session != "" {

@@ -27,14 +27,13 @@ func supervisorCommand() *cobra.Command {
 
 // A supervision is what status shows.
 type supervision struct {
-	Sweep  uint64             `json:"sweep"`
-	By     string             `json:"by,omitempty"`
+	Sweep uint64 `json:"sweep"`
+	By    string `json:"by,omitempty"`
+	// Used is nil where it is unknown: a node does not tell it.
 	Used   map[string]int     `json:"restarts_in_window"`
 	Paused []supervisor.Pause `json:"paused"`
 	Change supervisor.Change  `json:"changed"`
 	Report *supervisor.Report `json:"report,omitempty"`
-
-	counted bool // Used is known, which a node does not tell
 }
 
 func superviseStatusCommand() *cobra.Command {
@@ -68,7 +67,7 @@ func superviseStatusCommand() *cobra.Command {
 				return err
 			}
 			s := supervision{
-				Sweep: standing.Sweep, By: standing.By, Used: standing.Used, Paused: append([]supervisor.Pause{}, standing.Paused...), Change: standing.Change, counted: true,
+				Sweep: standing.Sweep, By: standing.By, Used: standing.Used, Paused: append([]supervisor.Pause{}, standing.Paused...), Change: standing.Change,
 			}
 			if len(reports) > 0 {
 				s.Report = &reports[0]
@@ -103,7 +102,7 @@ func writeSupervision(t *tabwriter.Writer, s supervision) {
 	}
 	for _, f := range r.Findings {
 		used := "unknown"
-		if s.counted {
+		if s.Used != nil {
 			used = strconv.Itoa(s.Used[f.Slug])
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", printable(f.Slug), f.Misses, f.Cause, f.Action, used, printable(f.Detail))
@@ -115,8 +114,8 @@ func reportsCommand() *cobra.Command {
 	var n int
 	o.node = &nodeClient{}
 	o.atNode = func(ctx context.Context, _ []string, w io.Writer) error {
-		if n < 1 || n > admin.MaxReports {
-			return fault.Newf(fault.CommandBadArgument, "--last %d: it must lie between 1 and %d", n, admin.MaxReports)
+		if err := checkLast(n); err != nil {
+			return err
 		}
 		result, err := readReports(ctx, o.node, n)
 		if err != nil {
@@ -126,8 +125,8 @@ func reportsCommand() *cobra.Command {
 	}
 	cmd := o.build("reports", "List the reports of the last sweeps", cobra.NoArgs,
 		func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
-			if n < 1 || n > admin.MaxReports {
-				return fault.Newf(fault.CommandBadArgument, "--last %d: it must lie between 1 and %d", n, admin.MaxReports)
+			if err := checkLast(n); err != nil {
+				return err
 			}
 			store, err := conn.Supervision(ctx)
 			if err != nil {
@@ -145,6 +144,14 @@ func reportsCommand() *cobra.Command {
 ` + storeOrNode
 	cmd.Flags().IntVar(&n, "last", 20, "how many")
 	return cmd
+}
+
+// checkLast checks --last.
+func checkLast(n int) error {
+	if n < 1 || n > admin.MaxReports {
+		return fault.Newf(fault.CommandBadArgument, "--last %d: it must lie between 1 and %d", n, admin.MaxReports)
+	}
+	return nil
 }
 
 // writeReports writes reports for people.

@@ -57,7 +57,7 @@ it has a checkpoint of that name and continues there the next time.
   streamer tail --db shop --coll orders --filter 'doc.total >= 100.0' --start -10m --count 5
   streamer tail --address https://node-1:8080 --ca-file ca.crt --token-file token
   streamer tail -o json | jq .documentKey`,
-		Args: checkArgs(cobra.NoArgs),
+		Args: Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := startParameter(start)
 			if err != nil {
