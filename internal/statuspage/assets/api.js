@@ -19,6 +19,11 @@ export class Refusal extends Error {
     this.code = told.code ?? '';
     this.remedy = told.remedy ?? '';
   }
+
+  // advice is the message with its remedy, for people.
+  get advice() {
+    return [this.message, this.remedy].filter(Boolean).join('. ');
+  }
 }
 
 async function request(path, options) {

@@ -1,16 +1,8 @@
 // Charts with axes: numbers of the last hour, each an equal time after the one before.
 
-import {clock, h} from './ui.js';
+import {clock, h, svg} from './ui.js';
 
-const svg = 'http://www.w3.org/2000/svg';
 const [width, height, left, bottom, top] = [640, 170, 56, 22, 10];
-
-function make(name, attributes, ...children) {
-  const e = document.createElementNS(svg, name);
-  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-  e.append(...children);
-  return e;
-}
 
 // round returns a number that is easy to read, and no smaller.
 function round(v) {
@@ -21,13 +13,13 @@ function round(v) {
 // chart makes a chart with a title. draw(lines, at, every, show) draws lines, {name, colour, values}, whose last number is of the time at, and the others every so many
 // seconds before; null is unknown. show writes a number of the axis.
 export function chart(title) {
-  const grid = make('g', {class: 'grid'});
-  const paths = make('g', {});
+  const grid = svg('g', {class: 'grid'});
+  const paths = svg('g', {});
   const summary = h('p.help');
   const legend = h('ul.legend');
-  const picture = make('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': title}, grid, paths);
+  const picture = svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': title}, grid, paths);
   const element = h('figure.chart', h('figcaption', title), picture, legend, summary);
-  const label = (x, y, anchor, value) => make('text', {x, y, 'text-anchor': anchor}, value);
+  const label = (x, y, anchor, value) => svg('text', {x, y, 'text-anchor': anchor}, value);
   return {
     element,
     draw(lines, at, every, show) {
@@ -40,7 +32,7 @@ export function chart(title) {
       const y = (v) => height - bottom - (height - bottom - top) * Math.max(0, v) / most;
       const begin = new Date(at) - (count - 1) * every * 1000;
       grid.replaceChildren(
-        ...[0, 0.5, 1].flatMap((part) => [make('line', {x1: left, x2: width - 4, y1: y(most * part), y2: y(most * part)}), label(left - 6, y(most * part) + 4, 'end', show(most * part))]),
+        ...[0, 0.5, 1].flatMap((part) => [svg('line', {x1: left, x2: width - 4, y1: y(most * part), y2: y(most * part)}), label(left - 6, y(most * part) + 4, 'end', show(most * part))]),
         ...[0, 0.25, 0.5, 0.75, 1].map((part) => label(left + (width - left - 4) * part, height - 4, part === 1 ? 'end' : part ? 'middle' : 'start', clock(begin + (new Date(at) - begin) * part).slice(0, every * count > 600 ? 5 : 8))),
       );
       paths.replaceChildren(...lines.map((l) => {
@@ -50,7 +42,7 @@ export function chart(title) {
           if (v !== null) d += `${pen ? 'L' : 'M'}${x(i, l.values.length).toFixed(1)} ${y(v).toFixed(1)}${pen ? '' : 'h.01'}`;
           pen = v !== null;
         });
-        const path = make('path', {d, class: 'line'}, make('title', {}, l.name));
+        const path = svg('path', {d, class: 'line'}, svg('title', {}, l.name));
         if (l.colour) path.style.stroke = l.colour;
         return path;
       }));

@@ -1,6 +1,6 @@
 // What the page has seen since it was opened, for the small charts in tables. The last hour is the node's to remember (/v1/history).
 
-export const samples = 90;
+const samples = 90;
 
 const series = new Map();
 

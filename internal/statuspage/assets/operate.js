@@ -32,7 +32,7 @@ async function run(dialog) {
     tell(`${action.label}: accepted.`);
     acted();
   } catch (error) {
-    const said = error instanceof Refusal ? [error.message, error.remedy].filter(Boolean).join('. ') : 'The node did not answer. Look at the page before you try again.';
+    const said = error instanceof Refusal ? error.advice : 'The node did not answer. Look at the page before you try again.';
     if (pending === action) text(byId('confirm-error'), said);
     else tell(`${action.label}: ${said}`);
   } finally {

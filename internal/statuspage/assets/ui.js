@@ -1,6 +1,6 @@
 // Elements, numbers and small charts.
 
-const svg = 'http://www.w3.org/2000/svg';
+const vectors = 'http://www.w3.org/2000/svg';
 
 // h makes an element: h('td.number', {title: 'x'}, 'text', child, …). Properties of functions are listeners; null children are left out.
 export function h(name, props, ...children) {
@@ -77,17 +77,19 @@ export function badge(level, value) {
   return h('span.badge', {'data-level': level}, value);
 }
 
+// svg makes an element of an SVG picture: svg('path', {class: 'line'}, child, …).
+export function svg(name, attributes, ...children) {
+  const e = document.createElementNS(vectors, name);
+  for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
+  e.append(...children);
+  return e;
+}
+
 // spark makes a line of numbers, of which null is unknown, and returns {element, draw(values, most)}: most is what the top shows at least.
 export function spark(width = 96, height = 24) {
-  const make = (name, attributes) => {
-    const e = document.createElementNS(svg, name);
-    for (const [k, v] of Object.entries(attributes)) e.setAttribute(k, v);
-    return e;
-  };
-  const area = make('path', {class: 'area'});
-  const line = make('path', {class: 'line'});
-  const element = make('svg', {class: 'spark', viewBox: `0 0 ${width} ${height}`, width, height, 'aria-hidden': 'true', preserveAspectRatio: 'none'});
-  element.append(area, line);
+  const area = svg('path', {class: 'area'});
+  const line = svg('path', {class: 'line'});
+  const element = svg('svg', {class: 'spark', viewBox: `0 0 ${width} ${height}`, width, height, 'aria-hidden': 'true', preserveAspectRatio: 'none'}, area, line);
   return {
     element,
     draw(values, most = 0) {

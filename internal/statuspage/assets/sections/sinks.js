@@ -2,7 +2,8 @@ import {address, button} from '../operate.js';
 import {badge, count, duration, h, keyed, natural, table, text} from '../ui.js';
 import {at} from '../views.js';
 
-const levels = {publishing: 'fine', retrying: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};
+// levels are the levels of badges by the state of a sink.
+export const levels = {publishing: 'fine', retrying: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};
 
 // reached says how far in the oplog a subscriber is, from 0 at its beginning to 1 at its end; null while unknown.
 function reached(list, s) {

@@ -21,7 +21,7 @@ function open(root) {
     known = answer;
     text(about, `Node ${known.node} runs Streamer ${known.version}, built with ${known.go}.`);
     draw();
-  }).catch((error) => text(about, error instanceof Refusal ? [error.message, error.remedy].filter(Boolean).join('. ') : 'The node does not answer.'));
+  }).catch((error) => text(about, error instanceof Refusal ? error.advice : 'The node does not answer.'));
   return {};
 }
 

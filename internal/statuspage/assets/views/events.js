@@ -12,7 +12,7 @@ const operations = ['insert', 'update', 'replace', 'delete', 'drop', 'rename', '
 const levels = {insert: 'fine', update: 'info', replace: 'info', delete: 'warning'};
 
 // pretty indents JSON without reading it: numbers keep all their digits.
-export function pretty(json) {
+function pretty(json) {
   let depth = 0;
   const line = () => `\n${'  '.repeat(depth)}`;
   return json.replaceAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|\{\s*\}|\[\s*\]/g, (part, offset) => {

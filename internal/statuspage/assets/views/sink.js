@@ -1,19 +1,18 @@
 // One sink: what it publishes, how far behind it is, and what its target says.
 
-import {badge, count, duration, h, keyed, plural, rate, table, text, when} from '../ui.js';
+import {levels} from '../sections/sinks.js';
+import {badge, count, duration, h, plural, rate, text, when} from '../ui.js';
 import {at} from '../views.js';
-import {asking, facts, lastHour, position} from './subscriber.js';
-
-const levels = {publishing: 'fine', retrying: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};
+import {asking, facts, lastHour, placesTable} from './subscriber.js';
 
 function open(root, name) {
   const about = facts(['State here', 'Reason', 'Silent since', 'Lag', 'Behind, about', 'Under way', 'Published', 'Published per second', 'Retried', 'Dead letters']);
   const missing = h('p.empty', 'This node has no sink of this name.');
   const hour = lastHour();
-  const worst = table('Partitions that are furthest behind', [{title: 'Partition'}, {title: 'Position'}, {title: 'Time'}, {title: 'Behind the newest entry', number: true}]);
+  const worst = placesTable('Partitions that are furthest behind');
   const note = h('p.help');
   const link = h('a', 'Its checkpoints, filter and rewind');
-  root.append(missing, about.element, h('p', link), hour.element, h('h3', 'The five partitions that are furthest behind'), note, h('div.scroll', worst.element));
+  root.append(missing, about.element, h('p', link), hour.element, h('h3', 'The five partitions that are furthest behind'), note, worst.element);
   const query = new URLSearchParams({subscriber: `sink/${name}`});
   let [newest, speed] = [null, null];
   link.href = at('subscribers', `sink/${name}`);
@@ -24,9 +23,7 @@ function open(root, name) {
     }),
     asking(`/v1/subscribers/detail?${query}`, (d) => {
       text(note, `of ${plural(d.places_total, 'partition')} with a checkpoint`);
-      keyed(worst.body, d.places, (p) => `${p.partition} ${position(p.position)}`, (p) => ({
-        element: worst.row(h('span', p.partition === null ? 'all others' : String(p.partition)), h('span', position(p.position)), h('span', when(p.position.time)), h('span', newest ? duration(Math.max(0, (new Date(newest) - new Date(p.position.time)) / 1000)) : '–')),
-      }));
+      worst.draw(d.places, newest);
     }),
   ];
   return {

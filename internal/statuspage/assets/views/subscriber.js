@@ -72,15 +72,29 @@ export function lastHour() {
   };
 }
 
+// placesTable makes the table of the partitions where a subscriber is earliest.
+export function placesTable(label) {
+  const list = table(label, [{title: 'Partition'}, {title: 'Position'}, {title: 'Time'}, {title: 'Behind the newest entry', number: true}]);
+  return {
+    element: h('div.scroll', list.element),
+    draw(places, newest) {
+      keyed(list.body, places, (p) => `${p.partition} ${position(p.position)}`, (p) => ({
+        element: list.row(...[
+          p.partition === null ? 'all others' : String(p.partition), position(p.position), when(p.position.time), newest ? duration(Math.max(0, (new Date(newest) - new Date(p.position.time)) / 1000)) : '–',
+        ].map((v) => h('span', v))),
+      }));
+    },
+  };
+}
+
 // checkpoints makes the tables of where a subscriber is, of its filters, and of its past.
 function checkpoints() {
-  const places = table('Partitions where it is earliest', [{title: 'Partition'}, {title: 'Position'}, {title: 'Time'}, {title: 'Behind the newest entry', number: true}]);
+  const places = placesTable('Partitions where it is earliest');
   const filters = table('Subscriptions', [{title: 'Subscription'}, {title: 'Namespace'}, {title: 'Operations'}, {title: 'Filter'}]);
   const past = table('Checkpoints, newest first', [{title: 'Saved'}, {title: 'Position'}, {title: 'Generation', number: true}, {title: 'By'}, {title: 'Why'}]);
   const [placesNote, filtersNote, error] = [h('p.help'), h('p.help'), h('p.help', {role: 'status'})];
-  const plain = (t, values) => ({element: t.row(...values.map((v) => h('span', v)))});
   return {
-    element: h('div', error, h('h3', 'Filters'), filtersNote, h('div.scroll', filters.element), h('h3', 'Where it is earliest'), placesNote, h('div.scroll', places.element), h('h3', 'Its last checkpoints'), h('div.scroll', past.element)),
+    element: h('div', error, h('h3', 'Filters'), filtersNote, h('div.scroll', filters.element), h('h3', 'Where it is earliest'), placesNote, places.element, h('h3', 'Its last checkpoints'), h('div.scroll', past.element)),
     refuse(e) {
       text(error, e.code === 'STRM-ACCESS-FORBIDDEN' ? 'Filters and checkpoints are shown to identities with namespace=*.' : e.message);
     },
@@ -92,16 +106,16 @@ function checkpoints() {
       keyed(filters.body, d.filters, (f) => JSON.stringify(f), (f) => ({
         element: filters.row(h('span.name', f.subscription), h('span', [f.db, f.coll].filter(Boolean).join('.') || 'everything'), h('span', (f.ops ?? []).join(', ') || 'all'), h('code', f.filter || 'all')),
       }));
-      keyed(places.body, d.places, (p) => `${p.partition} ${position(p.position)}`, (p) => plain(places, [
-        p.partition === null ? 'all others' : String(p.partition), position(p.position), when(p.position.time), newest ? duration(Math.max(0, (new Date(newest) - new Date(p.position.time)) / 1000)) : '–',
-      ]));
-      keyed(past.body, d.history, (c) => `${c.at} ${c.generation} ${position(c.position)}`, (c) => plain(past, [when(c.at), position(c.position), count(c.generation), c.by, [c.reason, c.note].filter(Boolean).join(': ')]));
+      places.draw(d.places, newest);
+      keyed(past.body, d.history, (c) => `${c.at} ${c.generation} ${position(c.position)}`, (c) => ({
+        element: past.row(...[when(c.at), position(c.position), count(c.generation), c.by, [c.reason, c.note].filter(Boolean).join(': ')].map((v) => h('span', v))),
+      }));
     },
   };
 }
 
 // rewinding makes the form of a rewind. It says what would happen before it asks.
-function rewinding(name, refresh) {
+function rewinding(name) {
   const to = h('input', {type: 'datetime-local', step: 1, required: true});
   const said = h('div', {role: 'status'});
   const address = () => `/v1/subscribers/rewind?${new URLSearchParams({subscriber: name, to: new Date(to.value).toISOString().replace(/\.\d+Z$/, 'Z')})}`;
@@ -126,7 +140,7 @@ function rewinding(name, refresh) {
       said.replaceChildren(h('p', what), p.reached === 'unknown' ? h('p.help', 'Whether the oplog reaches back so far is not known.') : '');
       go.show(true);
     } catch (error) {
-      said.replaceChildren(h('p', error instanceof Refusal ? [error.message, error.remedy].filter(Boolean).join('. ') : 'The node does not answer.'));
+      said.replaceChildren(h('p', error instanceof Refusal ? error.advice : 'The node does not answer.'));
     }
   };
   return h('form.operate', {submit: preview}, h('h3', 'Deliver again'), h('div.bar', h('label.field', h('span', 'Back to'), to), h('button', {type: 'submit'}, 'Preview'), go.element), said);
