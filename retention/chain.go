@@ -26,7 +26,7 @@ func NewChain(store Store, source string, incarnation uint64) *Chain {
 }
 
 // ChainAt returns the chain in a folder of a store.
-func ChainAt(store Store, folder string) *Chain { return &Chain{store: store, prefix: folder} }
+func ChainAt(store Store, folder string) *Chain { return &Chain{store: bounded{store}, prefix: folder} }
 
 // name returns the name of a number's object: names have the order of numbers.
 func name(n uint64) string { return fmt.Sprintf("%020d", n) }

@@ -46,11 +46,11 @@ func newMongo() *oplogtest.Log {
 // start runs a node. Its writer ends segments after an interval of a minute, or at 2,000 bytes.
 func start(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig) *node {
 	t.Helper()
-	return startKeeping(t, mongo, store, cfg, nil)
+	return startWith(t, mongo, store, cfg, func(*retention.SourceConfig) {})
 }
 
-// startKeeping runs a node that reads some of the changes of segments only.
-func startKeeping(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig, keep func(*change.Event) bool) *node {
+// startWith runs a node with another source.
+func startWith(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig, adjust func(*retention.SourceConfig)) *node {
 	t.Helper()
 	n := &node{t: t, mongo: mongo, ended: make(chan error, 1)}
 	chain := retention.ChainAt(store, chainFolder)
@@ -58,7 +58,9 @@ func startKeeping(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg
 		first, last := mongo.Reach()
 		return gap.Reach{First: first, Last: last}, nil
 	}
-	n.source = retention.NewSource(retention.SourceConfig{Reach: reach, Coverage: cfg.Coverage, Keep: keep}, mongo, func() *retention.Chain { return chain })
+	source := retention.SourceConfig{Reach: reach, Coverage: cfg.Coverage}
+	adjust(&source)
+	n.source = retention.NewSource(source, mongo, func() *retention.Chain { return chain })
 	n.log = oplog.New(oplog.Config{
 		Partitions: 8, Reach: reach, RingBytes: 20_000, PrefetchBytes: 10_000, Dedup: &dedup.Config{},
 		Lost: func(l oplog.Loss) { n.lost = append(n.lost, l) },
@@ -206,11 +208,26 @@ func TestOplogAloneLosesWhatHasLeftIt(t *testing.T) {
 // A chain that is younger than the oplog is not asked for what the oplog has: only what has left
 // the oplog is lost.
 func TestYoungChainLosesNothingOfTheOplog(t *testing.T) {
+	t.Run("known", func(t *testing.T) { youngChain(t, func(*retention.SourceConfig) {}) })
+	t.Run("beginning unknown", func(t *testing.T) {
+		youngChain(t, func(c *retention.SourceConfig) {
+			reach := c.Reach
+			c.Reach = func(ctx context.Context) (gap.Reach, error) {
+				r, err := reach(ctx)
+				r.First = change.Timestamp{}
+				return r, err
+			}
+		})
+	})
+}
+
+func youngChain(t *testing.T, adjust func(*retention.SourceConfig)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		mongo, store := newMongo(), &retentiontest.Memory{}
 		all := write(mongo, 200, 0) // before retention is turned on
 		mongo.Tick(60)
-		n := start(t, mongo, store, retention.WriterConfig{})
+		n := startWith(t, mongo, store, retention.WriterConfig{}, adjust)
 		defer n.stop()
 		all = append(all, write(mongo, 100, 1000)...)
 		n.pass(2 * time.Minute)
@@ -358,6 +375,37 @@ func TestFullDiskIsFreed(t *testing.T) {
 		n.pass(70 * time.Minute)
 		if _, err := n.writer.Trouble(); err != nil {
 			t.Errorf("trouble: %v", err)
+		}
+	})
+}
+
+// A segment that cannot be deleted costs space only: others expire.
+func TestSegmentsThatStayStopNoExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		store.Before = func(_ context.Context, op, _ string) error {
+			if op == "delete" {
+				return errors.New("operation not permitted")
+			}
+			return nil
+		}
+		n := start(t, mongo, store, retention.WriterConfig{MaxBytes: 5000})
+		defer n.stop()
+		floor := func() uint64 {
+			at, err := retention.ChainAt(store, chainFolder).Floor(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		write(mongo, 300, 0)
+		n.pass(2 * time.Minute)
+		before := floor()
+		n.pass(70 * time.Minute)
+		write(mongo, 300, 1000)
+		n.pass(2 * time.Minute)
+		if after := floor(); before == 0 || after <= before {
+			t.Errorf("the floor was %d and is %d", before, after)
 		}
 	})
 }
@@ -595,7 +643,9 @@ func TestUnwatchedChangesOfSegmentsAreNotRead(t *testing.T) {
 		all := write(mongo, 100, 0)
 		n.pass(2 * time.Minute)
 		n.stop()
-		n = startKeeping(t, mongo, store, retention.WriterConfig{}, func(e *change.Event) bool { return string(e.Coll()) != "c0" })
+		n = startWith(t, mongo, store, retention.WriterConfig{}, func(c *retention.SourceConfig) {
+			c.Keep = func(e *change.Event) bool { return string(e.Coll()) != "c0" }
+		})
 		defer n.stop()
 		last := write(mongo, 2, 100)
 		n.pass(2 * time.Minute)

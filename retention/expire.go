@@ -15,8 +15,6 @@ func (w *Writer) expire(ctx context.Context) {
 	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
 	deleted, err := w.chain.Expire(ctx, w.cfg.MaxAge, w.cfg.MaxBytes)
 	w.metrics.deleted.Add(float64(deleted))
 	if err != nil && ctx.Err() == nil {
@@ -40,9 +38,8 @@ func (c *Chain) Expire(ctx context.Context, age time.Duration, bytes int64) (del
 	if len(floors) > 0 {
 		floor = floors[len(floors)-1].Number
 	}
-	if deleted, err = c.deleteBelow(ctx, floors, now); err != nil { // first: a full disk may have no room for a floor
-		return deleted, err
-	}
+	deleted, undeleted := c.deleteBelow(ctx, floors, now) // first: a full disk may have no room for a floor
+	defer func() { err = errors.Join(err, undeleted) }()
 	kept, err := c.list(ctx, c.segments(), floor)
 	if err != nil {
 		return deleted, err

@@ -20,20 +20,22 @@ import (
 type Files struct {
 	root string
 	lock *os.File
-	busy chan struct{} // one for each call of the file system, which may hang
+	// reads and writes hold one value for each call under way, which may hang: if only writes do,
+	// readers continue.
+	reads, writes chan struct{}
 }
 
-// maxCalls is how many calls of the file system may be under way. Each takes a thread.
+// maxCalls is how many calls of a kind may be under way. Each takes a thread.
 const maxCalls = 32
 
 // within calls the file system, and returns when the context ends, although the call may still be
 // under way then.
-func within[T any](ctx context.Context, s *Files, call func() (T, error)) (result T, err error) {
+func within[T any](ctx context.Context, busy chan struct{}, call func() (T, error)) (result T, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return result, err
 	}
 	select {
-	case s.busy <- struct{}{}:
+	case busy <- struct{}{}:
 	case <-ctx.Done():
 		return result, context.Cause(ctx)
 	}
@@ -43,7 +45,7 @@ func within[T any](ctx context.Context, s *Files, call func() (T, error)) (resul
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		defer func() { <-s.busy }()
+		defer func() { <-busy }()
 		result, err := call()
 		answers <- answer{result, err}
 	}()
@@ -78,7 +80,7 @@ func OpenFiles(root string) (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
-	s := &Files{root: root, lock: lock, busy: make(chan struct{}, maxCalls)}
+	s := &Files{root: root, lock: lock, reads: make(chan struct{}, maxCalls), writes: make(chan struct{}, maxCalls)}
 	if flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil { // nobody else is writing
 		s.removeTemporary()
 	}
@@ -130,7 +132,7 @@ func (s *Files) path(key string) (string, error) {
 
 // Put implements Store. The object is complete and on disk before it has its name.
 func (s *Files) Put(ctx context.Context, key string, data []byte) error {
-	_, err := within(ctx, s, func() (struct{}, error) { return struct{}{}, s.put(key, data) })
+	_, err := within(ctx, s.writes, func() (struct{}, error) { return struct{}{}, s.put(key, data) })
 	return err
 }
 
@@ -196,7 +198,7 @@ func (s *Files) Get(ctx context.Context, key string, offset, n int64) (data []by
 		data  []byte
 		about Object
 	}
-	p, err := within(ctx, s, func() (part, error) {
+	p, err := within(ctx, s.reads, func() (part, error) {
 		data, about, err := s.get(key, offset, n)
 		return part{data, about}, err
 	})
@@ -232,7 +234,7 @@ func objectOf(info fs.FileInfo) Object {
 
 // List implements Store.
 func (s *Files) List(ctx context.Context, folder, after string) ([]Object, error) {
-	return within(ctx, s, func() ([]Object, error) { return s.list(folder, after) })
+	return within(ctx, s.reads, func() ([]Object, error) { return s.list(folder, after) })
 }
 
 func (s *Files) list(folder, after string) ([]Object, error) {
@@ -270,7 +272,7 @@ func (s *Files) list(folder, after string) ([]Object, error) {
 
 // Delete implements Store.
 func (s *Files) Delete(ctx context.Context, key string) error {
-	_, err := within(ctx, s, func() (struct{}, error) { return struct{}{}, s.remove(key) })
+	_, err := within(ctx, s.writes, func() (struct{}, error) { return struct{}{}, s.remove(key) })
 	return err
 }
 
@@ -288,7 +290,7 @@ func (s *Files) remove(key string) error {
 }
 
 // Now implements Store: the clock is the file system's, which may be another machine's.
-func (s *Files) Now(ctx context.Context) (time.Time, error) { return within(ctx, s, s.now) }
+func (s *Files) Now(ctx context.Context) (time.Time, error) { return within(ctx, s.writes, s.now) }
 
 func (s *Files) now() (time.Time, error) {
 	temp, err := os.CreateTemp(s.root, clockName+"*"+temporary)

@@ -103,14 +103,9 @@ func (s *Source) outlives(ctx context.Context, p change.Position, rejected error
 // ask asks the store, and repeats that until there is an answer, the store has failed for too long,
 // or the context ends.
 func (s *Source) ask(ctx context.Context, question func(context.Context) error) error {
-	once := func() error {
-		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-		defer cancel()
-		return question(ctx)
-	}
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for attempt := 1; ; attempt++ {
-		err := once()
+		err := question(ctx)
 		if err == nil || unreadable(err) {
 			s.answered()
 			return err

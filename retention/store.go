@@ -38,3 +38,44 @@ type Store interface {
 	// Now returns the time by the clock of Modified.
 	Now(ctx context.Context) (time.Time, error)
 }
+
+// storeTimeout bounds a request to a store.
+const storeTimeout = time.Minute
+
+// A bounded is a store each of whose requests ends within a bounded time.
+type bounded struct{ store Store }
+
+// Put implements Store.
+func (b bounded) Put(ctx context.Context, key string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return b.store.Put(ctx, key, data)
+}
+
+// Get implements Store.
+func (b bounded) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return b.store.Get(ctx, key, offset, n)
+}
+
+// List implements Store.
+func (b bounded) List(ctx context.Context, folder, after string) ([]Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return b.store.List(ctx, folder, after)
+}
+
+// Delete implements Store.
+func (b bounded) Delete(ctx context.Context, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return b.store.Delete(ctx, key)
+}
+
+// Now implements Store.
+func (b bounded) Now(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return b.store.Now(ctx)
+}

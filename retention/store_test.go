@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -103,6 +104,34 @@ func TestHangingFileSystemHoldsUpNobody(t *testing.T) {
 	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // let the call end
 	if err != nil {
 		t.Fatal(err)
+	}
+	_ = writer.Close()
+}
+
+// Where many reads hang, writes continue, and the other way round: each has places of its own.
+func TestHangingReadsHoldUpNoWrites(t *testing.T) {
+	root := t.TempDir()
+	s := openFiles(t, root)
+	pipe := filepath.Join(root, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var hung sync.WaitGroup
+	for range 100 {
+		hung.Go(func() { _, _, _ = s.Get(ctx, "pipe", 0, 10) })
+	}
+	hung.Wait()
+	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err != nil {
+		t.Error(err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // let the calls end
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Get(t.Context(), "a/seg/1", 0, 1); err != nil {
+		t.Error(err)
 	}
 	_ = writer.Close()
 }

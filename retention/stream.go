@@ -87,7 +87,7 @@ func later(t, u change.Timestamp) change.Timestamp {
 
 // begin finds the segment of the stream's place; found is false where the chain does not have it,
 // or begins later than both the place and the oplog: the reader of the log then continues in
-// MongoDB, which has more. A chain that begins later than the place only costs a loss.
+// MongoDB, which may have more, and finds what it has.
 func (s *stream) begin(ctx context.Context, oplogFirst change.Timestamp) (found bool, err error) {
 	var h Header
 	err = s.source.ask(ctx, func(ctx context.Context) error {
@@ -97,7 +97,7 @@ func (s *stream) begin(ctx context.Context, oplogFirst change.Timestamp) (found 
 	if err != nil || !found {
 		return false, err
 	}
-	if !oplogFirst.IsZero() && h.From.Compare(later(s.at, oplogFirst)) > 0 {
+	if h.From.Compare(later(s.at, oplogFirst)) > 0 { // also if the oplog's beginning is unknown
 		return false, nil
 	}
 	if h.From.Compare(s.at) > 0 {

@@ -140,7 +140,7 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // turn waits until it is this node's turn, and writes until it fails or another node has written.
 func (w *Writer) turn(ctx context.Context) error {
-	head, found, err := w.head(ctx)
+	head, found, err := w.chain.Head(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,13 +153,6 @@ func (w *Writer) turn(ctx context.Context) error {
 	s := newSession(w, head, found)
 	defer s.close()
 	return s.run(ctx)
-}
-
-// head returns the head of the chain.
-func (w *Writer) head(ctx context.Context) (Head, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	return w.chain.Head(ctx)
 }
 
 // follow reads the segments of another node, until none has come for so long that this node takes
@@ -195,9 +188,6 @@ func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 	}
 }
 
-// storeTimeout bounds a request to the store, or a few.
-const storeTimeout = time.Minute
-
 // commit writes a segment. It retries until it is known whether the segment is the one of its
 // number, and returns errOvertaken if it is not.
 func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
@@ -222,8 +212,6 @@ func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
 // decides. An object below the floor does not count, because its number may have been deleted
 // before.
 func (w *Writer) put(ctx context.Context, segment []byte, h *Header) error {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
 	if err := w.chain.store.Put(ctx, w.chain.segment(h.Number), segment); err != nil {
 		there, _, readErr := w.chain.Header(ctx, h.Number)
 		switch {

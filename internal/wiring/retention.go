@@ -108,15 +108,15 @@ func (s *Service) openRetention(ctx context.Context) error {
 		MaxAge: cfg.Retention.MaxAge, MaxBytes: cfg.Retention.MaxBytes, Logger: s.logger, Registerer: s.registry,
 	}, chain, s.log)
 	s.retained.chain.Store(chain)
-	s.lookAtRetained(ctx)
+	looking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	s.lookAtRetained(looking)
 	return nil
 }
 
 // lookAtRetained looks how far the retained log goes. If the store does not answer, what was known
 // remains.
 func (s *Service) lookAtRetained(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
 		s.retained.extent.Store(&extent)
 	}
