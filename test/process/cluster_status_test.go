@@ -80,12 +80,17 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 		t.Errorf("%d lines for %d partitions:\n%s", lines, partitions, human)
 	}
 	for _, s := range f.ships {
-		m := decode[membership](t, ask(t, s.url()+"/health").body).Membership
-		if m == nil || m.Detached || m.Leader != c.Leader || m.Plan != c.Plan.Version || m.Owned != 8 || m.Planned != 8 || m.Members["healthy"]+m.Members["starting"] != 2 {
+		var seen membership
+		until(t, s.name+" knows that both are well", func() bool {
+			seen = decode[membership](t, ask(t, s.url()+"/health").body)
+			return seen.Membership != nil && seen.Membership.Plan == c.Plan.Version && seen.Membership.Members["healthy"] == 2
+		})
+		m := seen.Membership
+		if m.Detached || m.Leader != c.Leader || m.Owned != 8 || m.Planned != 8 {
 			t.Errorf("%s: %+v", s.name, m)
 		}
 		ttl := fleetTTL.Seconds()
-		if lag := metric(t, s.url(), "streamer_lease_deadline_lag_seconds"); m != nil && (m.Lag < ttl/3 || m.Lag > ttl || lag < ttl/3 || lag > ttl) {
+		if lag := metric(t, s.url(), "streamer_lease_deadline_lag_seconds"); m.Lag < ttl/3 || m.Lag > ttl || lag < ttl/3 || lag > ttl {
 			t.Errorf("%s: its lease lives for %g s, %g s, unless it is renewed", s.name, m.Lag, lag)
 		}
 	}
