@@ -41,4 +41,24 @@
 // a fault that names where it is stored: CheckpointNewer, CheckpointPartitions, or
 // CheckpointCorrupt. Errors never show a token, which contains a document's key. A checkpoint's
 // trail says how many entries its history has had, and when the last one was made.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - No checkpoint passes a loss that is not kept: everybody's is in the gap log before, a
+//     subscriber's own is in the write that passes it; nor a loss that ends a session with halt
+//     (streamer.TestStoreThatIsAway, streamer.TestLossesOfOneSubscriberAreItsOwn,
+//     delivery.TestHaltEndsTheSessionsThatWouldLose)
+//   - An exclusive subscriber's checkpoint has one position, and more only for partitions that are
+//     elsewhere; nodes that save parts of it lose nothing of each other's
+//     (checkpoint.TestPartitionsAtThePositionCostACheckpointNothing,
+//     client.TestCheckpointOfAnotherNodeProtectsASubscriber)
+//   - A late write undoes nothing: etcd compares revisions, MongoDB epochs, order and the version
+//     seen before (TestStoreIsAStore, TestCheckpointsInMongoDBAreAStore ("a late write undoes
+//     nothing"))
+//   - The origin names backend, etcd and prefix, in a key of its own: another backend would start
+//     over silently, a second etcd would keep deposing the first (TestAnotherBackendIsRefused,
+//     TestAnotherEtcdIsRefused, TestCompletingAnOriginDisturbsNobody)
+//   - A position is valid only for the coverage of its stream: checkpoints contain it, and a node
+//     that reads more again reports the span between as a loss
+//     (TestChangesThatANodeDidNotReadAreALoss, checkpoint.TestCheckpointsNameWhatTheirStreamsRead)
 package checkpoint

@@ -25,4 +25,10 @@
 // out. Package member is the part of a node that owns partitions, package leader the part that acts
 // when the node is elected. Package plan decides who should own which partition; it has no side
 // effects.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A process belongs to one cluster: a missing or different origin ends its ownership, and the
+//     process creates no origin while a member is left
+//     (TestOriginThatIsDeletedOrReplacedUnderRunningNodes)
 package cluster

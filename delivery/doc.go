@@ -37,4 +37,42 @@
 // its mailbox for its current owner. The mutex of a session's queue is held only to append, and
 // nothing is called under it. No filter is evaluated and nothing is encoded under a lock. After the
 // Hub has handed a session over to its own loop it touches nothing of it.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A session joins the live path between two replies of the hub's loop, if the hub is no later
+//     than the session; if the session is later, it skips the changes that it has
+//     (delivery.TestSessionWithoutCreditComesBack, streamer.TestSessionsJoinInAQuietLog,
+//     delivery.TestNothingIsLostWhateverHappens)
+//   - The hub asks for the next reply only when the last one is queued for every live session, so
+//     a session that leaves the live path knows its position exactly
+//     (delivery.TestSessionWithoutCreditComesBack)
+//   - The first batch is empty: it says where the session begins, so that a client can come back
+//     although nothing happened (delivery.TestFirstBatchSaysWhereTheSessionBegins)
+//   - A batch that was not received cannot be acknowledged; in quiet times empty batches move
+//     positions on, every 15 s, in an oplog of less than two minutes every 5 s, or they would
+//     leave the oplog (delivery.TestAcknowledgementsOfWhatWasNotReceivedAreRefused,
+//     delivery.TestBookmarksMoveQuietSubscribersOn,
+//     delivery.TestPositionsOfQuietSubscribersFollowTheLog)
+//   - The budget of all queues is checked before each event for each session, not after a reply:
+//     50 sessions with one reply of 16 MiB are 800 MiB. A session leaves the live path within a
+//     reply, but not between a loss and the event at its position
+//     (gateway.TestSumOfAllQueuesIsBounded, delivery.TestNothingIsLostWhateverHappens)
+//   - If it is unknown whether a subscription had a document that has stopped matching, the
+//     subscription gets it as left (delivery.TestDocumentsLeave)
+//   - All entries of one position, a change in several forms and what leaves with it, are one
+//     unit: right after each other in one batch, and passed by a client's position together,
+//     because a client that has one drops the others by position
+//     (delivery.TestPositionsAreNeverSplit, client.TestPositionIsNeverWithinAChange,
+//     TestEveryClientIsToldAllOfAPosition)
+//   - One event may cost a session more than its identity may spend: it leaves the live path
+//     before that event, in the middle of a reply, and considers it itself
+//     (delivery.TestCostlyFilterLeavesBeforeTheEvent, TestNothingIsLostWhateverHappens)
+//   - An identity's deliveries cost the copied bytes and each wake-up of a writer. A session that
+//     waits for its turn gets more at once, so taking turns also costs less
+//     (delivery.TestIdentityThatWantsEverythingPaysForItself,
+//     delivery.TestLoneIdentityStaysOnTheLivePath)
+//   - A hub is restarted by taking its sessions off the live path where they are: they read on by
+//     themselves and come back (delivery.TestRestartedHubLosesNothing,
+//     TestWedgedHubIsFoundAndRestarted)
 package delivery

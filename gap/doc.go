@@ -6,4 +6,10 @@
 // that was never interrupted, or whose position was found in the log again, may jump by any time.
 //
 // The package is pure: no goroutines, no clock, no I/O.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A jump of cluster time counts only where continuity is unproven: quiet hours are no gap, and
+//     a suspect stretch is read again (oplog.TestSuspectJumpIsReadAgain,
+//     oplog.TestQuietHoursAreNoJumps)
 package gap

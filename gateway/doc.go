@@ -23,4 +23,18 @@
 //
 // A client that receives nothing for the stall timeout is disconnected. It reconnects with its last
 // id and misses nothing.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A write that blocks on a full socket does not end with its request; a gRPC stream that is
+//     not taken stays in memory with its connection (gateway.TestEventStreamEndsWithItsClient,
+//     TestStalledGatewayLosesItsConnection)
+//   - A subscriber's name belongs to its identity, in the store as well: a checkpoint of another
+//     identity, or one planted on an open node, is refused (gateway.TestNameBelongsToItsIdentity,
+//     gateway.TestCheckpointsOfAnOpenNodeAreNobodys)
+//   - A session that ends because of a filter has not considered the rest of its batch: its
+//     position must not move past that (gateway.TestSuspendedFilterLosesNothing)
+//   - A node serves partitions that it does not own to clients that attach them, so that no client
+//     need be in step with the topology (client.TestOwnersComeAndGo,
+//     client.TestAnyNodeServesEverything)
 package gateway

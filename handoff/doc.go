@@ -45,4 +45,21 @@
 // Files: donor.go is the node's side. request.go, drain.go and watch.go are the operator's: they
 // write a directive, and follow its execution by the nodes. check.go rejects impossible requests.
 // history.go reads past handoffs from the notices.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A session whose broadcast window is over loses its partition right before a batch is
+//     delivered, and that batch says so: queued events are withheld, its checkpoint does not pass
+//     them, and a client that attaches the partition again gets it from its own position
+//     (delivery.TestPartitionsAreDeliveredUntilTheirWindowsAreOver,
+//     delivery.TestNothingOfAWindowIsHandedOverAfterTheLeaseHasEnded,
+//     TestWindowEndsWithTheLeaseOfTheDonor, simulation.TestCluster)
+//   - Sinks have no broadcast window: a change that arrives twice at a target arrives from one
+//     node (TestNoChangeIsPublishedByTwoOwners)
+//   - A handoff is one transaction: if the donor's epoch owns the partition and the target's
+//     process is a member. A late or repeated one changes nothing (simulation.TestCluster, make
+//     model)
+//   - The key of an owner carries the traceparent of the handoff that has made it the owner, so
+//     that both nodes record one trace; a node that does not know the field ignores it
+//     (TestHandoffIsOneTraceOverBothNodes, etcd.TestOwnersOfEarlierVersionsAreRead)
 package handoff

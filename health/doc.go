@@ -17,4 +17,13 @@
 // [Components] are the parts of a node that have work of their own, judged by their progress and
 // not by their answers: a component that has work and makes no progress is stalled. Their endpoints
 // are /internal/health/SLUG.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A component is judged by the age of its progress, and only while it has work: an answer
+//     proves nothing, and an unreachable MongoDB or etcd is not a component's stall
+//     (TestComponentsAreJudgedByTheirProgress, TestNothingIsStalledWhileMongoDBIsAway)
+//   - Only health.Judge derives problems: every surface shows its verdict, and one that another
+//     explains is part of that one (health.TestEverySituationHasOneVerdict,
+//     health.TestVerdictsAreSound)
 package health

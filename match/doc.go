@@ -25,4 +25,8 @@
 // sees a subscription completely or not at all.
 //
 // Nothing here starts a goroutine, does I/O, or retains an event.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - The index and the filters give the same answer (match.TestProveIndexAgreesWithFilters)
 package match

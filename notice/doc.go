@@ -33,6 +33,13 @@
 // A receiver authenticates a delivery with [VerifyDelivery]: X-Streamer-Signature is the
 // HMAC-SHA256 of X-Streamer-Timestamp, a dot and the body. X-Streamer-Delivery is the same for all
 // attempts, so that a receiver can deduplicate.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - Logins can neither displace operators' actions from the histories, nor flood them
+//     (notice.TestHistoriesHaveTheirOwnBounds, notice.TestNobodyFloodsTheAuditLog)
+//   - A notice's place in the history is the revision at which etcd took it: no clock orders
+//     notices (TestOthersNoticesAreReadInTheOrderInWhichTheyCame)
 package notice
 
 //go:generate go test -run TestKindsAreDocumented -args -rewrite

@@ -35,4 +35,23 @@
 // towards it.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - The oplog's first entry does not say from where it can be read: older servers refuse that
+//     entry's time, and it may be truncated before a stream is opened. The place is found by
+//     opening (oplog.TestSearchFindsTheEarliestPlace,
+//     oplog.TestReadingGoesOnAtTheEarliestPlaceThatTheServerAccepts,
+//     TestNodeGoesOnWithWhatTheLogStillHas)
+//   - A loss is an entry of the log, clipped to the place of each cursor; later cursors do not
+//     meet it (oplog.TestLostHistoryIsAnEntryInItsPlace,
+//     oplog.TestPoisonAndRenamesAreLossesInTheirPlace, delivery.TestLossesComeInTheirPlace)
+//   - A server that refuses every position, also the newest, says nothing about the contents of
+//     the log (oplog.TestServerThatRefuses,
+//     oplog.TestServerThatAcceptsPositionsAgainHasLostNothing)
+//   - A cursor joins the tail in one critical section: no gap, no duplicate
+//     (oplog.TestEveryCursorSeesEverythingOnce)
+//   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
+//     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
+//     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)
 package oplog

@@ -21,4 +21,14 @@
 // Header, blocks and footer have checksums. A damaged block is a loss of the block's stretch and
 // namespaces, a damaged footer one of the segment, a damaged header one up to the next segment.
 // Unreadable bytes are never passed over silently.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A number of the retained log that was deleted may be created again by a writer that stood
+//     still: a floor rises before anything is deleted, and a writer reads it after each segment
+//     (retention.TestModelOfWriters, retention.TestFloorFencesStalledWriters)
+//   - A retained log is continued only where its last change is met again; a restored MongoDB has
+//     another history (retention.TestRestoredHistoryStopsTheWriter)
+//   - An answer of the store says nothing: what is under the number decides who wrote it
+//     (retention.TestLostAnswersOfTheStore)
 package retention

@@ -36,4 +36,19 @@
 //
 // The session's credit (gateway.credit_events, gateway.credit_bytes) bounds the changes that wait
 // for the target, besides their encoding.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A later message may be acknowledged although an earlier one failed: the partition is
+//     repeated from that one, or a replay would have a hole (TestHTTPSinkOutlivesFailures)
+//   - The messages in a target are known by position, as a prefix in one incarnation of the
+//     checkpoint; a rewind, an import, a deletion or a repartition begin another one, in which
+//     nothing is skipped (sink.TestRepetitionsAreSkippedByPosition,
+//     kafka.TestAnotherIncarnationIsPublished, nats.TestAnotherIncarnationArrives)
+//   - Client libraries of targets repeat their buffers; the terms are checked where bytes are
+//     written (sink.TestGateShutsWithATerm, kafka.TestRecordsOfEndedTermsAreWithdrawn)
+//   - A sink is judged by the progress of its oldest unacknowledged batch, not by its traffic, and
+//     is restarted with a new target for unacknowledged messages
+//     (sink.TestSinkIsJudgedByItsOldestBatch, TestWedgedSinkIsFoundAndRestarted,
+//     TestSinkWithoutItsTargetIsNotStalled)
 package sink

@@ -30,4 +30,15 @@
 // that joins later starts at the next page and is complete when the scan returns there. [Progress]
 // is the remainder of a subscription's snapshot and part of the checkpoint. Nothing here starts a
 // goroutine or does I/O except a [Source].
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A document of a snapshot enters a session's stream at the time at which it was read, where
+//     the session waits for it (delivery.TestSnapshotsMeetTheirChanges,
+//     snapshot.TestEveryReaderGetsEverything)
+//   - A sink that starts with a snapshot saves that all documents are left before anything is
+//     served, or the owner after a crash would read none
+//     (streamer.TestSharedSubscriberBeginsWithAllDocumentsLeft, TestSinkBeginsWithTheDocuments)
+//   - A page is read at a time whose events were all sent, and the list of collections has a place
+//     among the changes, too (delivery.TestSnapshotsMeetTheirChanges)
 package snapshot

@@ -16,4 +16,25 @@
 //
 // The reading, matching and queueing is in package delivery, which knows neither checkpoints nor
 // terms' owners.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A partition leaves a node when shared subscribers have acknowledged the changes that they
+//     received of it; later ones are not delivered, and the checkpoint does not pass them
+//     (TestPartitionLeavesWhenItsChangesAreAcknowledged)
+//   - An event whose term is over is removed right before its delivery, and so are events that
+//     were queued under an earlier term, or wait for a sink's target: a thawed process continues
+//     to run before its context ends (streamer.TestDeposedOwnerHandsNothingOver,
+//     TestReaderGetsNothingOfTermsThatHaveEnded, TestNothingIsPostedAfterItsTermHasEnded,
+//     streamer.TestWhatWasQueuedUnderAnEarlierTermIsTakenOut,
+//     test/process.TestFrozenNodeThatWasReplacedHandsOutNothingMore)
+//   - Changes sent before a rewind belong to the earlier generation: their acknowledgement does
+//     not move the rewound checkpoint (streamer.TestRewindIsNotUndoneByWhatWasOnItsWay,
+//     streamer.TestRewoundCheckpointStaysWhileOlderBatchesAreNotAcknowledged)
+//   - A rewind between reading a checkpoint and claiming its name starts the connection over; one
+//     at another node arrives by a notice (streamer.TestRewindWhileASubscriberConnects,
+//     TestSubscribersOfEveryNodeAreToldOfARewind)
+//   - Of two processes with one name the later one wins, by the start of the process and not by
+//     the last request (streamer.TestNameBelongsToTheLaterProcess,
+//     gateway.TestOlderProcessIsRefused)
 package streamer

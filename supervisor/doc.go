@@ -30,4 +30,11 @@
 //
 // The judge is pure: it maps observations to actions. The loops are in supervisor.go, deadman.go
 // and orders.go.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - An order to restart, its charge against the budget and the report are one transaction, which
+//     holds only while nobody else has begun to sweep
+//     (TestLeaderThatIsDeposedInASweepRestartsNobody, TestSupervisionInEtcdIsAStore,
+//     TestBudgetHoldsAndEveryMissCounts)
 package supervisor

@@ -64,4 +64,17 @@
 //
 // A node relies on a lease or claim until a deadline that counts from the sending of the request
 // (deadline.go); the terms under it begin, end and are returned one by one (terms.go).
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A node without a lease serves exclusive subscribers and delivers nothing of its former
+//     partitions (simulation.TestCluster, TestWhatIsBrokenIsNoticed)
+//   - A claim is trusted from when its renewal was sent, on a clock that counts suspension
+//     (TestSoloTranscripts, TestTermIsOverAsSoonAsItsClaimIs)
+//   - A term that is over before the node serves it is given back, or its partition would have no
+//     owner (wiring.TestTermThatIsOverIsGivenBack)
+//   - Partitions of a claim whose answer was lost are given back, unless the claim is still under
+//     way (TestClaimThatNobodyHeardOfIsNotLeftBehind)
+//   - A restart of etcd renews the leases of the dead: only a lease that is renewed again and
+//     again is that of a living process (member.TestJoinWaitsForTheDeadAlone)
 package member

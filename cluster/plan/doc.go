@@ -62,4 +62,21 @@
 //
 // Kept are the members that are there, with at most 256 gateways of a node, and at most 1,024 of
 // those that went in the last half hour, some 150 bytes a partition, and 10 notices.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - Shares are dealt out by a divisor method: with largest remainders a death could take a
+//     partition from a living member (TestDeathMovesWhatTheDeadHadAndNothingElse,
+//     TestRestartMovesNothingForGood)
+//   - Only members that read all that the others read, and serve all their sinks, own partitions:
+//     others would move checkpoints past changes that they do not see
+//     (TestOnlyMembersThatCoverAllOthersOwnPartitions, TestNodeThatReadsLessOwnsNothing,
+//     TestSinkThatOneNodeLacksGoesOn)
+//   - A failure that half of the members share is nobody's: 20 s without a primary move no
+//     partition (test/process.TestNoPrimaryForEverybodyMovesNothing,
+//     TestWhatHalfFailToServeIsNobodysFailure)
+//   - The plan is a function of its input: without an outside change no plan undoes another
+//     (TestPlansAreSoundAndComeToRest, TestRebalancingRestsUnderNoisyTraffic)
+//   - Time in which the leader did not look counts against nobody
+//     (TestSilenceCountsNothingWhileTheLeadersOwnHeartbeatFails)
 package plan

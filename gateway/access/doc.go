@@ -32,4 +32,10 @@
 // # Blocking
 //
 // Only the goroutine that reloads a file waits for it; others use the previous content.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - All output is narrowed to the identity's namespaces: losses, renames, notices, gaps,
+//     subscribers. Texts that wrap a driver's error stay in the log
+//     (TestTenantsSeeNothingOfEachOther, fault.TestClientsAreToldWhatIsTheirs)
 package access

@@ -15,4 +15,10 @@
 // Output never contains a resume token, because a token contains a document's key: positions are
 // shown by their time and a hash. Exports contain tokens, because only with them do checkpoints
 // resume exactly.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - Partitions that are recounted begin at the origin's new start, so that one transaction
+//     changes everything (test/process.TestPartitionsAreCountedAnewAndNothingIsMissing,
+//     test/process.TestRepartitionThatWasKilledIsDoneByTheNext)
 package admin

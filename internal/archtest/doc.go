@@ -11,8 +11,10 @@
 //   - outside metrics.go and the wiring, code sees of Prometheus the Registerer alone
 //   - tests sleep in bubbles of testing/synctest only
 //   - cmd/streamer links nothing that is for development
-//   - tests and transcripts that documents name as proofs exist; docs/seeds.md has a proof, a plan
-//     or a reason in every row
+//   - tests and transcripts that documents and doc.go name as proofs exist; docs/seeds.md has a
+//     proof, a plan or a reason in every row
+//   - functions that ARCHITECTURE.md names exist in the files that it names; its table of rooms is
+//     complete
 //   - metrics, configuration keys and codes that documents name are in the generated references
 //   - comments, and the documents that are listed, are in plain English: few phrases of english.go
 //   - files and packages stay small, every package has a doc.go, no package is called after nothing

@@ -1,6 +1,9 @@
 package archtest
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,7 +23,11 @@ func testsOf(t *testing.T) map[string][]string {
 		packages = append(packages, p.Path)
 	}
 	for _, pkg := range packages {
-		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*_test.go"))
+		pattern := "*_test.go"
+		if strings.HasSuffix(pkg, "test") { // the suites of ports
+			pattern = "*.go"
+		}
+		files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,21 +56,35 @@ func TestProofsThatDocumentsNameExist(t *testing.T) {
 		}
 		return false
 	}
-	named := regexp.MustCompile("`(?:([a-z][a-z0-9_/]*)\\.)?((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
-	for _, document := range []string{"ARCHITECTURE.md", "docs/bugs.md", "docs/seeds.md"} {
-		text, err := os.ReadFile(filepath.Join(root, document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := named.FindAllStringSubmatch(string(text), -1)
-		if len(found) < 20 {
-			t.Errorf("%s: only %d proofs were found", document, len(found))
-		}
-		for _, m := range found {
+	check := func(document, text string, named *regexp.Regexp) (found int) {
+		for _, m := range named.FindAllStringSubmatch(text, -1) {
+			found++
 			if !exists(m[1], m[2]) {
 				t.Errorf("%s: there is no test %s", document, m[0])
 			}
 		}
+		return found
+	}
+	quoted := regexp.MustCompile("`(?:([a-z][a-z0-9_/]*)\\.)?((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
+	for _, document := range []string{"docs/bugs.md", "docs/seeds.md"} {
+		text, err := os.ReadFile(filepath.Join(root, document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := check(document, string(text), quoted); found < 20 {
+			t.Errorf("%s: only %d proofs were found", document, found)
+		}
+	}
+	bare, found := regexp.MustCompile(`\b(?:([a-z][a-z0-9_/]*)\.)?((?:Test|Benchmark|Fuzz)[A-Z]\w*)`), 0
+	for _, p := range read(t) {
+		for _, f := range p.Files {
+			if f.Name == "doc.go" {
+				found += check(p.Path+"/doc.go", f.Comments, bare)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d proofs were found in doc.go", found)
 	}
 }
 
@@ -101,19 +122,104 @@ func TestEveryRowOfTheDesignsIsProvedOrPlanned(t *testing.T) {
 	}
 }
 
-// The path of an event is a list of files that a stranger finds.
-func TestFilesThatTheArchitectureNamesExist(t *testing.T) {
-	text, err := os.ReadFile("../../ARCHITECTURE.md")
+// architecture returns the rows of the tables of ARCHITECTURE.md below a heading, by their cells.
+func architecture(t *testing.T, heading string) (rows [][]string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`([a-z0-9_/]+\\.go)`").FindAllSubmatch(text, -1)
-	if len(named) < 20 {
-		t.Errorf("%d files are named", len(named))
+	in := false
+	for line := range strings.Lines(string(text)) {
+		if title, found := strings.CutPrefix(line, "## "); found {
+			in = strings.HasPrefix(title, heading)
+		}
+		if in && strings.HasPrefix(line, "| `") {
+			rows = append(rows, strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|"))
+		}
 	}
-	for _, m := range named {
-		if _, err := os.Stat(filepath.Join("..", "..", string(m[1]))); err != nil {
-			t.Error(err)
+	if len(rows) < 5 {
+		t.Fatalf("only %d rows were found below %s", len(rows), heading)
+	}
+	return rows
+}
+
+// A reader follows an event, an acknowledgement and a handoff from function to function: each
+// exists, in the file that its row names: Type.Method, or Function.
+func TestFunctionsThatTheArchitectureNamesExist(t *testing.T) {
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for _, row := range architecture(t, "The walk") {
+		if len(row) != 3 {
+			t.Fatalf("a row of %d cells: %q", len(row), row)
+		}
+		declared := make(map[string]bool)
+		for _, m := range quoted.FindAllStringSubmatch(row[0], -1) {
+			functions, err := functionsOf(filepath.Join(root, filepath.FromSlash(m[1])))
+			if err != nil {
+				t.Error(err)
+			}
+			for _, name := range functions {
+				declared[name] = true
+			}
+		}
+		named := quoted.FindAllStringSubmatch(row[1], -1)
+		if len(named) == 0 {
+			t.Errorf("no function in %q", row)
+		}
+		for _, m := range named {
+			if !declared[m[1]] {
+				t.Errorf("ARCHITECTURE.md: there is no %s in%s", m[1], row[0])
+			}
+		}
+	}
+}
+
+// functionsOf returns the functions and methods that a file declares, as Function and Type.Method.
+func functionsOf(file string) (names []string, err error) {
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range tree.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		name := f.Name.Name
+		if f.Recv != nil {
+			receiver := f.Recv.List[0].Type
+			if star, ok := receiver.(*ast.StarExpr); ok {
+				receiver = star.X
+			}
+			if of, ok := receiver.(*ast.Ident); ok {
+				name = of.Name + "." + name
+			}
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// The table of rooms has every folder of the root that has packages, and no others.
+func TestRoomsOfTheArchitectureAreThoseOfTheTree(t *testing.T) {
+	rooms, named := make(map[string]bool), make(map[string]bool)
+	for _, p := range read(t) {
+		room, _, _ := strings.Cut(p.Path, "/")
+		rooms[room] = true
+	}
+	quoted := regexp.MustCompile("`([^`]+)`")
+	for _, row := range architecture(t, "Rooms") {
+		for _, m := range quoted.FindAllStringSubmatch(row[0], -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(m[1]))); err != nil {
+				t.Error(err)
+			}
+			room, _, _ := strings.Cut(m[1], "/")
+			named[room] = true
+		}
+	}
+	for room := range rooms {
+		if !named[room] {
+			t.Errorf("ARCHITECTURE.md does not name the room %s", room)
 		}
 	}
 }

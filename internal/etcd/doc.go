@@ -92,4 +92,19 @@
 //
 // All methods block on the network until their context ends. A call without a connection waits for
 // one.
+//
+// # Not obvious, and the tests that guard it
+//
+//   - A request whose answer was lost is sent again and finds its own result: a join and a claim
+//     by their lease, a plan by its text, a handoff and an eviction by the epoch
+//     (TestHistoriesOfClaimsAndMarksHaveOneOwner, TestGiftWhoseAnswerGotLostTakesNothingMore)
+//   - A member of etcd that is cut off still accepts clients: every request requires a leader and
+//     has a timeout, after which another member is asked (etcd.TestFaultsOfOneMemberHoldNobodyUp,
+//     test/process.TestFaultsOfOneEtcdMemberHarmNobody)
+//   - etcd counts operations per level: 126 nested transactions of two comparisons fit one
+//     (etcd.TestEtcdTakesNoMoreThanSoManyNestedTransactions)
+//   - etcd's election waits for its client, not for its context: ours has a client that ends
+//     (TestCampaignEndsAlthoughEtcdDoesNotAnswer)
+//   - Owners' keys from before an adoption are of an earlier incarnation: nobody owns by them, and
+//     the leader may evict them (TestAdoptionEndsEverything)
 package etcd
