@@ -20,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/notice"
@@ -73,6 +74,7 @@ func tokenText(t *testing.T, p change.Position) (document, data string) {
 type source struct {
 	identity   string
 	now, first change.Timestamp
+	retained   change.Timestamp // where what can be read begins, if earlier
 	entries    int64
 	asked      bool // for the number of entries
 	unreadable bool
@@ -86,6 +88,8 @@ func (s *source) Now(context.Context) (change.Timestamp, error) { return s.now, 
 func (s *source) FirstEntry(context.Context) (change.Timestamp, bool, error) {
 	return s.first, !s.unreadable, nil
 }
+
+func (s *source) Retained(gap.Reach) change.Timestamp { return s.retained }
 
 func (s *source) Growing(context.Context) bool { return s.growing }
 

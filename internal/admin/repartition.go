@@ -92,10 +92,11 @@ func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*Repa
 		}
 	}
 	plan.Start = ShowPosition(change.At(plan.start))
-	if plan.OplogBegins, plan.Reached, err = reach(ctx, source, plan.start); err != nil {
+	counts := false
+	if plan.OplogBegins, plan.Reached, counts, err = reach(ctx, source, plan.start); err != nil {
 		return nil, err
 	}
-	if furthest.After(earliest) && plan.Reached != NotReached {
+	if furthest.After(earliest) && counts {
 		entries, known, err := source.CountEntries(ctx, earliest.Time, furthest.Time)
 		if err != nil {
 			return nil, err

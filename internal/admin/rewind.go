@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -28,11 +29,40 @@ type Source interface {
 	Identity(ctx context.Context) (string, error)
 	// Now returns the operation time.
 	Now(ctx context.Context) (change.Timestamp, error)
-	// FirstEntry returns the time of the log's oldest entry; ok is false where it cannot be known.
+	// FirstEntry returns the time of the oplog's oldest entry; ok is false where it cannot be known.
 	FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error)
-	// CountEntries estimates the changes after from, up to to; known is false if that is
-	// impossible.
+	// CountEntries estimates the changes of the oplog after from, up to to; known is false if that
+	// is impossible.
 	CountEntries(ctx context.Context, from, to change.Timestamp) (n int64, known bool, err error)
+}
+
+// A Retainer is a Source that has changes from before the oplog.
+type Retainer interface {
+	// Retained returns the time from which on all changes up to an oplog can be read, zero if that
+	// is from the oplog's oldest entry on.
+	Retained(oplog gap.Reach) change.Timestamp
+}
+
+// extent returns how far the log reaches: its First is where the oplog begins, which can be
+// counted, and Begins() where what can be read does. known is false if that cannot be known.
+func extent(ctx context.Context, source Source, now change.Timestamp) (r gap.Reach, known bool, err error) {
+	r.Last = now
+	if r.First, known, err = source.FirstEntry(ctx); err != nil || !known {
+		return r, false, err
+	}
+	if retainer, retains := source.(Retainer); retains {
+		r.Retained = retainer.Retained(r)
+	}
+	return r, true, nil
+}
+
+// found is extent at the present time.
+func found(ctx context.Context, source Source) (r gap.Reach, known bool, err error) {
+	now, err := source.Now(ctx)
+	if err != nil {
+		return r, false, err
+	}
+	return extent(ctx, source, now)
 }
 
 // A Reach says whether the log still holds something.
@@ -45,29 +75,31 @@ const (
 	Unknown    Reach = "unknown"
 )
 
-// reach fills in where the oplog begins, and whether that is before the time.
-func reach(ctx context.Context, source Source, t change.Timestamp) (begins *time.Time, reached Reach, err error) {
-	first, known, err := source.FirstEntry(ctx)
+// reach returns where the log begins, whether that is before the time, and whether the changes after
+// the time can be counted.
+func reach(ctx context.Context, source Source, t change.Timestamp) (begins *time.Time, reached Reach, counts bool, err error) {
+	r, known, err := found(ctx, source)
 	if err != nil || !known {
-		return nil, Unknown, err
+		return nil, Unknown, true, err
 	}
+	first := r.Begins()
 	at := first.Time()
-	if first.Compare(t) <= 0 {
-		return &at, Reached, nil
+	if first.Compare(t) > 0 {
+		return &at, NotReached, false, nil
 	}
-	return &at, NotReached, nil
+	return &at, Reached, countable(r, t), nil
 }
 
 // A RewindPlan is the plan of a rewind.
 type RewindPlan struct {
 	Subscriber string   `json:"subscriber"`
 	To         Position `json:"to"`
-	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached
-	// whether that is before To.
+	// OplogBegins is the time of the oldest entry that can be read, nil where it cannot be known;
+	// Reached whether that is before To.
 	OplogBegins *time.Time `json:"oplog_begins,omitempty"`
 	Reached     Reach      `json:"reached"`
 	// Entries estimates the changes of all partitions between To and the latest position, nil if
-	// unknown.
+	// unknown, as before the oplog.
 	Entries *int64       `json:"log_entries,omitempty"`
 	Steps   []RewindStep `json:"checkpoints"`
 
@@ -158,8 +190,12 @@ func PlanRewind(
 		}
 		plan.Steps = append(plan.Steps, step)
 	}
-	if plan.OplogBegins, plan.Reached, err = reach(ctx, source, to.Time); err != nil {
+	counts := false
+	if plan.OplogBegins, plan.Reached, counts, err = reach(ctx, source, to.Time); err != nil {
 		return nil, err
+	}
+	if !counts {
+		return plan, nil
 	}
 	return plan, plan.estimate(ctx, source, origin.Partitions, furthest)
 }
@@ -214,7 +250,7 @@ func findRepairable(
 // estimate fills in how much is delivered again. The span is counted once; a partition has its
 // share of the part that it goes back over.
 func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int, furthest change.Position) error {
-	if p.Reached == NotReached || !furthest.After(p.to) {
+	if !furthest.After(p.to) {
 		return nil
 	}
 	entries, known, err := source.CountEntries(ctx, p.to.Time, furthest.Time)

@@ -24,13 +24,14 @@ type Subscriber struct {
 	Position *Position `json:"position"`
 	// Lag is how much log time there is between the subscriber and MongoDB's newest entry, and
 	// Behind estimates how many entries of all collections: from where its session is, where that
-	// is known for all its partitions, else from its checkpoint. Nil where it cannot be known.
+	// is known for all its partitions, else from its checkpoint. Nil where it cannot be known, as
+	// before the oplog.
 	Lag    *float64 `json:"lag_seconds"`
 	Behind *int64   `json:"entries_behind"`
-	// HeadRoom is the log time between the oplog's oldest entry and the checkpoint: at the present
-	// write rate the position leaves the oplog after that time; below zero it has left it. It is
-	// nil if the oplog's oldest entry cannot be read, and while the oplog has not reached its size,
-	// because nothing leaves it then.
+	// HeadRoom is the log time between the oldest entry that can be read, in the oplog or retained,
+	// and the checkpoint: at the present write rate the position leaves the log after that time;
+	// below zero it has left it. It is nil if the oplog's oldest entry cannot be read, and while
+	// the oplog has not reached its size, because nothing leaves it then.
 	HeadRoom *float64 `json:"head_room_seconds"`
 	// Generation counts the rewinds; of a shared subscriber it is the highest of its partitions.
 	Generation uint64 `json:"generation"`
@@ -93,8 +94,8 @@ type SubscriberList struct {
 	Origin Origin `json:"origin"`
 	// Node is the node that has listed the connected subscribers, empty if none has.
 	Node string `json:"node,omitempty"`
-	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of its oldest; nil where
-	// they cannot be known.
+	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of the oldest one that can
+	// be read; nil where they cannot be known.
 	NewestEntry *time.Time   `json:"newest_entry"`
 	OplogBegins *time.Time   `json:"oplog_begins"`
 	Subscribers []Subscriber `json:"subscribers"`
@@ -309,15 +310,12 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 	if err != nil {
 		return err
 	}
-	first, known, unread := source.FirstEntry(asking)
-	if unread != nil {
-		known = false
-	}
-	reach := gap.Reach{First: first, Last: now, Growing: known && source.Growing(asking)}
+	reach, known, unread := extent(asking, source, now)
+	reach.Growing = known && source.Growing(asking)
 	newest := now.Time()
 	l.NewestEntry = &newest
 	if known {
-		begins := first.Time()
+		begins := reach.Begins().Time()
 		l.OplogBegins = &begins
 	}
 	var earliest change.Timestamp
@@ -333,6 +331,9 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 			s := room.Seconds()
 			row.HeadRoom = &s
 		}
+		if !countable(reach, at) {
+			continue
+		}
 		if earliest.IsZero() || earliest.Compare(at) > 0 {
 			earliest = at
 		}
@@ -340,8 +341,8 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 	if earliest.IsZero() {
 		return unread
 	}
-	if earliest.Compare(first) < 0 {
-		earliest = first // before that there is nothing to count
+	if earliest.Compare(reach.First) < 0 {
+		earliest = reach.First // before that there is nothing
 	}
 	if !counted.covers(earliest) {
 		counting, cancel := context.WithTimeout(ctx, measureTimeout)
@@ -350,12 +351,19 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 		*counted = entryCount{from: earliest, to: now, entries: n, known: known && err == nil, at: time.Now()}
 	}
 	for i := range l.Subscribers {
-		if row := &l.Subscribers[i]; row.Lag != nil && counted.known {
-			behind := counted.after(row.current(l.Origin.Partitions, now))
+		row := &l.Subscribers[i]
+		if at := row.current(l.Origin.Partitions, now); row.Lag != nil && counted.known && countable(reach, at) {
+			behind := counted.after(at)
 			row.Behind = &behind
 		}
 	}
 	return unread
+}
+
+// countable reports whether the entries after a time can be counted: only the oplog's can, and the
+// log may begin before it.
+func countable(r gap.Reach, at change.Timestamp) bool {
+	return r.Begins() == r.First || at.Compare(r.First) >= 0
 }
 
 // An entryCount is how many entries there were in a span of the log.

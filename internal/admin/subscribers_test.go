@@ -163,6 +163,35 @@ func TestSubscribersAreListedAsFarAsAnythingIsKnown(t *testing.T) {
 	}
 }
 
+// The log may begin before the oplog: head-room counts to its beginning, and a position before the
+// oplog's is behind by an unknown number of entries, which makes that of others no smaller.
+func TestEntriesBeforeTheOplogAreNotCounted(t *testing.T) {
+	s, mongo := world(t)
+	mongo.retained, mongo.first = at(5).Time, at(500).Time
+	connect(t, s, "early", at(20), nil)
+	connect(t, s, "first", at(500), nil)
+	connect(t, s, "late", at(750), nil)
+	list := ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler)))
+	if g := row(t, list, "early"); g.Behind != nil || !equals(g.Lag, 980) || !equals(g.HeadRoom, 15) || !list.OplogBegins.Equal(at(5).Time.Time()) {
+		t.Errorf("before the oplog: %+v of %+v", g, list)
+	}
+	if g := row(t, list, "late"); !equals(g.Behind, 500) || !equals(g.HeadRoom, 745) {
+		t.Errorf("in the oplog: %+v", g)
+	}
+	for to, want := range map[uint32]struct {
+		reached admin.Reach
+		known   bool
+	}{3: {admin.NotReached, false}, 10: {admin.Reached, false}, 600: {admin.Reached, true}} {
+		plan, err := admin.PlanRewind(t.Context(), s, mongo, "late", nil, at(to))
+		if err != nil || plan.Reached != want.reached || (plan.Entries != nil) != want.known || (plan.Steps[0].Events != nil) != want.known {
+			t.Errorf("a rewind to %d: %+v, %v", to, plan, err)
+		}
+	}
+	if target, err := admin.FindTarget(t.Context(), mongo, admin.Earliest); err != nil || !same(target, at(5)) {
+		t.Errorf("earliest is %s, %v", target, err)
+	}
+}
+
 // An away store does not answer.
 type away struct{ admin.Store }
 

@@ -18,7 +18,7 @@ import (
 // ErrTarget says that a text is none of the forms of a position.
 var ErrTarget = errors.New("a position is a time (" + TimeForms + "), earliest, a cluster time t:i, or a resume token's _data in hexadecimal")
 
-// Earliest is the target at the oplog's first entry, where a command takes one.
+// Earliest is the target at the first entry that can be read, where a command takes one.
 const Earliest = "earliest"
 
 // ParseTarget reads a position as an operator writes it: a time as ParseTime takes it, which is
@@ -48,19 +48,19 @@ func ParseTarget(text string) (change.Position, error) {
 	return change.At(change.Timestamp{T: uint32(seconds), I: uint32(increment)}), nil
 }
 
-// FindTarget is ParseTarget that also takes earliest, the oplog's first entry.
+// FindTarget is ParseTarget that also takes earliest, the first entry that can be read.
 func FindTarget(ctx context.Context, source Source, text string) (change.Position, error) {
 	if text != Earliest {
 		return ParseTarget(text)
 	}
-	first, known, err := source.FirstEntry(ctx)
+	r, known, err := found(ctx, source)
 	switch {
 	case err != nil:
 		return change.Position{}, err
 	case !known:
 		return change.Position{}, fault.Newf(fault.CommandBadArgument, "%s: the user may not read where the oplog begins: give a time", Earliest)
 	}
-	return change.At(first), nil
+	return change.At(r.Begins()), nil
 }
 
 // leastSeconds, in 2001, distinguishes a cluster time from a time of day, 12:00.

@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/retry"
@@ -42,22 +43,26 @@ func (r *retained) from(reach gap.Reach) change.Timestamp {
 type readable struct {
 	*mongodb.Client
 
-	retained *retained
+	retained *retained // nil if other nodes do not have it
 }
 
-func (s *Service) readable() readable { return readable{s.mongo, &s.retained} }
+var _ admin.Retainer = readable{}
 
-// FirstEntry returns the time of the oldest change that can be read.
-func (r readable) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error) {
-	t, ok, err = r.Client.FirstEntry(ctx)
-	if err != nil || !ok || r.retained.extent.Load() == nil {
-		return t, ok, err
+// readable returns the log for operators. A folder is one node's alone, and operators ask any node
+// about subscribers of all.
+func (s *Service) readable() readable {
+	if s.opts.Config.Cluster.ExpectedNodes > 1 {
+		return readable{Client: s.mongo}
 	}
-	now, err := r.Now(ctx)
-	if err != nil {
-		return t, false, err
+	return readable{s.mongo, &s.retained}
+}
+
+// Retained implements admin.Retainer.
+func (r readable) Retained(oplog gap.Reach) change.Timestamp {
+	if r.retained == nil {
+		return change.Timestamp{}
 	}
-	return gap.Reach{First: t, Retained: r.retained.from(gap.Reach{First: t, Last: now})}.Begins(), true, nil
+	return r.retained.from(oplog)
 }
 
 // trouble returns why the log is not retained, or not read, and since when.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/retention"
 )
 
@@ -20,6 +21,19 @@ func TestStalledRetainedLogCountsNoMore(t *testing.T) {
 		r.extent.Store(&retention.Extent{From: at(10), To: at(c.to)})
 		if got := r.from(gap.Reach{First: at(1000), Last: at(c.last)}); got != at(c.want) {
 			t.Errorf("to %d of %d: from %s", c.to, c.last, got)
+		}
+	}
+}
+
+// What one node's folder has, other nodes have not: operators, who ask any node about a subscriber of
+// all, see the oplog only.
+func TestOperatorsOfSeveralNodesSeeOnlyTheOplog(t *testing.T) {
+	oplog := gap.Reach{First: change.Timestamp{T: 1000}, Last: change.Timestamp{T: 2000}}
+	for nodes, want := range map[int]uint32{1: 10, 2: 0} {
+		s := Service{opts: Options{Config: config.Config{Cluster: config.Cluster{ExpectedNodes: nodes}}}}
+		s.retained.extent.Store(&retention.Extent{From: change.Timestamp{T: 10}, To: oplog.Last})
+		if got := s.readable().Retained(oplog); got.T != want {
+			t.Errorf("%d nodes: %s", nodes, got)
 		}
 	}
 }
