@@ -11,7 +11,7 @@ FUZZTIME ?= 60s
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release clients manifests deploy-check browser browser-clients streams site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release wheel clients manifests deploy-check browser browser-clients streams site
 
 check:
 	.ci/run
@@ -161,7 +161,15 @@ clients:
 	$(GO) build -o bin/demo ./dev/demo
 	cd client/typescript && npm ci --no-audit --no-fund && npm test
 	node --test examples/gateway/page.test.mjs
-	$(GO) test -tags clients -run '^TestConsumerInPython' ./test/process
+	cd client/python && $(PYTHON) -B -W error -m unittest discover -s tests -t .
+	$(GO) test -tags clients -run '^Test(ConsumerInPython|PythonClient)' ./test/process ./test/node
+
+# The Python package in bin/wheel, the same bytes each time; needs Debian's python3-build, python3-setuptools and python3-wheel, no network.
+PYTHON ?= /usr/bin/python3
+wheel:
+	@rm -rf bin/wheel && mkdir -p bin/wheel/src && cp -r client/python/pyproject.toml client/python/README.md client/python/mongostream_streamer bin/wheel/src && chmod -R u=rwX,go=rX bin/wheel/src
+	cd bin/wheel/src && SOURCE_DATE_EPOCH=315532800 $(PYTHON) -B -m build --wheel --no-isolation -o ..
+	@rm -r bin/wheel/src && ls bin/wheel
 
 # The plain manifests, from the chart.
 manifests:

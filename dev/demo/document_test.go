@@ -65,8 +65,9 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 				switch words := shellWords(command); {
 				case words[0] == "curl" && strings.Contains(command, documentedHTTP) && !slices.Contains(words, "-X"):
 					example("curl", command, func(t *testing.T) { curl(t, shellWords(here.Replace(command))) })
-				case words[0] == "python3" && strings.Contains(command, documentedHTTP):
-					example("python", command, func(t *testing.T) { curl(t, []string{"curl", here.Replace(words[2])}) })
+				case slices.Contains(words, "python3") && strings.Contains(command, documentedHTTP):
+					address := words[slices.IndexFunc(words, func(w string) bool { return strings.Contains(w, documentedHTTP) })]
+					example("python", command, func(t *testing.T) { curl(t, []string{"curl", here.Replace(address)}) })
 				case words[0] == "grpcurl":
 					example("grpcurl", command, func(t *testing.T) { grpcurl(t, shellWords(here.Replace(command))) })
 				}
@@ -85,7 +86,7 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 				})
 			}
 		}
-		for kind, least := range map[string]int{"curl": 7, "python": 2, "grpcurl": 1, "program": 1, "fragment": 1, "filter": 10} {
+		for kind, least := range map[string]int{"curl": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 1, "filter": 10} {
 			if found[kind] < least {
 				t.Errorf("only %d examples of %s were found", found[kind], kind)
 			}
@@ -97,7 +98,7 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, pattern := range []string{
-		"README.md", "docs/index.md", "docs/guides.md", "docs/filters.md", "docs/notices.md", "docs/snapshots.md", "client/typescript/README.md", "examples/*/README.md", "examples/*/*.html",
+		"README.md", "docs/index.md", "docs/guides.md", "docs/filters.md", "docs/notices.md", "docs/snapshots.md", "client/typescript/README.md", "client/python/README.md", "examples/*/README.md", "examples/*/*.html",
 		"examples/*/main.go", "client/doc.go",
 	} {
 		found, err := filepath.Glob("../../" + pattern)
@@ -127,7 +128,7 @@ func filters(text string) (all []string) {
 	for _, block := range regexp.MustCompile("(?ms)^```cel\n(.*?)^```").FindAllStringSubmatch(text, -1) {
 		all = append(all, strings.Split(strings.TrimSpace(block[1]), "\n")...)
 	}
-	for _, form := range []string{"Filter: `([^`]+)`", `filter: "([^"]+)"`, `<code>\?[^<]*&amp;filter=([^<]+)</code>`} {
+	for _, form := range []string{"Filter: `([^`]+)`", `filter[:=] ?"([^"]+)"`, `<code>\?[^<]*&amp;filter=([^<]+)</code>`} {
 		for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
 			all = append(all, strings.ReplaceAll(m[1], "&amp;", "&"))
 		}

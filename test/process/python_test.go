@@ -17,7 +17,12 @@ import (
 	"time"
 )
 
-// The example in Python handles every change, also while its node and it itself are killed, and
+// inPython is the program of the Python client, which prints changes.
+func inPython(args ...string) launch {
+	return launch{program: "python3", args: append([]string{"-B", "-m", "mongostream_streamer"}, args...), env: []string{"PYTHONPATH=../../client/python"}}
+}
+
+// The program of the Python client handles every change, also while its node and it itself are killed, and
 // begins where it was.
 func TestConsumerInPythonMissesNothing(t *testing.T) {
 	t.Parallel()
@@ -29,9 +34,7 @@ func TestConsumerInPythonMissesNothing(t *testing.T) {
 		return p
 	}
 	consume := func() *process {
-		return start(t, launch{
-			program: "python3", args: []string{"../../examples/python/consumer.py", "http://" + listen + "/v1/events?db=" + l.database, position},
-		})
+		return start(t, inPython("http://"+listen+"/v1/events?db="+l.database, position))
 	}
 	knows := func() bool {
 		text, err := os.ReadFile(position)
@@ -77,7 +80,9 @@ func TestConsumerInPythonLeavesWithItsReader(t *testing.T) {
 	defer node.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	consumer := exec.CommandContext(ctx, "python3", "../../examples/python/consumer.py", node.URL+"/v1/events", filepath.Join(t.TempDir(), "position.txt"))
+	l := inPython(node.URL+"/v1/events", filepath.Join(t.TempDir(), "position.txt"))
+	consumer := exec.CommandContext(ctx, l.program, l.args...)
+	consumer.Env = append(os.Environ(), l.env...)
 	var complaints strings.Builder
 	consumer.Stderr = &complaints
 	out, err := consumer.StdoutPipe()
@@ -103,9 +108,7 @@ func TestConsumerInPythonEndsWithABadFilter(t *testing.T) {
 	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
 	node := l.node()
 	node.await(nodeRuns)
-	consumer := start(t, launch{
-		program: "python3", args: []string{"../../examples/python/consumer.py", "http://" + listen + "/v1/events?filter=nonsense(", filepath.Join(t.TempDir(), "position.txt")},
-	})
+	consumer := start(t, inPython("http://"+listen+"/v1/events?filter=nonsense(", filepath.Join(t.TempDir(), "position.txt")))
 	if code := consumer.wait(); code != 1 || !consumer.noted("STRM-FILTER-INVALID") {
 		t.Errorf("exit code %d", code)
 	}
