@@ -16,7 +16,8 @@
 //   - functions that ARCHITECTURE.md names exist in the files that it names; its table of rooms is
 //     complete
 //   - metrics, configuration keys and codes that documents name are in the generated references
-//   - comments, and the documents that are listed, are in plain English: few phrases of english.go
+//   - comments, and all documents that are not generated, are in plain English: few phrases of
+//     english.go
 //   - files and packages stay small, every package has a doc.go, no package is called after nothing
 //     in particular, no init()
 //

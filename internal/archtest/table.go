@@ -123,11 +123,11 @@ const (
 	maxDoc  = 120
 )
 
-// plainDocuments are the documents that stay in plain English. The list only grows.
-func plainDocuments() []string {
+// repeatedTexts are the documents that are generated from texts of the program: they are as plain
+// as those. All others are in plain English.
+func repeatedTexts() []string {
 	return []string{
-		"ARCHITECTURE.md", "SECURITY.md", "docs/access.md", "docs/comparison.md", "docs/concepts.md", "docs/model/README.md", "docs/retention.md", "docs/runbooks/disasters.md",
-		"docs/security.md", "docs/sinks.md", "docs/snapshots.md", "docs/supervisor.md",
+		"docs/codes.md", "docs/reference/commands.md", "docs/reference/configuration.md", "docs/reference/metrics.md", "docs/reference/protocol.md",
 	}
 }
 
