@@ -50,7 +50,8 @@ type pageWriter struct {
 	writer      Writer
 	events      *change.Snapshotter
 	partitioner change.Partitioner
-	forms       map[string]hit // of the current document
+	event       change.Event   // of the current document
+	forms       map[string]hit // of it
 	found       []match.ID
 }
 
@@ -79,15 +80,15 @@ func (w *pageWriter) write(f *fetch) *page {
 		p.raw = f.read.Documents
 	}
 	for _, doc := range f.read.Documents {
-		e, err := w.events.Event(doc)
-		if err != nil {
+		var err error
+		if w.event, err = w.events.Event(doc); err != nil {
 			w.hub.logger.Warn("parsing snapshot document failed", "namespace", q.Namespace.String(), "error", err)
 			continue
 		}
 		d := document{id: change.IDOf(doc)}
-		d.partition, _ = w.partitioner.Of(&e)
-		w.found = w.index.Match(&e, w.found[:0], meter)
-		w.append(p, &e)
+		d.partition, _ = w.partitioner.Of(&w.event)
+		w.found = w.index.Match(&w.event, w.found[:0], meter)
+		w.append(p)
 		p.documents = append(p.documents, d)
 	}
 	for id, r := range w.readers { // a session that has not got this page gets no later one
@@ -102,8 +103,8 @@ func (w *pageWriter) write(f *fetch) *page {
 }
 
 // append writes the current document for the readers that it matches.
-func (w *pageWriter) append(p *page, e *change.Event) {
-	w.writer.Next(e)
+func (w *pageWriter) append(p *page) {
+	w.writer.Next(&w.event)
 	clear(w.forms)
 	for _, id := range w.found {
 		r := w.readers[id]

@@ -18,17 +18,24 @@ func TestMemoryIsSparedUnlessTheEnvironmentSaysHow(t *testing.T) {
 		t.Errorf("%d %% although GOGC is set", got)
 	}
 	t.Setenv("GOGC", "")
-	wiring.SpareMemory()()
+	goal := func() int64 {
+		runtime.GC()
+		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(sample)
+		return int64(sample[0].Value.Uint64())
+	}
+	end := wiring.SpareMemory()
+	if got := goal(); got < 48<<20 || got > 100<<20 {
+		t.Errorf("without a limit, the garbage of a node that holds little is collected at %d MiB", got>>20)
+	}
+	end()
 	if got := debug.SetGCPercent(100); got != 50 {
 		t.Errorf("%d %%, want 50", got)
 	}
 	const limit = 900 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
-	end := wiring.SpareMemory()
-	runtime.GC()
-	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
-	metrics.Read(goal)
-	if got := goal[0].Value.Uint64(); got < limit/4 || got > limit {
+	end = wiring.SpareMemory()
+	if got := goal(); got < limit/4 || got > limit {
 		t.Errorf("the garbage of a node that holds little is collected at %d MiB", got>>20)
 	}
 	end()
