@@ -170,10 +170,15 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	d := newFixture(t)
 	node := httptest.NewServer(http.NewServeMux())
 	t.Cleanup(node.Close)
-	node.Config.Handler.(*http.ServeMux).Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
+	mux := node.Config.Handler.(*http.ServeMux)
+	mux.Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("a", sole("stdin"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
+	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"cluster":"c","nodes":[{"node":"b","gateways":["gateway/orders"]}]}`))
+	})
 	var list struct {
 		admin.SubscriberList
-		NodeError string `json:"node_error"`
+		NodeError   string              `json:"node_error"`
+		ConnectedAt map[string][]string `json:"connected_at"`
 	}
 	d.result(&list, "subscribers", "list", "--address", node.URL)
 	if len(list.Subscribers) != 3 || list.NodeError != "" || list.Node != "a" || list.LogError != "" {
@@ -187,14 +192,18 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 		t.Errorf("%+v, %+v", stdin, stdout)
 	}
 	text, err := d.command("subscribers", "list", "-o", "wide", "--address", node.URL)
-	for _, want := range []string{"gateway/orders", "p at a as ann", "yes, live", "unknown", "begins at"} {
+	for _, want := range []string{"gateway/orders", "p at a as ann", "yes, at b", "yes, live", "begins at"} {
 		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("no %q, %v:\n%s", want, err, text)
 		}
 	}
+	if asked, err := d.command("subscribers", "delete", "gateway/orders", "--dry-run", "-o", "json", "--address", node.URL); err != nil || !strings.Contains(asked, `"connected_at": "b"`) {
+		t.Errorf("%v: %s", err, asked)
+	}
 	other := newFixture(t) // the environment is its now
+	list.ConnectedAt = nil
 	other.result(&list, "subscribers", "list", "--address", node.URL)
-	if list.NodeError == "" || len(list.Subscribers) != 2 {
+	if list.NodeError == "" || len(list.Subscribers) != 2 || list.ConnectedAt != nil {
 		t.Errorf("a node of another cluster: %+v", list)
 	}
 	node.Close()

@@ -111,7 +111,9 @@ func listCommand() *cobra.Command {
 	var client nodeClient
 	var opts listOptions
 	show := func(ctx context.Context, l listing, w io.Writer) error {
-		l.ConnectedAt = connectedAt(ctx, &client, l.Origin.Cluster)
+		if l.NodeError == "" {
+			l.ConnectedAt = connectedAt(ctx, &client)
+		}
 		opts.wide = o.output == outputWide
 		l.arrange(opts)
 		return o.print(w, l, func(t *tabwriter.Writer) { l.write(t, opts.wide) })
@@ -171,12 +173,13 @@ which subscribers are connected to it. Without a configuration (-f, or variables
 
 func sorts() []string { return []string{sortName, sortLag, sortHeadRoom} }
 
-// connectedAt asks a node at which nodes subscribers have sessions. It returns nil where the node
-// does not tell, or belongs to another cluster.
-func connectedAt(ctx context.Context, client *nodeClient, cluster string) map[string][]string {
+// connectedAt asks a node of the cluster at which nodes subscribers have sessions. It returns nil
+// where the node does not tell. The caller has compared the origin of the node's subscribers: a
+// status has none, its cluster is only a name from the configuration.
+func connectedAt(ctx context.Context, client *nodeClient) map[string][]string {
 	s, err := readStatus(ctx, client)
-	if err != nil || s.Cluster != cluster {
-		return nil // the list of the subscribers has said so, or the node serves only that
+	if err != nil {
+		return nil
 	}
 	at := map[string][]string{}
 	for _, n := range s.Nodes {
@@ -481,12 +484,12 @@ type deleted struct {
 func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	if at := connectedAt(ctx, node, cluster)[name]; len(at) > 0 {
-		return strings.Join(at, ", ")
-	}
 	answer, err := readSubscribers(ctx, node)
 	if err != nil || answer.Origin.Cluster != cluster {
 		return ""
+	}
+	if at := connectedAt(ctx, node)[name]; len(at) > 0 {
+		return strings.Join(at, ", ")
 	}
 	for _, s := range answer.Subscribers {
 		if s.Subscriber == name && s.Session != nil {

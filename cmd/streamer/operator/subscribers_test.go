@@ -3,28 +3,33 @@ package operator
 import (
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 )
 
-// The sessions that a node of another cluster knows are not those of this one.
+// The sessions that nodes tell each other of are shown, and those of another cluster are not,
+// whatever name its configuration has. A status has that name, and no origin.
 func TestSessionsOfAnotherClusterAreNotShown(t *testing.T) {
 	lonely(t)
+	status := `{"cluster":"production","nodes":[{"node":"n2","gateways":["orders"]}]}`
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/status") {
-			_, _ = w.Write([]byte(`{"cluster":"other","nodes":[{"node":"n1","gateways":["orders"]}]}`))
-			return
+		answer := `{"origin":{"cluster":"ORIGIN"},"subscribers":[{"subscriber":"orders"},{"subscriber":"carts","session":{"node":"n1"}}]}`
+		if r.URL.Path == "/v1/status" {
+			answer = status
 		}
-		_, _ = w.Write([]byte(`{"origin":{"cluster":"other"},"subscribers":[{"subscriber":"orders","session":{"node":"n1"}}]}`))
+		_, _ = w.Write([]byte(answer))
 	}))
 	t.Cleanup(node.Close)
 	client := &nodeClient{address: node.URL}
-	for cluster, want := range map[string]string{"other": "n1", "c": ""} {
-		if at := strings.Join(connectedAt(t.Context(), client, cluster)["orders"], ","); at != want {
-			t.Errorf("cluster %s: %q, want %q", cluster, at, want)
-		}
-		if at := claimedAt(t.Context(), client, cluster, "orders"); at != want {
-			t.Errorf("cluster %s: %q, want %q", cluster, at, want)
+	for _, tt := range []struct{ origin, name, want string }{
+		{"ORIGIN", "orders", "n2"},
+		{"ORIGIN", "carts", "n1"},
+		{"ORIGIN", "nobody", ""},
+		{"OTHER", "orders", ""},
+		{"OTHER", "carts", ""},
+		{"production", "orders", ""},
+	} {
+		if at := claimedAt(t.Context(), client, tt.origin, tt.name); at != tt.want {
+			t.Errorf("%s of the cluster with the origin %s: %q, want %q", tt.name, tt.origin, at, tt.want)
 		}
 	}
 }
