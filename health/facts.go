@@ -7,7 +7,8 @@ import (
 )
 
 // A Since says since when something does not hold that should, and why. The zero Since says that it
-// holds.
+// holds. What a fact is the consequence of began earlier, so its time must not be that of the last
+// sign that all was well: it is when the next sign should have come.
 type Since struct {
 	At  time.Time
 	Err error
@@ -29,9 +30,8 @@ type Facts struct {
 	// is not open although MongoDB answers, Silent that an open one brings nothing although the
 	// oplog advances, Majority that the majority commit point does not follow.
 	MongoDB, Closed, Silent, Majority Since
-	// Lag is the log time between the node's position and the last operation, LagThreshold the
-	// tolerated lag.
-	Lag, LagThreshold time.Duration
+	// Late says that the node's position is further behind the last operation than is tolerated.
+	Late Since
 
 	// Etcd says that etcd does not answer; Alarm is its raised alarm, Unread the error of
 	// unreadable data.
@@ -46,7 +46,8 @@ type Facts struct {
 	// Unled says that the cluster has no leader. Unserved says that partitions that the plan
 	// assigns to the node are not served, Unowned that partitions have no owner.
 	Unled, Unserved, Unowned Since
-	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes.
+	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes: a heartbeat is
+	// due since then.
 	Missing      Since
 	MissingNodes []string
 	// Differ says that nodes read or serve something else than this one, Refused that nodes are
@@ -55,7 +56,7 @@ type Facts struct {
 	// Unanswered says that components of other nodes do not answer those who look after them, as
 	// the node that does knows.
 	Unanswered Since
-	// Unswept says that nobody looks after the components.
+	// Unswept says that nobody looks after the components: the next look is due since then.
 	Unswept Since
 
 	// Unsaved says that checkpoints cannot be saved. Store is the subject of their store: etcd or
@@ -78,7 +79,7 @@ type Facts struct {
 }
 
 // A Subscriber describes a subscriber with a session at the node. A slow client is not a problem of
-// the node, so its lag leads to no conclusion.
+// the node, so that it is late leads to no conclusion.
 type Subscriber struct {
 	Name   string
 	Shared bool
@@ -89,8 +90,8 @@ type Subscriber struct {
 	Unacknowledged Since
 	// Lost says that it has yet to acknowledge a loss.
 	Lost Since
-	// Lag is nil while unknown.
-	Lag *time.Duration
+	// Late says that its lag is more than is tolerated.
+	Late Since
 	// Near says that its position is about to leave the oplog, HeadRoom in which log time, and
 	// Urgent that this is less than the critical threshold.
 	Near     Since

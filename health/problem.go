@@ -37,9 +37,22 @@ type Problem struct {
 	// Detail is the error of a dependency. It may name hosts: it is for operators only.
 	Detail string `json:"detail,omitempty"`
 
-	rests   []string // subjects whose problems explain this one
-	makes   Status   // the resulting status of its node
-	unready bool     // its node cannot serve
+	rests   []string  // subjects whose problems explain this one
+	makes   Status    // the resulting status of its node
+	unready bool      // its node cannot serve
+	ended   time.Time // since when only its consequences are left, zero while it lasts
+}
+
+// explains reports whether p explains q: q rests on it, and did not begin before it, nor after it
+// had ended. So what operators have heard of does not disappear when something else fails as well.
+// What is expected has no cause, and lasts for as long as anything that it rests on.
+func (p Problem) explains(q Problem) bool {
+	if !slices.Contains(q.rests, p.Subject) {
+		return false
+	}
+	before := q.Severity != Info && q.Since.Before(p.Since.Add(-noticing))
+	after := !p.ended.IsZero() && !q.Since.Before(p.ended.Add(passing)) // it may be noticed later
+	return !before && !after
 }
 
 // Affects lists everything that a problem concerns.
@@ -88,6 +101,8 @@ type Verdict struct {
 	Ready bool `json:"ready"`
 	// Problems are those of the cluster as far as the node knows, the most urgent first.
 	Problems []Problem `json:"problems"`
+	// Explained are the subjects whose problems are left out, because others explain them.
+	Explained []string `json:"-"`
 }
 
 // OfClients reports whether clients alone have the problem, and may choose when it begins.
@@ -125,7 +140,7 @@ func Judge(f Facts) Verdict {
 			all = append(all, p)
 		}
 	}
-	v.Problems = explain(merge(all))
+	v.Problems, v.Explained = explain(merge(all))
 	for i := range v.Problems {
 		v.Problems[i].explainTo()
 	}
@@ -140,7 +155,8 @@ func Judge(f Facts) Verdict {
 
 // Reported returns the problems that the node reports to others in its heartbeats, at most n.
 func Reported(f Facts, most int) (told []Problem) {
-	for _, p := range explain(merge(problems(&f))) {
+	causes, _ := explain(merge(problems(&f)))
+	for _, p := range causes {
 		if p.Severity != Info && p.Subject != subjectNodes && p.Subject != subjectLeader && len(told) < most {
 			told = append(told, p.Told())
 		}
@@ -185,12 +201,15 @@ func merge(all []Problem) (merged []Problem) {
 		if p.Since.Before(m.Since) {
 			m.Since = p.Since
 		}
+		if p.ended.IsZero() || !m.ended.IsZero() && p.ended.After(m.ended) {
+			m.ended = p.ended
+		}
 	}
 	return merged
 }
 
-// explain removes the problems that others explain.
-func explain(all []Problem) (causes []Problem) {
+// explain removes the problems that others explain, and returns their subjects.
+func explain(all []Problem) (causes []Problem, explained []string) {
 	index := make(map[string]int, len(all))
 	for i, p := range all {
 		index[p.Subject] = i
@@ -198,23 +217,29 @@ func explain(all []Problem) (causes []Problem) {
 	var root func(i int) int
 	root = func(i int) int {
 		for _, subject := range all[i].rests {
-			if j, there := index[subject]; there && j != i {
+			if j, there := index[subject]; there && j != i && all[j].explains(all[i]) {
 				return root(j)
 			}
 		}
 		return i
 	}
+	roots := make([]int, len(all)) // before severities change
 	for i := range all {
-		if r := root(i); r != i {
+		roots[i] = root(i)
+	}
+	for i, r := range roots {
+		if r != i {
 			all[r].take(all[i])
+			explained = append(explained, all[i].Subject)
 		}
 	}
-	for i := range all {
-		if root(i) == i {
+	causes = []Problem{}
+	for i, r := range roots {
+		if r == i {
 			causes = append(causes, all[i])
 		}
 	}
-	return append([]Problem{}, causes...)
+	return causes, explained
 }
 
 // runbooks is where the pages for operators are.

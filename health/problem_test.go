@@ -71,15 +71,15 @@ func etcdBack(since time.Duration) func(f *Facts) {
 func etcdAway(f *Facts)   { f.Etcd = ago(4*time.Second, away()) }
 func detached(f *Facts)   { f.Detached = ago(time.Second, away()) }
 func silent(f *Facts)     { f.Silent = ago(time.Second, away()) }
-func late(f *Facts)       { f.Lag = time.Minute }
-func unsaved(f *Facts)    { f.Unsaved = ago(time.Second, away()) }
+func late(f *Facts)       { f.Late = ago(6*time.Second, away()) }
+func unsaved(f *Facts)    { f.Unsaved = ago(4*time.Second, away()) }
 func stopping(f *Facts)   { f.Stopping = ago(time.Second, away()) }
 func unserved(f *Facts)   { f.Unserved = ago(6*time.Second, away()) }
 func unowned(f *Facts)    { f.Unowned = ago(11*time.Second, away()) }
 func leaderless(f *Facts) { f.Unled = ago(6*time.Second, away()) }
 func missing(f *Facts)    { f.Missing, f.MissingNodes = ago(6*time.Second, away()), []string{"c"} }
 func starting(f *Facts)   { f.Starting = ago(time.Hour, away()) }
-func unswept(f *Facts)    { f.Unswept = ago(time.Minute, away()) }
+func unswept(f *Facts)    { f.Unswept = ago(8*time.Second, away()) }
 func unanswered(f *Facts) { f.Unanswered = ago(0, away()) }
 
 func sinkAway(f *Facts) {
@@ -88,14 +88,42 @@ func sinkAway(f *Facts) {
 
 func sinkAwayLate(f *Facts) {
 	sunk(func(s *Subscriber) {
-		s.Unacknowledged, s.Lag = ago(4*time.Minute, fault.Newf(fault.SinkTarget, "post")), new(4*time.Minute)
+		s.Unacknowledged, s.Late = ago(4*time.Minute, fault.Newf(fault.SinkTarget, "post")), ago(3*time.Minute, away())
 	})(f)
 }
 
-func sinkLate(f *Facts) { sunk(func(s *Subscriber) { s.Lag = new(time.Minute) })(f) }
+func sinkLate(f *Facts) { sunk(func(s *Subscriber) { s.Late = ago(6*time.Second, away()) })(f) }
+
+func sinkHalted(f *Facts) {
+	sunk(func(s *Subscriber) {
+		s.Failed, s.Late = ago(time.Hour, fault.Newf(fault.SinkHalted, "x")), ago(time.Hour, away())
+	})(f)
+}
+
+// longAgo has all that other facts say begin an hour ago, except those of MongoDB and etcd.
+func longAgo(facts ...func(f *Facts)) func(f *Facts) {
+	return func(f *Facts) {
+		all(facts...)(f)
+		for _, since := range []*Since{
+			&f.Closed, &f.Silent, &f.Majority, &f.Late, &f.Detached, &f.Unled, &f.Unserved, &f.Unowned, &f.Missing, &f.Differ, &f.Refused, &f.Unanswered, &f.Unswept, &f.Unsaved,
+		} {
+			if !since.At.IsZero() {
+				since.At = now().Add(-time.Hour)
+			}
+		}
+		for i := range f.Subscribers {
+			if s := &f.Subscribers[i]; !s.Late.At.IsZero() {
+				s.Late.At = now().Add(-time.Hour)
+			}
+		}
+		for i := range f.Components {
+			f.Components[i].LastDecision = time.Hour.Milliseconds()
+		}
+	}
+}
 
 func stalled(slug string) func(f *Facts) {
-	return func(f *Facts) { f.Components = append(f.Components, Vital{Slug: slug, LastDecision: 60_000}) }
+	return func(f *Facts) { f.Components = append(f.Components, Vital{Slug: slug, LastDecision: 11_000}) }
 }
 
 func other(subject string, code fault.Code) func(f *Facts) {
@@ -155,27 +183,46 @@ func situations() map[string]situation {
 		"etcd hiccuped, a node is frozen": {all(missing, func(f *Facts) {
 			f.EtcdWas, f.EtcdBack = ago(3*time.Second, away()), now().Add(-time.Second)
 		}), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"an election":                         {func(f *Facts) { f.Unled = ago(4*time.Second, away()) }, Healthy, true, ""},
-		"nobody leads":                        {all(leaderless, unowned), Healthy, true, "leader:STRM-CLUSTER-LEADERLESS:critical"},
-		"a node is frozen":                    {missing, Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"a node is frozen that owned":         {all(missing, unowned), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"a handoff":                           {func(f *Facts) { f.Unserved = ago(time.Second, away()) }, Healthy, true, ""},
-		"partitions are not served":           {unserved, Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
-		"partitions have no owner":            {unowned, Healthy, true, "partitions:STRM-CLUSTER-UNOWNED:critical"},
-		"settings differ":                     {func(f *Facts) { f.Differ = ago(0, fault.Newf(fault.ClusterCoverage, "b")) }, Degraded, true, "settings:STRM-CLUSTER-COVERAGE:warning"},
-		"a node is of another size":           {func(f *Facts) { f.Refused = ago(0, fault.Newf(fault.CheckpointPartitions, "b")) }, Healthy, true, "members:STRM-CHECKPOINT-PARTITIONS:warning"},
-		"a node cannot be read":               {func(f *Facts) { f.Refused = ago(0, away()) }, Healthy, true, "members:STRM-CLUSTER-HEARTBEAT:warning"},
-		"nobody sweeps":                       {unswept, Healthy, true, "sweeps:STRM-SUPERVISOR-SWEEP-MISSING:critical"},
-		"nobody sweeps: the leader is frozen": {all(missing, unswept), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"nobody sweeps without etcd":          {all(etcdAway, unswept), Degraded, true, etcd},
-		"components do not answer":            {unanswered, Healthy, true, "components:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
-		"components of a node that is gone":   {all(missing, unanswered), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
-		"it reads late, and a sink is near":   {all(late, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "reading:STRM-LOG-LATE:critical"},
-		"it reads late, a sink is halted": {all(late, sunk(func(s *Subscriber) {
-			s.Failed, s.Lag = ago(time.Hour, fault.Newf(fault.SinkHalted, "x")), new(time.Hour)
-		})), Degraded, true, "sink/out:STRM-SINK-HALTED:critical reading:STRM-LOG-LATE:warning"},
+		"an election":                               {func(f *Facts) { f.Unled = ago(4*time.Second, away()) }, Healthy, true, ""},
+		"nobody leads":                              {all(leaderless, unowned), Healthy, true, "leader:STRM-CLUSTER-LEADERLESS:critical"},
+		"a node is frozen":                          {missing, Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"a node is frozen that owned":               {all(missing, unowned), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"a handoff":                                 {func(f *Facts) { f.Unserved = ago(time.Second, away()) }, Healthy, true, ""},
+		"partitions are not served":                 {unserved, Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"partitions have no owner":                  {unowned, Healthy, true, "partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"settings differ":                           {func(f *Facts) { f.Differ = ago(0, fault.Newf(fault.ClusterCoverage, "b")) }, Degraded, true, "settings:STRM-CLUSTER-COVERAGE:warning"},
+		"a node is of another size":                 {func(f *Facts) { f.Refused = ago(0, fault.Newf(fault.CheckpointPartitions, "b")) }, Healthy, true, "members:STRM-CHECKPOINT-PARTITIONS:warning"},
+		"a node cannot be read":                     {func(f *Facts) { f.Refused = ago(0, away()) }, Healthy, true, "members:STRM-CLUSTER-HEARTBEAT:warning"},
+		"nobody sweeps":                             {unswept, Healthy, true, "sweeps:STRM-SUPERVISOR-SWEEP-MISSING:critical"},
+		"nobody sweeps: the leader is frozen":       {all(missing, unswept), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"nobody sweeps without etcd":                {all(etcdAway, unswept), Degraded, true, etcd},
+		"components do not answer":                  {unanswered, Healthy, true, "components:STRM-SUPERVISOR-COMPONENT-DOWN:critical"},
+		"components of a node that is gone":         {all(missing, unanswered), Healthy, true, "nodes:STRM-NODE-MISSING:critical"},
+		"it reads late, and a sink is near":         {all(late, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "reading:STRM-LOG-LATE:critical"},
+		"it reads late, a sink is halted":           {all(late, sinkHalted), Degraded, true, "sink/out:STRM-SINK-HALTED:critical reading:STRM-LOG-LATE:warning"},
 		"it reads late, a sink is halted elsewhere": {all(late, other("sink/out", fault.SinkHalted)), Degraded, true, "sink/out:STRM-SINK-HALTED:critical reading:STRM-LOG-LATE:warning"},
-		"MongoDB is away, a sink is halted":         {all(mongoAway, sunk(func(s *Subscriber) { s.Failed = ago(time.Hour, fault.Newf(fault.SinkHalted, "x")) })), Unhealthy, false, mongo},
+		"MongoDB is away, a sink is halted":         {all(mongoAway, sunk(func(s *Subscriber) { s.Failed = ago(time.Second, fault.Newf(fault.SinkHalted, "x")) })), Unhealthy, false, mongo},
+		"a sink is halted, then MongoDB is away":    {all(sinkHalted, mongoAway), Unhealthy, false, mongo + " sink/out:STRM-SINK-HALTED:critical"},
+		"a sink is late, then MongoDB is away":      {all(longAgo(sinkLate), mongoAway), Unhealthy, false, mongo + " sink/out:STRM-SUBSCRIBER-LATE:warning"},
+		"a sink is late, then the log is":           {all(longAgo(sinkLate), late), Degraded, true, "reading:STRM-LOG-LATE:warning sink/out:STRM-SUBSCRIBER-LATE:warning"},
+		"it reads late, then MongoDB is away":       {all(longAgo(late), mongoAway), Unhealthy, false, mongo + " reading:STRM-LOG-STUCK:critical"},
+		"a component stalls, then MongoDB is away":  {all(longAgo(stalled("snapshots")), mongoAway), Unhealthy, false, "component/snapshots:STRM-SUPERVISOR-COMPONENT-DOWN:critical " + mongo},
+		"MongoDB has the checkpoints, failed before": {all(longAgo(unsaved), mongoAway, func(f *Facts) { f.Store = SubjectMongoDB }), Unhealthy, false,
+			"checkpoints:STRM-CHECKPOINT-UNSAVED:critical " + mongo},
+		"a save fails":                                {func(f *Facts) { f.Unsaved = ago(3*time.Second, away()) }, Healthy, true, ""},
+		"a node is frozen, then etcd is away":         {all(longAgo(missing), etcdAway), Degraded, true, etcd + " nodes:STRM-NODE-MISSING:critical"},
+		"a node is frozen, then partitions are not":   {all(longAgo(unserved), missing), Unhealthy, false, "nodes:STRM-NODE-MISSING:critical partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"partitions are unserved, then it is away":    {all(longAgo(unserved), detached), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"partitions are unserved, then it stops":      {all(longAgo(unserved), stopping), Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical stop:STRM-NODE-STOPPING:info"},
+		"settings differ, then etcd is away":          {all(func(f *Facts) { f.Differ = ago(time.Hour, fault.Newf(fault.ClusterCoverage, "b")) }, etcdAway), Degraded, true, etcd + " settings:STRM-CLUSTER-COVERAGE:warning"},
+		"etcd is back, it was cut off before":         {all(longAgo(detached), etcdBack(time.Second)), Unhealthy, false, "membership:STRM-NODE-DETACHED:critical"},
+		"etcd is back, partitions had no owner":       {all(longAgo(unowned), etcdBack(time.Second)), Healthy, true, "partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"etcd is back, it was cut off and a node was": {all(longAgo(missing), detached, etcdBack(time.Second)), Unhealthy, false, etcd + " nodes:STRM-NODE-MISSING:critical"},
+		"etcd is back, partitions are not, then a node is frozen": {all(etcdBack(9*time.Second), func(f *Facts) {
+			f.Unowned, f.Missing, f.MissingNodes = ago(12*time.Second, away()), ago(5*time.Second, away()), []string{"c"}
+		}), Healthy, true, etcd + " nodes:STRM-NODE-MISSING:critical"},
+		"etcd is back, another node had not served": {all(etcdBack(time.Second), missing, other("partitions", fault.ClusterUnowned)), Healthy, true, etcd + " partitions:STRM-CLUSTER-UNOWNED:critical"},
+		"etcd is back, another node had waited":     {all(etcdBack(time.Second), missing, other("sweeps", fault.SupervisorMissing)), Healthy, true, etcd + " sweeps:STRM-SUPERVISOR-SWEEP-MISSING:critical"},
 		"a sink is near the end, urgently":          {sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
 		"a sink's checkpoint is corrupt": {sunk(func(s *Subscriber) {
 			s.Failed = ago(0, fmt.Errorf("partitions [3]: %w", fault.Newf(fault.CheckpointCorrupt, "x")))
@@ -193,13 +240,13 @@ func situations() map[string]situation {
 		"a target is away for long":             {all(sinkAwayLate, stalled("sink-out")), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
 		"a target is away for all":              {all(sinkAway, other("sink/out", fault.SinkTarget)), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
 		"a target is away for another node":     {other("sink/out", fault.SinkTarget), Healthy, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a sink is halted":                      {sunk(func(s *Subscriber) { s.Failed, s.Lag = ago(0, fault.Newf(fault.SinkHalted, "x")), new(time.Hour) }), Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
+		"a sink is halted":                      {sinkHalted, Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
 		"a sink lost its place":                 {sunk(func(s *Subscriber) { s.Failed = ago(0, fault.Newf(fault.LogHistoryLost, "x")) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink owes a loss":                    {sunk(func(s *Subscriber) { s.Lost = ago(0, away()) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink is late":                        {sinkLate, Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
 		"a sink is near the end":                {sunk(func(s *Subscriber) { s.Near, s.HeadRoom = ago(0, away()), time.Minute }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
 		"a target is away, near the end":        {sunk(func(s *Subscriber) { s.Unacknowledged, s.Near, s.Urgent = ago(time.Hour, away()), ago(0, away()), true }), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a client with an old start":            {client(func(s *Subscriber) { s.Lag = new(20 * time.Hour) }), Healthy, true, ""},
+		"a client with an old start":            {client(func(s *Subscriber) { s.Late = ago(20*time.Hour, away()) }), Healthy, true, ""},
 		"a client came too late":                {client(func(s *Subscriber) { s.Lost = ago(0, away()) }), Healthy, true, "clients:STRM-LOG-HISTORY-LOST:warning"},
 		"a client acknowledges nothing":         {client(func(s *Subscriber) { s.Unacknowledged = ago(0, nil) }), Healthy, true, "clients:STRM-SESSION-UNACKNOWLEDGED:warning"},
 		"a client is near the end":              {client(func(s *Subscriber) { s.Near = ago(0, away()) }), Healthy, true, "oplog:STRM-SUBSCRIBER-HEAD-ROOM:warning"},
@@ -213,7 +260,7 @@ func situations() map[string]situation {
 
 // newFacts are those of a node of which nothing is wrong.
 func newFacts() Facts {
-	return Facts{Now: now(), Node: "a", LagThreshold: 30 * time.Second, Store: SubjectEtcd, Partitions: []Partition{{ID: 1, Status: Healthy}, {ID: 4, Status: Lagging}}}
+	return Facts{Now: now(), Node: "a", Store: SubjectEtcd, Partitions: []Partition{{ID: 1, Status: Healthy}, {ID: 4, Status: Lagging}}}
 }
 
 func told(problems []Problem) string {
@@ -282,13 +329,55 @@ func TestVerdictsAreSound(t *testing.T) {
 			subjects[p.Subject] = true
 		}
 		for _, p := range v.Problems {
-			if slices.ContainsFunc(p.rests, func(subject string) bool { return subjects[subject] }) {
+			if slices.ContainsFunc(v.Problems, func(q Problem) bool { return q.explains(p) }) {
 				t.Fatalf("%s is told beside its cause: %s", p.Subject, told(v.Problems))
+			}
+			if slices.Contains(v.Explained, p.Subject) {
+				t.Fatalf("%s is told and explained: %s", p.Subject, told(v.Problems))
 			}
 		}
 		if v.Status != Healthy && !slices.ContainsFunc(v.Problems, func(p Problem) bool { return slices.Contains(p.Affects.Nodes, "a") }) {
 			t.Fatalf("%s without a problem: %s", v.Status, told(v.Problems))
 		}
+	}
+}
+
+// Whatever a subject rests on explains only what began with it or after it, and before it was over.
+func TestCausesExplainOnlyWhatBeganWithThem(t *testing.T) {
+	pairs := 0
+	for _, k := range kinds() {
+		subject := k.subject
+		if strings.HasSuffix(subject, "/") {
+			subject += "x"
+		}
+		for _, cause := range restsOf(subject, fault.SubscriberLate) {
+			pairs++
+			for name, tt := range map[string]struct {
+				began, ended time.Duration // of the problem, and of its cause; ago
+				explained    bool
+			}{
+				"with it":              {time.Minute, 0, true},
+				"noticed before it":    {time.Minute + noticing, 0, true},
+				"after it":             {time.Second, 0, true},
+				"before it":            {time.Minute + noticing + 1, 0, false},
+				"long before it":       {time.Hour, 0, false},
+				"just before it ended": {10 * time.Second, 9 * time.Second, true},
+				"after it ended":       {time.Second, 9 * time.Second, false},
+			} {
+				p := Problem{Subject: subject, Severity: Warning, Since: now().Add(-tt.began), rests: restsOf(subject, fault.SubscriberLate)}
+				q := Problem{Subject: cause, Severity: Critical, Since: now().Add(-time.Minute)}
+				if tt.ended != 0 {
+					q.ended = now().Add(-tt.ended)
+				}
+				causes, explained := explain([]Problem{p, q})
+				if got := len(causes) == 1 && slices.Equal(explained, []string{subject}); got != tt.explained || !got && len(causes) != 2 {
+					t.Errorf("%s, %s %s: %s beside %q, want it explained: %t", subject, name, cause, told(causes), explained, tt.explained)
+				}
+			}
+		}
+	}
+	if pairs < 30 {
+		t.Errorf("only %d relations", pairs)
 	}
 }
 

@@ -131,13 +131,15 @@ type rule struct {
 const (
 	// passing is how long a dependency may not answer before that is a problem.
 	passing = 3 * time.Second
-	// reopening is how long a change stream may take to reopen. It is longer, because the stream
-	// closes before MongoDB is known to be unreachable.
+	// reopening is how long a change stream may take to reopen, and checkpoints may fail. It is
+	// longer, because that happens before MongoDB or etcd is known to be unreachable.
 	reopening = passing + time.Second
 	// moving is how long partitions may be between two owners.
 	moving = 5 * time.Second
 	// retaining is how long the store of the retained log may fail.
 	retaining = 10 * time.Second
+	// noticing is how much later than its consequences a cause may be noticed.
+	noticing = 10 * time.Second
 	// recovering is how long a node may take to get over what an outage of etcd caused.
 	recovering = 10 * time.Second
 	// electing is how long the election of a leader may take.
@@ -162,6 +164,7 @@ func rules(f *Facts) []rule {
 		{f.Closed, subjectReading, fault.LogStuck, "The change stream is being opened again.", Critical, Unhealthy, true, reopening},
 		{f.Silent, subjectReading, fault.LogStuck, "Nothing is read although the oplog advances.", Critical, Unhealthy, false, 0},
 		{f.Majority, subjectReading, fault.MongoMajority, "MongoDB has no majority: nothing new can be read.", Critical, Degraded, false, 0},
+		{f.Late, subjectReading, fault.LogLate, "The node reads the oplog late.", Warning, Degraded, false, 0},
 		{f.Etcd, SubjectEtcd, fault.EtcdUnreachable, "etcd does not answer.", Critical, Degraded, false, etcd},
 		{f.Alarm, SubjectEtcd, fault.EtcdAlarm, "etcd has raised an alarm.", Critical, Degraded, false, 0},
 		{f.Unread, SubjectEtcd, fault.ClusterCorrupt, "The cluster's state cannot be read.", Critical, Degraded, false, 0},
@@ -175,7 +178,7 @@ func rules(f *Facts) []rule {
 		{f.Refused, subjectMembers, fault.ClusterHeartbeat, "Nodes are given no partitions.", Warning, Healthy, false, 0},
 		{f.Unanswered, subjectComponents, fault.SupervisorDown, "Components of other nodes do not answer.", Critical, Healthy, false, 0},
 		{f.Unswept, subjectSweeps, fault.SupervisorMissing, "Nobody looks after the components.", Critical, Healthy, false, 0},
-		{f.Unsaved, subjectSaving, fault.CheckpointUnsaved, "Checkpoints cannot be saved.", Critical, Degraded, false, 0},
+		{f.Unsaved, subjectSaving, fault.CheckpointUnsaved, "Checkpoints cannot be saved.", Critical, Degraded, false, reopening},
 		{f.Retention, "retention", fault.RetentionStore, "The log is not retained beyond the oplog now.", Warning, Healthy, false, retaining},
 		{f.Certificates, "certificates", fault.AccessBadCertificate, "A certificate's file cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
 		{f.Identities, "identities", fault.AccessBadFile, "A file of identities cannot be used; the one from before is in force.", Warning, Degraded, false, 0},
@@ -218,12 +221,6 @@ func problems(f *Facts) (all []Problem) {
 		}
 		all = append(all, p)
 	}
-	if late := f.Lag > f.LagThreshold; late && f.LagThreshold > 0 {
-		all = append(all, Problem{
-			Code: fault.LogLate, Subject: subjectReading, Cause: "The node reads the oplog late.", Severity: Warning, Since: f.Now.Add(-f.Lag),
-			Affects: Affects{Nodes: node, Partitions: ids(f.Partitions)}, rests: restsOf(subjectReading, fault.LogLate), makes: Degraded,
-		})
-	}
 	all = append(all, ofEtcd(f, all)...)
 	all = append(all, ofShared(f)...)
 	all = append(all, ofClients(f)...)
@@ -243,15 +240,14 @@ func ofEtcd(f *Facts, others []Problem) []Problem {
 	if !f.Etcd.At.IsZero() || f.EtcdWas.At.IsZero() || f.Now.Sub(f.EtcdBack) >= recovering || lasted < f.patienceWithEtcd() || !f.Apart.At.IsZero() {
 		return nil
 	}
-	seen := f.EtcdBack.Add(passing) // what it caused may be noticed later
-	caused := func(p Problem) bool { return slices.Contains(p.rests, SubjectEtcd) && p.Since.Before(seen) }
-	if !slices.ContainsFunc(others, caused) {
+	outage := Problem{
+		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node gets over it.", Severity: Critical,
+		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd, ""), makes: Healthy, ended: f.EtcdBack,
+	}
+	if !slices.ContainsFunc(others, outage.explains) {
 		return nil
 	}
-	return []Problem{{
-		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node gets over it.", Severity: Critical,
-		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd, ""), makes: Healthy,
-	}}
+	return []Problem{outage}
 }
 
 // ids returns the numbers of partitions.
@@ -284,8 +280,8 @@ func ofShared(f *Facts) (all []Problem) {
 			p.Cause = "The target of " + name + " acknowledges nothing."
 		case s.Lost.lasted(f.Now, 0):
 			p.Code, p.Severity, p.Since, p.Cause = fault.LogHistoryLost, Critical, s.Lost.At, label+" has yet to acknowledge a loss."
-		case s.Lag != nil && f.LagThreshold > 0 && *s.Lag > f.LagThreshold:
-			p.Code, p.Since, p.Cause = fault.SubscriberLate, f.Now.Add(-*s.Lag), label+" is late."
+		case s.Late.lasted(f.Now, 0):
+			p.Code, p.Since, p.Cause = fault.SubscriberLate, s.Late.At, label+" is late."
 		case s.Near.lasted(f.Now, 0):
 			p.Code, p.Since, p.Cause = fault.SubscriberHeadRoom, s.Near.At, label+" is near the end of the oplog."
 		default:

@@ -60,8 +60,8 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 		silence := now.Sub(d.since)
 		missing := err == nil && !s.cfg.Leads() && silence >= 2*settings.Interval // without the store nobody knows
 		var unswept *time.Time
-		if since := d.since; missing {
-			unswept = &since
+		if due := d.since.Add(settings.Interval); missing {
+			unswept = &due
 		}
 		s.unswept.Store(unswept)
 		if d.told || !missing || silence < 2*settings.Interval+s.rank(d.by) {
@@ -81,14 +81,14 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 	}
 }
 
-// Unswept returns since when nobody looks after the components, and an error if that is too long.
-// It is nil at the node that does.
+// Unswept returns since when the next look at the components is due, and an error if that is too
+// long. It is nil at the node that looks.
 func (s *Supervisor) Unswept() (since time.Time, err error) {
 	at := s.unswept.Load()
 	if at == nil {
 		return since, nil
 	}
-	return *at, fault.Newf(fault.SupervisorMissing, "no sweep for %s", time.Since(*at).Truncate(time.Second))
+	return *at, fault.Newf(fault.SupervisorMissing, "the next sweep is late by %s", time.Since(*at).Truncate(time.Second))
 }
 
 // rank is how much longer than the first node this one waits before it pages, so that usually one

@@ -111,7 +111,7 @@ func (s *Service) watchProblems(ctx context.Context) {
 func (s *Service) facts(now time.Time) health.Facts {
 	cfg, o := s.opts.Config, &s.observed
 	f := health.Facts{
-		Now: now, Node: cfg.Node.ID, LagThreshold: cfg.Reliability.LagThreshold, Partitions: s.partitions(), Components: s.components.Stalled(),
+		Now: now, Node: cfg.Node.ID, Partitions: s.partitions(), Components: s.components.Stalled(),
 		Store: health.SubjectEtcd,
 	}
 	if cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
@@ -134,7 +134,7 @@ func (s *Service) facts(now time.Time) health.Facts {
 	since, err = s.retained.trouble()
 	f.Retention = o.fact("retention", now, since, err)
 	if s.clusterFacts(&f, now, fact) {
-		f.Lag = reading.Lag
+		f.Late = fact("late", s.late(reading.Lag))
 		f.Silent = fact("silent", when(reading.Stuck, "no reply for long, or replies without progress"))
 		f.Majority = fact("majority", when(reading.NoMajority, "the majority commit point does not follow"))
 	}
@@ -242,7 +242,7 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 	missing := cfg.Cluster.ExpectedNodes - len(view.Members) - awaited
 	switch {
 	case len(names) > 0:
-		f.Missing = o.fact("missing", now, since, errors.New("no heartbeat from "+strings.Join(names, ", ")))
+		f.Missing = o.fact("missing", now, since.Add(cfg.Cluster.HeartbeatInterval), errors.New("no heartbeat from "+strings.Join(names, ", ")))
 	case missing > 0 && s.node.Uptime() > gathering:
 		f.Missing = fact("missing", fmt.Errorf("%d of %d nodes", missing, cfg.Cluster.ExpectedNodes))
 	default:
@@ -310,12 +310,24 @@ func (o *observed) missing(others []cluster.Member, expected int, silence, lease
 // gathering is how long after its start a node expects the others.
 const gathering = 30 * time.Second
 
+// late returns an error for a lag that is more than is tolerated.
+func (s *Service) late(lag time.Duration) error {
+	most := s.opts.Config.Reliability.LagThreshold
+	if most <= 0 || lag <= most {
+		return nil
+	}
+	return fmt.Errorf("%s behind, %s are tolerated", lag.Truncate(time.Second), most)
+}
+
 // observedSubscribers returns the facts about the subscribers with a session at the node.
 func (s *Service) observedSubscribers(now time.Time, fact func(string, error) health.Since) []health.Subscriber {
 	known := s.node.Subscribers()
 	all := make([]health.Subscriber, len(known))
 	for i, k := range known {
-		sub := health.Subscriber{Name: k.Name, Shared: k.Shared, Lag: k.Lag}
+		sub := health.Subscriber{Name: k.Name, Shared: k.Shared}
+		if k.Shared && k.Lag != nil {
+			sub.Late = fact("late "+k.Name, s.late(*k.Lag))
+		}
 		sub.Lost = fact("lost "+k.Name, when(k.Losses > 0, "a loss is not acknowledged yet"))
 		sub.Failed = fact("failed "+k.Name, k.Failure)
 		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine {

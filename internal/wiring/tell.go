@@ -59,6 +59,10 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 		}
 		board.Post(begun(p))
 	}
+	for _, subject := range v.Explained { // it is not over
+		present[subject] = true
+		delete(t.gone, subject)
+	}
 	if !leads || cutOff {
 		return
 	}

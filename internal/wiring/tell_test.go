@@ -20,6 +20,8 @@ func TestProblemsAreToldOnce(t *testing.T) {
 	}
 	urgent := problem("sink/out", fault.SinkTarget, health.Critical)
 	sink, halted := problem("sink/out", fault.SinkTarget, health.Warning), problem("sink/out", fault.SinkHalted, health.Critical)
+	late, mongo := problem("sink/out", fault.SubscriberLate, health.Warning), problem("mongodb", fault.MongoUnreachable, health.Critical)
+	mongo.Explained = []string{"sink/out"}
 	var first, second teller
 	at := time.Unix(1000, 0)
 	for i, s := range []struct {
@@ -57,6 +59,17 @@ func TestProblemsAreToldOnce(t *testing.T) {
 		{&first, health.Verdict{}, true, false, ""},
 		{&first, health.Verdict{}, true, false, ""},
 		{&first, health.Verdict{}, true, false, "problem_over etcd"},
+		{&first, late, true, false, "problem sink/out"},
+		{&first, mongo, true, false, "problem mongodb"},
+		{&first, mongo, true, false, ""}, // what it explains is not over
+		{&first, mongo, true, false, ""},
+		{&first, late, true, false, ""},
+		{&first, late, true, false, ""},
+		{&first, late, true, false, "problem_over mongodb"},
+		{&first, late, true, false, ""},
+		{&first, health.Verdict{}, true, false, ""},
+		{&first, health.Verdict{}, true, false, ""},
+		{&first, health.Verdict{}, true, false, "problem_over sink/out"},
 	} {
 		before := s.teller.last
 		posted, _ := board.Since(0)
