@@ -101,11 +101,16 @@ func TestHangingFileSystemHoldsUpNobody(t *testing.T) {
 	if _, _, err := s.Get(ctx, "pipe", 0, 10); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // let the call end
-	if err != nil {
+	letEnd(t, pipe)
+}
+
+// letEnd lets calls end that hang in a pipe, also those that open it later: it has a writer until
+// the process ends.
+func letEnd(t *testing.T, pipe string) {
+	t.Helper()
+	if _, err := syscall.Open(pipe, os.O_RDWR|syscall.O_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
-	_ = writer.Close()
 }
 
 // Where many reads hang, writes continue, and the other way round: each has places of its own.
@@ -126,14 +131,10 @@ func TestHangingReadsHoldUpNoWrites(t *testing.T) {
 	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err != nil {
 		t.Error(err)
 	}
-	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // let the calls end
-	if err != nil {
-		t.Fatal(err)
-	}
+	letEnd(t, pipe)
 	if _, _, err := s.Get(t.Context(), "a/seg/1", 0, 1); err != nil {
 		t.Error(err)
 	}
-	_ = writer.Close()
 }
 
 // The store has documents: nobody else may read them.

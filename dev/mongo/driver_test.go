@@ -30,7 +30,7 @@ func d(pairs ...any) bson.D {
 // connect connects the real driver until the test ends.
 func connect(t testing.TB, s *devmongo.Server, change ...func(*options.ClientOptions)) *mongo.Client {
 	t.Helper()
-	o := options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(5 * time.Second)
+	o := options.Client().ApplyURI(s.URI()).SetServerSelectionTimeout(time.Minute)
 	for _, f := range change {
 		f(o)
 	}
@@ -144,7 +144,7 @@ func (s *stream) close() {
 // next is the next event; the test fails when none comes.
 func (s *stream) next() bson.Raw {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
 	defer stop()
 	if !s.Next(ctx) {
 		s.t.Fatalf("no event: %v", s.Err())
@@ -155,7 +155,7 @@ func (s *stream) next() bson.Raw {
 // fails reads until the stream fails, and returns the error's code.
 func (s *stream) fails() int {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(s.t.Context(), 10*time.Second)
+	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
 	defer stop()
 	for s.Next(ctx) {
 	}

@@ -149,7 +149,7 @@ func hurry(d bsoncore.Document) bsoncore.Document {
 }
 
 func readReply(c net.Conn) (bsoncore.Document, error) {
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return nil, err
 	}
 	var head [16]byte

@@ -640,7 +640,7 @@ func intrusions() map[string]func(i *intruder) {
 }
 
 // mostRounds is how many rounds an attack gets at most until its median is judged.
-const mostRounds = 5
+const mostRounds = 9
 
 // welcome are the attacks of those who are admitted: they are at work before anything is measured.
 func welcome() []string {

@@ -293,7 +293,7 @@ func TestErrorsThatPassAreWaitedFor(t *testing.T) {
 // An error that passes and does not go is told in the end, with its reason.
 func TestErrorsThatPassAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, devmongo.Config{}, "STREAMER_MONGODB_SERVER_SELECTION_TIMEOUT=300ms")
+	r := newRig(t, devmongo.Config{}, "STREAMER_MONGODB_SERVER_SELECTION_TIMEOUT=3s")
 	r.fail("alwaysOn", 202, "aggregate")
 	if _, err := r.assemble(); fault.Of(err) != fault.MongoRefused || !strings.Contains(err.Error(), "failCommand") {
 		t.Error(err)

@@ -35,8 +35,8 @@ func freeze(t *testing.T, backend string) {
 	frozen, owned := f.owning(false)
 	g := f.attend("frozen", client.All, frozen.grpc)
 	ship := func(written, from, to time.Time) (n int) {
-		for _, p := range f.between(from, to) {
-			if p.by == frozen.name && p.written.After(written) {
+		for _, p := range f.between(written, from, to) {
+			if p.by == frozen.name {
 				n++
 			}
 		}

@@ -46,7 +46,7 @@ func TestNoPrimaryForEverybodyMovesNothing(t *testing.T) {
 	if !slices.ContainsFunc(f.ships, func(s *ship) bool { return s.noted("no partition is moved until fewer than half of them do") }) {
 		t.Error("the leader does not tell what all of them fail")
 	}
-	if n := len(f.between(told, time.Now())); n > 0 {
+	if n := len(f.between(told, told, time.Now())); n > 0 {
 		t.Errorf("%d events were read without a primary", n)
 	}
 	set("off")

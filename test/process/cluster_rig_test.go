@@ -355,12 +355,14 @@ func comesWithin(within time.Duration, holds func() bool) bool {
 	return true
 }
 
-// between returns what nodes have printed after one moment and before another.
-func (f *fleet) between(from, to time.Time) (some []printed) {
+// between returns what nodes have printed after one moment and before another, of what was written
+// after a moment. What is read from a node's pipe after a deadline may have been printed before it:
+// only what was written after the deadline was surely printed after it.
+func (f *fleet) between(written, from, to time.Time) (some []printed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, p := range f.prints {
-		if p.at.After(from) && p.at.Before(to) {
+		if p.written.After(written) && p.at.After(from) && p.at.Before(to) {
 			some = append(some, p)
 		}
 	}

@@ -62,10 +62,11 @@ func away(t *testing.T, length time.Duration, ways map[string][]string) {
 		for _, heal := range heals {
 			heal()
 		}
-		if got := f.between(began.Add(fleetDeadline), healed); len(got) > 0 {
+		deadline := began.Add(fleetDeadline)
+		if got := f.between(deadline, deadline, healed); len(got) > 0 {
 			t.Errorf("%s: %d events were printed after the deadline, the last by %s after %v", name, len(got), got[len(got)-1].by, got[len(got)-1].at.Sub(began))
 		}
-		if n := g.between(time.Time{}, began.Add(fleetDeadline), healed); n == 0 {
+		if n := g.between(time.Time{}, deadline, healed); n == 0 {
 			t.Errorf("%s: the gateway got nothing after the deadline, although it needs no owner", name)
 		}
 		took := f.again(before, "", healed)
@@ -98,10 +99,11 @@ func TestClusterOutlivesARestartOfEtcd(t *testing.T) {
 	<-rest.C
 	back := time.Now()
 	f.startEtcd(f.dir)
-	if got := f.between(began.Add(fleetDeadline), back); len(got) > 0 {
+	deadline := began.Add(fleetDeadline)
+	if got := f.between(deadline, deadline, back); len(got) > 0 {
 		t.Errorf("%d events were printed after the deadline", len(got))
 	}
-	if n := g.between(time.Time{}, began.Add(fleetDeadline), back); n == 0 {
+	if n := g.between(time.Time{}, deadline, back); n == 0 {
 		t.Error("the gateway got nothing after the deadline, although it needs no owner")
 	}
 	back = time.Now()

@@ -184,6 +184,6 @@ func TestStartWaitsForErrorsThatPass(t *testing.T) {
 		t.Errorf("told %d times", told)
 	}
 	failPoint(l, server, "alwaysOn", failing)
-	impatient := l.with("STREAMER_NODE_ID=node", "STREAMER_MONGODB_SERVER_SELECTION_TIMEOUT=500ms")
+	impatient := l.with("STREAMER_NODE_ID=node", "STREAMER_MONGODB_SERVER_SELECTION_TIMEOUT=3s")
 	impatient.node().refused(fault.MongoRefused, "202")
 }
