@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -39,6 +40,8 @@ type demo struct {
 	handoffs                int      // partitions that move from node to node
 	wedged                  []string // components that are made to hang
 	documents               int      // that subscribers begin with; 0: they begin with changes
+	oplog                   int      // MiB; unless 0 a subscriber is away for most of the time
+	retain                  bool     // the node keeps the log beyond the oplog
 	sink                    string   // where the nodes publish, and from where the demo takes the messages; empty means nowhere
 	out, notes              io.Writer
 	news                    *teller
@@ -46,6 +49,7 @@ type demo struct {
 	logs                    string    // its path, "" where it is notes
 
 	target    *target         // nil without a sink
+	away      *absentee       // nil without -oplog
 	service   *wiring.Service // nil with several nodes
 	addresses []string        // of the nodes, for gateways
 	sites     []string        // of the nodes' HTTP servers
@@ -79,6 +83,8 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	wedged := flags.String("wedge", "", "components to make stand still meanwhile, at one node after the other: hub, sink; needs several nodes. With sink the nodes publish to Kafka unless -sink says otherwise")
 	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; subscribers begin with them, and are compared with the collection. With -chaos they are killed, too")
 	flags.StringVar(&d.sink, "sink", "", "kafka or nats: publish to an embedded broker, and take the changes from there")
+	flags.IntVar(&d.oplog, "oplog", 0, "size of the oplog in MiB, 256 if it is not set. If it is, a subscriber is away for most of the time, and resumes where the oplog may not reach any more; needs -for")
+	flags.BoolVar(&d.retain, "retention", false, "keep the log beyond the oplog, in a folder; one node")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -113,6 +119,10 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
 	case d.sink != "" && d.sink != "kafka" && d.sink != "nats" || d.sink != "" && d.gateways > 0:
 		return nil, errors.New("-sink must be kafka or nats, without -gateways")
+	case d.oplog < 0 || d.oplog > 0 && d.length == 0:
+		return nil, errors.New("-oplog must not be negative, and needs -for")
+	case (d.oplog > 0 || d.retain) && (d.nodes > 1 || d.documents > 0):
+		return nil, errors.New("-oplog and -retention go without -nodes and -snapshot")
 	case d.nodes < 1 || d.mishaps && d.nodes < 2:
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
 	case len(d.wedged) > 0 && (d.nodes < 2 || d.mishaps):
@@ -149,7 +159,7 @@ func (d *demo) run(ctx context.Context) error {
 	if !d.json {
 		fmt.Fprintf(d.notes, "starting a development MongoDB, etcd and %d of Streamer's nodes; Ctrl-C ends it\n", d.nodes)
 	}
-	p, err := openParts("", "", "", usualOplog)
+	p, err := openParts("", "", "", cmp.Or(d.oplog, usualOplog))
 	if err != nil {
 		return err
 	}
@@ -193,6 +203,13 @@ func (d *demo) run(ctx context.Context) error {
 	node.Go(func() error { return d.service.Run(nodeContext) })
 	subscribed := make(chan error, 1)
 	go func() { subscribed <- subscriber(nodeContext) }()
+	back := make(chan error, 1)
+	if d.oplog > 0 {
+		d.away = &absentee{d: d, check: workload.NewCheck(&d.ledger)}
+		go func() { back <- d.away.run(nodeContext, p) }()
+	} else {
+		back <- nil
+	}
 
 	writing := ctx
 	if d.length > 0 {
@@ -205,8 +222,11 @@ func (d *demo) run(ctx context.Context) error {
 	err = workload.NewWriter(workload.Config{URI: p.mongo.URI(), Rate: d.rate, Customers: true}, &d.ledger).Run(writing)
 	show()
 	d.settle(background)
+	if d.away != nil {
+		d.away.settle(background)
+	}
 	stopNode()
-	return errors.Join(err, node.Wait(), <-subscribed, d.judge())
+	return errors.Join(err, node.Wait(), <-subscribed, <-back, d.judge())
 }
 
 // runCluster does it with several nodes, each a process.
@@ -290,7 +310,7 @@ func (d *demo) closeLog(log *os.File) {
 
 // assemble makes the node on the parts.
 func (d *demo) assemble(ctx context.Context, p *parts) (*wiring.Service, error) {
-	cfg, err := config.Load(d.target.file(), append(d.settings(p), "STREAMER_HTTP_LISTEN="+d.http, "STREAMER_GRPC_LISTEN="+d.grpc, "STREAMER_NODE_ID=demo"))
+	cfg, err := config.Load(d.target.file(), slices.Concat(d.settings(p), d.logSettings(p), []string{"STREAMER_HTTP_LISTEN=" + d.http, "STREAMER_GRPC_LISTEN=" + d.grpc, "STREAMER_NODE_ID=demo"}))
 	if err != nil {
 		return nil, err
 	}
@@ -378,11 +398,16 @@ type summary struct {
 
 	Handoffs []move  `json:"handoffs,omitempty"`
 	GapP99   float64 `json:"handoff_gap_p99_ms,omitempty"`
+
+	Away *absence `json:"away,omitempty"`
 }
 
 // judge prints the summary, and says what went wrong.
 func (d *demo) judge() error {
 	s := summary{Report: d.check.Report(), Partitions: d.partitions, Nodes: d.nodes, Gateways: d.gateways, Subscriptions: d.subscriptions, Sink: d.sink, Faults: d.faults, Wedges: d.wedges, Reports: d.reports, Handoffs: d.moved, GapP99: gapP99(d.moved)}
+	if d.away != nil {
+		s.Away = d.away.outcome()
+	}
 	if d.json {
 		if err := json.NewEncoder(d.out).Encode(s); err != nil {
 			return fmt.Errorf("print the summary: %w", err)
@@ -397,11 +422,17 @@ func (d *demo) judge() error {
 			fmt.Fprintf(d.out, "%d handoffs; a change of a partition on its way took %.1f ms at most in 99 of 100\n", len(s.Handoffs), s.GapP99)
 		}
 	}
+	if s.Away != nil && !d.json {
+		fmt.Fprintln(d.out, s.Away)
+	}
 	if len(d.wedged) > 0 && !d.json {
 		fmt.Fprintf(d.out, "%d components were wedged and make progress again; %d reports\n", len(s.Wedges), s.Reports)
 	}
 	if s.Missing > 0 || s.OutOfOrder > 0 {
 		return fmt.Errorf("%d changes are missing and %d came out of order", s.Missing, s.OutOfOrder)
+	}
+	if s.Away != nil {
+		return s.Away.err()
 	}
 	return nil
 }

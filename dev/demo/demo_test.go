@@ -130,3 +130,17 @@ func TestWedgedComponentsOfADemoAreRestarted(t *testing.T) {
 		}
 	}
 }
+
+// What cannot be shown together is refused.
+func TestSmallOplogIsShownByOneNodeAndForATime(t *testing.T) {
+	for _, args := range [][]string{{"-oplog", "4"}, {"-oplog", "-1", "-for", "1s"}, {"-oplog", "4", "-for", "1s", "-nodes", "2"}, {"-retention", "-nodes", "2"}, {"-retention", "-snapshot", "9", "-for", "1s"}} {
+		if _, err := parse(args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%v is accepted", args)
+		}
+	}
+	for _, args := range [][]string{{"-retention"}, {"-retention", "-oplog", "4", "-for", "1s"}} {
+		if _, err := parse(args, io.Discard, io.Discard); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}

@@ -193,6 +193,13 @@ func (s *Server) TruncateOplog(keep int) { s.oplog.Truncate(keep) }
 // write as well. The newest one stays.
 func (s *Server) TruncateOplogBefore(ts uint64) { s.oplog.TruncateBefore(ts) }
 
+// OplogEntries returns how many entries have left the oplog, and how many are in it.
+func (s *Server) OplogEntries() (left, held int64) {
+	_, number := s.oplog.First()
+	held, _ = s.oplog.Size()
+	return int64(number), held
+}
+
 // HoldMajority holds the majority commit point where it is, or lets it catch up: while held, change
 // streams show nothing new, and writes that want a majority wait.
 func (s *Server) HoldMajority(on bool) { s.oplog.Hold(on) }
