@@ -197,6 +197,7 @@ browser-clients:
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 	cd examples/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
+	cd examples/react && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
 # Event streams as the libraries and proxies of others speak them: npm's in Node, Chromium and Firefox, Python's, Go's; proxies from npm and Debian (nginx-light,
 # haproxy, caddy, varnish, apache2). A minute.

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 const files = new Map([
   ["/", ["index.html", "text/html; charset=utf-8"]],
   ["/page.js", ["page.js", "text/javascript"]],
-  ...["index", "extjson", "live", "sse", "subscribe"].map((name) => [
+  ...["index", "collection", "extjson", "live", "sse", "subscribe"].map((name) => [
     `/client/${name}.js`, [`../../client/typescript/dist/${name}.js`, "text/javascript"],
   ]),
 ]);

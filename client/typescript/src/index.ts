@@ -1,3 +1,5 @@
+export { streamerCollectionOptions } from "./collection.js";
+export type { CollectionOptions, CollectionSync, StreamerCollectionOptions } from "./collection.js";
 export { parse, stringify, Decimal128, ObjectId } from "./extjson.js";
 export { LiveQuery } from "./live.js";
 export type { LiveCallbacks, LiveOptions } from "./live.js";

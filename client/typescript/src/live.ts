@@ -17,11 +17,11 @@ interface Page<T> {
   position: string;
 }
 
-/** LiveCallbacks are called in the order of the changes. */
+/** LiveCallbacks are called in the order of the changes. key is that of the document (Change.key). */
 export interface LiveCallbacks<T> {
-  added?: (document: T) => void;
-  changed?: (before: T, after: T) => void;
-  removed?: (document: T) => void;
+  added?: (document: T, key: string) => void;
+  changed?: (before: T, after: T, key: string) => void;
+  removed?: (document: T, key: string) => void;
   /** Called when all documents are there: after the beginning, and after a loss has been made up for. */
   whole?: () => void;
 }
@@ -153,14 +153,14 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
     const before = this.#documents.get(key);
     if (before !== undefined && stringify(before) === stringify(document)) return; // read again, or a change that a page shows
     this.#documents.set(key, document);
-    if (before === undefined) this.#on.added?.(document);
-    else this.#on.changed?.(before, document);
+    if (before === undefined) this.#on.added?.(document, key);
+    else this.#on.changed?.(before, document, key);
   }
 
   #remove(key: string): void {
     const document = this.#documents.get(key);
     this.#documents.delete(key);
-    if (document !== undefined) this.#on.removed?.(document);
+    if (document !== undefined) this.#on.removed?.(document, key);
   }
 }
 

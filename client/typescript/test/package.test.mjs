@@ -35,7 +35,7 @@ test("the package of a fresh clone works for every moduleResolution", async (t) 
   const { stdout } = await run("npm", ["pack", "--json", "--silent", "--pack-destination", folder], { cwd: clone });
   const [packed] = JSON.parse(stdout.slice(stdout.indexOf("[\n")));
   const files = packed.files.map((f) => f.path);
-  for (const name of ["package.json", "README.md", "dist/index.js", "dist/index.d.ts", "dist/subscribe.js", "dist/live.js", "dist/sse.js", "dist/extjson.js"]) {
+  for (const name of ["package.json", "README.md", "dist/index.js", "dist/index.d.ts", "dist/subscribe.js", "dist/live.js", "dist/collection.js", "dist/sse.js", "dist/extjson.js"]) {
     assert.ok(files.includes(name), `${name} is not among ${files}`);
   }
   await writeFile(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
