@@ -19,11 +19,13 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
 	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
-//go:embed page.html style.css
+//go:embed page.html style.css script.js
 var assets embed.FS
 
 const (
@@ -54,7 +56,9 @@ type site struct {
 // error joins all that is wrong with the documents.
 func build(root, out string) (pages int, err error) {
 	s := &site{root: root, documents: map[string]*document{}, images: map[string]bool{}}
-	s.markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(html.WithUnsafe()))
+	s.markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()), goldmark.WithRendererOptions(
+		html.WithUnsafe(), renderer.WithNodeRenderers(util.Prioritized(codeBlocks{}, 100)),
+	))
 	if err := s.read(); err != nil {
 		return 0, err
 	}
@@ -94,6 +98,7 @@ func (s *site) read() error {
 		}
 		d := &document{path: filepath.ToSlash(relative), source: source, anchors: map[string]bool{}}
 		d.tree = s.markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(d))))
+		d.nameRows()
 		d.title = d.path
 		if heading, ok := d.tree.FirstChild().(*ast.Heading); ok {
 			d.title = plain(heading, source)
@@ -139,12 +144,27 @@ func firstHeading(tree ast.Node) *ast.Heading {
 func plain(n ast.Node, source []byte) string {
 	var b strings.Builder
 	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if t, ok := n.(*ast.Text); ok && entering {
-			b.Write(t.Segment.Value(source))
+		switch t := n.(type) {
+		case *ast.Text:
+			if entering {
+				b.Write(t.Segment.Value(source))
+				if t.SoftLineBreak() {
+					b.WriteByte(' ')
+				}
+			}
+		case *ast.FencedCodeBlock:
+			if entering {
+				b.Write(t.Lines().Value(source))
+			}
+		case *ast.CodeSpan, *ast.Link, *ast.Emphasis:
+		default:
+			if !entering && t.Type() == ast.TypeBlock && t.NextSibling() != nil { // of an item, a cell, a paragraph
+				b.WriteByte(' ')
+			}
 		}
 		return ast.WalkContinue, nil
 	})
-	return b.String()
+	return strings.TrimSpace(b.String())
 }
 
 // link has the links of a document lead to pages, pictures, or files of the repository.
@@ -260,21 +280,40 @@ func (s *site) findOrphans() {
 	}
 }
 
-// write writes the pages, the pictures and the style.
+// around returns the pages before and after a page in the order of the navigation. The home page is
+// before the first.
+func around(order []entry, here string) (previous, next *entry) {
+	order = append([]entry{{"Home", htmlPath(index)}}, order...)
+	at := slices.IndexFunc(order, func(e entry) bool { return e.Path == here })
+	if at > 0 {
+		previous = &order[at-1]
+	}
+	if at >= 0 && at+1 < len(order) {
+		next = &order[at+1]
+	}
+	return previous, next
+}
+
+// write writes the pages, the pictures, the style, the script and the search index.
 func (s *site) write(out string, navigation []group) error {
 	page, err := template.ParseFS(assets, "page.html")
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{}
+	var order []entry
+	for _, g := range navigation {
+		order = append(order, g.Pages...)
+	}
 	for file, d := range s.documents {
 		var body, whole bytes.Buffer
 		if err := s.markdown.Renderer().Render(&body, d.source, d.tree); err != nil {
 			return fmt.Errorf("render %s: %w", file, err)
 		}
+		previous, next := around(order, htmlPath(file))
 		err := page.Execute(&whole, map[string]any{
 			"Title": d.title, "Body": template.HTML(body.String()), "Groups": navigation, "Up": strings.Repeat("../", strings.Count(file, "/")), //nolint:gosec // our documents
-			"Here": htmlPath(file), "Source": repository + "/blob/main/" + file,
+			"Here": htmlPath(file), "Source": repository + "/blob/main/" + file, "Contents": d.contents(), "Previous": previous, "Next": next,
 		})
 		if err != nil {
 			return err
@@ -282,7 +321,12 @@ func (s *site) write(out string, navigation []group) error {
 		files[htmlPath(file)] = whole.Bytes()
 	}
 	files["index.html"] = []byte("<!doctype html><meta charset=\"utf-8\"><title>Streamer</title><meta http-equiv=\"refresh\" content=\"0; url=docs/index.html\">\n")
-	if files["style.css"], err = assets.ReadFile("style.css"); err != nil {
+	for _, asset := range []string{"style.css", "script.js"} {
+		if files[asset], err = assets.ReadFile(asset); err != nil {
+			return err
+		}
+	}
+	if files["search.js"], err = s.searchIndex(); err != nil {
 		return err
 	}
 	for image := range s.images {

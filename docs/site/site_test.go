@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,6 +59,83 @@ func TestLinksThatLeadNowhereAreErrors(t *testing.T) {
 	for _, want := range []string{"docs/one.md: gone.md leads nowhere", "docs/one.md: index.md#gone: there is no such heading", "docs/orphan.md: no link"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
+		}
+	}
+}
+
+// read reads a file of a site.
+func read(t *testing.T, out, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(out, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func has(t *testing.T, text string, wanted ...string) {
+	t.Helper()
+	for _, want := range wanted {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+}
+
+const keys = "# One\n\n## First\n\n```go\nfunc main() {}\n```\n\n## Second\n\n| key | meaning |\n|---|---|\n| `mongodb.uri` | where MongoDB is |\n| `a`, `b` | two |\n\n### Third\n\nText of it.\n"
+
+func TestPagesHaveContentsNamesAndColours(t *testing.T) {
+	root := write(t, map[string]string{"docs/index.md": start + "[key](one.md#mongodb.uri)\n", "docs/one.md": keys})
+	out := t.TempDir()
+	if _, err := build(root, out); err != nil {
+		t.Fatal(err)
+	}
+	page := read(t, out, "docs/one.html")
+	has(t, page, `<li><a href="#first">First</a></li>`, `<li class="deep"><a href="#third">Third</a></li>`, `<tr id="mongodb.uri">`, `<span class="kd">func</span>`)
+	if strings.Contains(page, `<tr id="a`) {
+		t.Error("a row with two keys has the name of one")
+	}
+	if home := read(t, out, "docs/index.html"); strings.Contains(home, "On this page") {
+		t.Error("a page without sections has contents")
+	}
+}
+
+func TestPagesFollowEachOther(t *testing.T) {
+	root := write(t, map[string]string{
+		"docs/index.md": strings.Replace(start, "[One](one.md)", "[One](one.md), [Two](two.md)", 1), "docs/one.md": "# One\n", "docs/two.md": "# Two\n[more](more.md)\n", "docs/more.md": "# More\n",
+	})
+	out := t.TempDir()
+	if _, err := build(root, out); err != nil {
+		t.Fatal(err)
+	}
+	has(t, read(t, out, "docs/index.html"), `rel="next" href="../docs/one.html"`)
+	has(t, read(t, out, "docs/one.html"), `rel="prev" href="../docs/index.html"`, `rel="next" href="../docs/two.html"`)
+	for _, file := range []string{"docs/more.html", "docs/two.html"} {
+		if strings.Contains(read(t, out, file), `rel="next"`) {
+			t.Errorf("%s: a page follows", file)
+		}
+	}
+}
+
+func TestSearchFindsSectionsAndRows(t *testing.T) {
+	root := write(t, map[string]string{"docs/index.md": start, "docs/one.md": keys})
+	out := t.TempDir()
+	if _, err := build(root, out); err != nil {
+		t.Fatal(err)
+	}
+	text, is := strings.CutPrefix(read(t, out, "search.js"), "globalThis.searchIndex = ")
+	var all []found
+	if err := json.Unmarshal([]byte(text), &all); err != nil || !is {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, want := range []found{
+		{"One", "First", "docs/one.html#first", "func main() {}"},
+		{"One", "mongodb.uri", "docs/one.html#mongodb.uri", "mongodb.uri where MongoDB is"},
+		{"One", "Second", "docs/one.html#second", "key meaning a, b two"},
+		{"One", "Third", "docs/one.html#third", "Text of it."},
+	} {
+		if !slices.Contains(all, want) {
+			t.Errorf("no %+v in %+v", want, all)
 		}
 	}
 }
