@@ -10,8 +10,8 @@ import "github.com/mongostream/streamer/change"
 type aheads map[string]struct{}
 
 // noteWhole notes what subscriptions whose documents are being read know by an event: they were
-// sent the document, or that it has left. Called by the owner.
-func (s *Session) noteWhole(e *change.Event, subscriptions []*Subscription) {
+// sent the document, or that it has left.
+func (s *stream) noteWhole(e *change.Event, subscriptions []*Subscription) {
 	if !s.reads.Load() || e.Key() == nil {
 		return
 	}
@@ -50,7 +50,7 @@ func (sub *Subscription) isAhead(ns change.Namespace, id change.Value) bool {
 	if len(sub.ahead) == 0 {
 		return false
 	}
-	s := sub.session
+	s := sub.stream
 	s.buf = appendKey(s.buf[:0], ns, id)
 	_, is := sub.ahead[string(s.buf)]
 	return is
@@ -60,7 +60,7 @@ func (sub *Subscription) isAhead(ns change.Namespace, id change.Value) bool {
 // at its end, and after a possible loss.
 func (sub *Subscription) forgetAhead() {
 	for key := range sub.ahead {
-		sub.session.remembers(-aheadSize(key))
+		sub.stream.remembers(-aheadSize(key))
 	}
 	sub.ahead = nil
 }

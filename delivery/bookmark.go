@@ -42,14 +42,14 @@ func (h *Hub) short(now time.Time) bool {
 }
 
 // bookmark sends their position to idle live sessions.
-func (h *Hub) bookmark(b *bookmark) {
+func (l *loop) bookmark(b *bookmark) {
 	if !b.due() {
 		return
 	}
-	for s := range h.live {
-		if h.at.After(s.position()) && s.idle() {
+	for _, s := range l.live {
+		if l.at.After(s.position()) && s.idle() {
 			s.begin()
-			s.queue(h.at)
+			s.queue(l.at)
 		}
 	}
 }

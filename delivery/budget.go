@@ -238,8 +238,8 @@ func (s *Session) release() {
 	s.hub.budget.exit(s)
 }
 
-// opened returns the bytes of the open batch, which are not counted yet. Called by the owner.
-func (s *Session) opened() int {
+// opened returns the bytes of the open batch, which are not counted yet.
+func (s *stream) opened() int {
 	if s.open == nil {
 		return 0
 	}
@@ -247,10 +247,9 @@ func (s *Session) opened() int {
 }
 
 // affords reports whether the budget allows the session more than it holds and the open batch.
-// Called by the owner.
-func (s *Session) affords() bool {
+func (s *stream) affords() bool {
 	opened := s.opened()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hub.budget.has(s, s.mu.held+opened, 1)
+	return s.hub.budget.has(s.Session, s.mu.held+opened, 1)
 }

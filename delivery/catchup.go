@@ -23,8 +23,10 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	if cfg.CreditBytes == 0 {
 		cfg.CreditBytes = h.cfg.CreditBytes
 	}
-	s := &Session{
-		hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), filtersAsked: make(chan struct{}, 1), done: make(chan struct{}),
+	s := &stream{
+		Session: &Session{
+			hub: h, cfg: cfg, received: make(chan struct{}, 1), stirred: make(chan struct{}, 1), filtersAsked: make(chan struct{}, 1), done: make(chan struct{}),
+		},
 		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription), leavers: make(leavers),
 		groups: make(map[string]*group),
 	}
@@ -56,18 +58,18 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		s.release()
 		return nil, h.mu.closing
 	}
-	h.mu.sessions[s] = struct{}{}
+	h.mu.sessions[s.Session] = struct{}{}
 	s.tenant = h.tenants.enter(cfg.Account)
 	h.loops.Go(func() { s.run(ctx) })
-	return s, nil
+	return s.Session, nil
 }
 
 // Lapsed has a loss of the subscriber alone come before anything of the partitions that are
 // attached next.
-func (s *Session) Lapsed(loss oplog.Loss) { s.await(func() { s.lapsed = &loss }) }
+func (s *Session) Lapsed(loss oplog.Loss) { s.await(func(s *stream) { s.lapsed = &loss }) }
 
-// tellLapse queues the loss of the subscriber alone, if there is one. Called by the owner.
-func (s *Session) tellLapse() {
+// tellLapse queues the loss of the subscriber alone, if there is one.
+func (s *stream) tellLapse() {
 	if s.lapsed != nil {
 		s.tellAt(s.lapsed, s.position())
 		s.lapsed = nil
@@ -75,14 +77,14 @@ func (s *Session) tellLapse() {
 }
 
 // welcome queues an empty batch, which has the start of the session.
-func (s *Session) welcome(at change.Position) {
+func (s *stream) welcome(at change.Position) {
 	s.open = &Batch{}
 	s.queue(at)
 }
 
 // begins sets the places from which the session reads, in a generation. The session must not be on
 // the live path.
-func (s *Session) begins(rest Place, of map[change.Partition]Place, generation uint64) {
+func (s *stream) begins(rest Place, of map[change.Partition]Place, generation uint64) {
 	s.seen = newSeen(rest, of)
 	from := rest.From()
 	if s.seen != nil {
@@ -95,7 +97,7 @@ func (s *Session) begins(rest Place, of map[change.Partition]Place, generation u
 }
 
 // run serves the session while it is off the live path, until it ends.
-func (s *Session) run(ctx context.Context) {
+func (s *stream) run(ctx context.Context) {
 	defer s.forget(ctx)
 	for {
 		s.handle(false)
@@ -123,12 +125,12 @@ func (s *Session) run(ctx context.Context) {
 }
 
 // forget removes the session from the Hub.
-func (s *Session) forget(ctx context.Context) {
+func (s *stream) forget(ctx context.Context) {
 	h := s.hub
 	if s.isLive() { // the hub may have removed it meanwhile, and does not add it again
-		h.do(context.WithoutCancel(ctx), func() {
-			if _, live := h.live[s]; live {
-				h.leave(s, change.Later(h.at, s.from))
+		h.do(context.WithoutCancel(ctx), func(l *loop) {
+			if _, live := l.live[s.Session]; live {
+				l.leave(s, change.Later(l.at, s.from))
 			}
 		})
 	}
@@ -136,16 +138,16 @@ func (s *Session) forget(ctx context.Context) {
 		sub.leaveTrail()
 		sub.abandon()
 	}
-	h.rooms.change(s)
+	h.rooms.change(s.Session)
 	h.tenants.exit(s.tenant)
 	s.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.mu.sessions, s)
+	delete(h.mu.sessions, s.Session)
 }
 
-// ready reports whether the session should read. Called by its own loop.
-func (s *Session) ready() bool {
+// ready reports whether the session should read.
+func (s *stream) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.mu.live && !s.paused && s.hasRoom()
@@ -163,7 +165,7 @@ func (s *Session) Ended() bool {
 
 // catchUp reads with the session's own cursor until the session is live, has no credit, or has
 // mail.
-func (s *Session) catchUp(ctx context.Context) error {
+func (s *stream) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
 	defer cursor.Close()
@@ -235,7 +237,7 @@ func (s *Session) catchUp(ctx context.Context) error {
 }
 
 // follow advances a session off the live path when the log has only advanced.
-func (s *Session) follow(at change.Position) {
+func (s *stream) follow(at change.Position) {
 	if s.seen == nil && !s.position().IsZero() && at.After(s.position()) {
 		s.queue(at.Clone())
 	}
@@ -243,12 +245,12 @@ func (s *Session) follow(at change.Position) {
 
 // joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that
 // has not begun to read, because the session must stay responsive.
-func (s *Session) joins(ctx context.Context) (joined bool) {
+func (s *stream) joins(ctx context.Context) (joined bool) {
 	at, hub := s.position(), s.hub.Position()
 	if hub.IsZero() || !at.Covers(hub) {
 		return false
 	}
-	s.hub.do(ctx, func() { joined = s.hub.join(s, at) })
+	s.hub.do(ctx, func(l *loop) { joined = l.join(s, at) })
 	return joined
 }
 
@@ -260,7 +262,7 @@ func (s *Session) hasMail() bool {
 
 // A catchup matches the log for one session.
 type catchup struct {
-	session *Session
+	session *stream
 	writer  Writer
 	index   *match.Index
 	found   []match.ID
@@ -457,7 +459,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 	if most := 2*s.hub.cfg.Partitions + maxAttached; attaching+len(places) > most && !s.cfg.Owner {
 		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
 	}
-	s.await(func() {
+	s.await(func(s *stream) {
 		at := s.at()
 		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
 		if s.seen != nil {
@@ -512,7 +514,7 @@ func (s *Session) Detach(partitions []change.Partition) error {
 	if n := s.hub.cfg.Partitions; slices.ContainsFunc(partitions, func(p change.Partition) bool { return int(p) >= n }) {
 		return fault.Newf(fault.SessionBadRequest, "detach: there are %d partitions", n)
 	}
-	s.await(func() {
+	s.await(func(s *stream) {
 		attached := maps.Clone(*s.attached.Load())
 		s.mu.Lock()
 		for _, p := range partitions {
@@ -529,11 +531,11 @@ func (s *Session) Detach(partitions []change.Partition) error {
 // reading has stopped, or until the context ends: a hub that hangs reads nothing either.
 func (s *Session) Pause(ctx context.Context) {
 	did := make(chan struct{})
-	s.do(func() {
+	s.do(func(s *stream) {
 		defer close(did)
 		s.paused = true
-		if s.isLive() {
-			s.hub.leave(s, s.at())
+		if s.loop != nil {
+			s.loop.leave(s, s.at())
 		}
 	})
 	select {
@@ -565,7 +567,7 @@ func (s *Session) movedBack(p Place) Place {
 // generation. It sends a loss of kind Rewound before it redelivers. If a session with all
 // partitions is not later anywhere, only the generation changes.
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
-	s.do(func() {
+	s.do(func(s *stream) {
 		at := s.at()
 		rest, of := Place{At: at}, map[change.Partition]Place(nil)
 		later := !to.Covers(at)
@@ -618,15 +620,15 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 // readAgain makes the session read from the subscriber's position, off the live path, and calls
 // then right before it starts to read. The owner calls it, and does not touch the session
 // afterwards.
-func (s *Session) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
+func (s *stream) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
 	at := s.at()
 	s.queue(at)
 	s.breakHold()
-	switch live := s.isLive(); {
+	switch live := s.loop != nil; {
 	case live && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation():
 		then()
 	case live:
-		s.hub.takeOff(s, at)
+		s.loop.takeOff(s, at)
 		s.begins(rest, of, generation)
 		then()
 		s.handOver()

@@ -32,11 +32,17 @@
 //
 // # Ownership of state
 //
-// The Hub's loop owns the list of sessions, the index of subscriptions, and the matching for live
-// sessions. The own loop of a session owns it while it catches up. Requests to a session wait in
-// its mailbox for its current owner. The mutex of a session's queue is held only to append, and
-// nothing is called under it. No filter is evaluated and nothing is encoded under a lock. After the
-// Hub has handed a session over to its own loop it touches nothing of it.
+// The Hub and each session have two halves, so that the receiver of a method says who may call it:
+//
+//	Hub      anybody; what changes is guarded by its mutex    loop    only the goroutine of Run
+//	Session  anybody; what changes is guarded by its mutex    stream  only the owner of the session
+//
+// The loop has the live sessions, the index of their subscriptions and the costs of the current
+// reply. It owns the streams of live sessions; the own loop of a session owns its stream while it
+// catches up. Nobody else has one: functions for the owner wait in the mailbox of the session, and
+// those for the Hub's loop in Hub.do. The mutex of a session is held only to append, and nothing is
+// called under it. No filter is evaluated and nothing is encoded under a lock. After the Hub has
+// handed a stream over to its session it touches nothing of it.
 //
 // # Not obvious, and the tests that guard it
 //

@@ -14,11 +14,11 @@ func (s *Session) Mail() int {
 
 // Scans describes the scans, for tests that fail.
 func (h *Hub) Scans() (text string) {
-	h.do(context.Background(), func() {
-		for _, c := range h.scans {
+	h.do(context.Background(), func(l *loop) {
+		for _, c := range l.scans {
 			text += fmt.Sprintf("[%s readers %d page %t again %d takers %d spoiled %t]", c.namespace, len(c.Readers()), c.page != nil, len(c.again), len(c.takers), c.touched.Spoiled())
 		}
-		text += fmt.Sprintf(" waiting %d live %d at %s", len(h.rooms.waiting), len(h.live), h.at)
+		text += fmt.Sprintf(" waiting %d live %d at %s", len(l.waiting), len(l.live), l.at)
 	})
 	return text
 }

@@ -22,7 +22,7 @@ func (s *Session) Filters(ctx context.Context, most int) (filters []Subscription
 		total   int
 	}
 	told := make(chan answer, 1)
-	s.do(func() {
+	s.do(func(s *stream) {
 		defer func() { <-s.filtersAsked }()
 		a := answer{total: len(s.subscriptions)}
 		ids := slices.Sorted(maps.Keys(s.subscriptions))

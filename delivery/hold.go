@@ -30,14 +30,14 @@ type taking struct {
 }
 
 // standStill pauses a live session at a time, which the Hub has not passed.
-func (h *Hub) standStill(s *Session, at change.Timestamp) *standstill {
-	place := change.Later(h.at, s.from)
+func (l *loop) standStill(s *stream, at change.Timestamp) *standstill {
+	place := change.Later(l.at, s.from)
 	hold := &standstill{at: at}
 	s.queue(place)
 	s.mu.Lock()
 	s.mu.hold = hold
 	s.mu.Unlock()
-	h.leave(s, place)
+	l.leave(s, place)
 	return hold
 }
 
@@ -51,7 +51,7 @@ func (s *Session) held() *standstill {
 // stands reports that the session, which reads with its own loop, has reached the time of its hold:
 // it has considered everything up to there. The log must show that no event of that time follows;
 // drained says that the log had no further events.
-func (s *Session) stands(drained bool) bool {
+func (s *stream) stands(drained bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.hold == nil {
@@ -63,7 +63,7 @@ func (s *Session) stands(drained bool) bool {
 }
 
 // takePages takes the available pages of the standstill. It returns false while more will come.
-func (s *Session) takePages() (over bool) {
+func (s *stream) takePages() (over bool) {
 	s.mu.Lock()
 	held := s.mu.hold
 	if held == nil {
@@ -89,7 +89,7 @@ func (s *Session) takePages() (over bool) {
 }
 
 // takePage takes a page for subscriptions. The page counts once all of it is queued.
-func (s *Session) takePage(place change.Position, takes []taking) {
+func (s *stream) takePage(place change.Position, takes []taking) {
 	takes = slices.DeleteFunc(takes, func(t taking) bool { return t.reader.Gone.Load() || s.subscriptions[t.reader.Who.ID] != t.reader.Who })
 	for _, t := range takes {
 		s.takeDocuments(place, t)
@@ -101,8 +101,8 @@ func (s *Session) takePage(place change.Position, takes []taking) {
 }
 
 // breakHold ends the hold of a session that moves elsewhere. Pages that it has not taken are read
-// again. Called by the owner.
-func (s *Session) breakHold() {
+// again.
+func (s *stream) breakHold() {
 	if s.held() == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (s *Session) letGo() {
 }
 
 // takeDocuments queues the documents of a page for a subscription.
-func (s *Session) takeDocuments(place change.Position, t taking) {
+func (s *stream) takeDocuments(place change.Position, t taking) {
 	sub, ref := t.reader.Who, place.Ref()
 	s.hub.tracePage(sub, t.page)
 	for _, hit := range t.page.of[t.reader] {
@@ -136,8 +136,8 @@ func (s *Session) takeDocuments(place change.Position, t taking) {
 	}
 }
 
-// document puts a document of a snapshot into the open batch. Called by the owner.
-func (s *Session) document(place change.Position, ref change.Ref, p change.Partition, sub *Subscription, payload []byte, of *lease) {
+// document puts a document of a snapshot into the open batch.
+func (s *stream) document(place change.Position, ref change.Ref, p change.Partition, sub *Subscription, payload []byte, of *lease) {
 	s.beginEvents()
 	b := s.open
 	if b.lease != nil && b.lease != of {
@@ -160,7 +160,7 @@ func (s *Session) document(place change.Position, ref change.Ref, p change.Parti
 }
 
 // passed notes how far a subscription is with a collection.
-func (s *Session) passed(t taking) {
+func (s *stream) passed(t taking) {
 	t.reader.Partly = !t.passes
 	sub := t.reader.Who
 	p := sub.progress()
@@ -179,8 +179,8 @@ func (s *Session) passed(t taking) {
 }
 
 // replaced restarts a collection that another one was renamed to, for the incomplete snapshots that
-// have read a part of it. Called by the owner.
-func (s *Session) replaced(namespace string) {
+// have read a part of it.
+func (s *stream) replaced(namespace string) {
 	db, coll, _ := strings.Cut(namespace, ".")
 	for _, sub := range s.byKey {
 		p, f := sub.progress(), sub.Program.Filter()
@@ -201,8 +201,8 @@ func (s *Session) replaced(namespace string) {
 		}
 		sub.abandon()
 		s.setProgress(sub.ID, &next)
-		if s.isLive() {
-			s.hub.advance(sub)
+		if s.loop != nil {
+			s.loop.advance(sub)
 		}
 	}
 }

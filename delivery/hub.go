@@ -70,59 +70,24 @@ type Config struct {
 	Tracer trace.Tracer
 }
 
-// A Hub serves the log to sessions.
+// A Hub serves the log to sessions. This half of it is for everybody; its loop has the other one.
 type Hub struct {
 	cfg     Config
 	log     *oplog.Log
 	logger  *slog.Logger
 	metrics metrics
 	budget  *budget
+	tenants *tenants
+	reads   *reads
+	rooms   *rooms
+	kinds   kinds
 
-	commands chan func()   // for the loop
-	poked    chan struct{} // holds one signal: a live session has mail
-	acked    chan struct{} // holds one signal: a session has acknowledged everything
-	stopped  chan struct{} // closed when Run has returned
-	tenants  *tenants
-	kinds    kinds
-	lastKey  atomic.Uint64 // of subscriptions
-	turns    atomic.Uint64 // of the loop
-	loops    sync.WaitGroup
-	turning  *health.Loop
-	behind   health.Progress // of the caller of Age
-
-	// The following fields belong to the loop.
-	at            change.Position // everything up to here has been considered on the live path; zero while unknown
-	drained       bool            // the log had nothing more there, so that no event of its time follows
-	index         *match.Index    // subscriptions of the live sessions
-	subscriptions map[match.ID]*Subscription
-	live          map[*Session]struct{}
-	events        []uint64 // by partition, since the start
-	writer        Writer
-	found         []match.ID
-	leavers       leavers                     // of the live sessions
-	getting       []*Session                  // sessions that receive the current event, for the subscriptions in Session.matched
-	touched       map[*Session]struct{}       // by the current reply
-	bound         bool                        // a loss has the position of the current event: a session that has got it cannot leave before it
-	pending       int                         // bytes in open batches of the current reply, which the budget does not count yet
-	start         func(func(context.Context)) // runs a function concurrently with the loop; its context ends with Run
-	scans         []*scan
-	listings      []listing // that wait for the Hub to reach their time
-	early         bool      // a reader waits because its session is later than the Hub
-	reads         *reads
-	rooms         *rooms
-
-	// What filters cost, also for the loop.
-	now      time.Time // when the current reply came
-	reply    uint64    // its number
-	allowed  int       // the cost that an identity may spend in it
-	spent    int       // by all of them in it
-	level    level     // spent before it
-	spenders []*tenant // in it
-	asked    *Subscription
-	granted  int        // for the evaluation of asked
-	leaving  []*Session // before the current event
-	sent     level      // what all deliveries have cost
-	senders  []*tenant  // in the current reply
+	commands chan func(*loop) // for the loop
+	poked    chan struct{}    // holds one signal: a live session has mail
+	stopped  chan struct{}    // closed when Run has returned
+	loops    sync.WaitGroup   // of sessions and scans
+	lastKey  atomic.Uint64    // of subscriptions
+	pulse    pulse
 
 	mu struct {
 		sync.Mutex
@@ -137,6 +102,13 @@ type Hub struct {
 	}
 }
 
+// A pulse says whether the loop makes progress.
+type pulse struct {
+	turns   atomic.Uint64
+	turning *health.Loop
+	behind  health.Progress // of the caller of Age
+}
+
 // New returns a Hub of a log.
 func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.CreditEvents = cmp.Or(cfg.CreditEvents, 65536)
@@ -145,15 +117,51 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
-		commands: make(chan func()), poked: make(chan struct{}, 1), acked: make(chan struct{}, 1),
-		stopped: make(chan struct{}), reads: newReads(cfg.SnapshotRate), rooms: newRooms(), tenants: newTenants(), turning: health.NewLoop(),
-		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]struct{}),
-		events: make([]uint64, cfg.Partitions), touched: make(map[*Session]struct{}),
+		commands: make(chan func(*loop)), poked: make(chan struct{}, 1), stopped: make(chan struct{}),
+		reads: newReads(cfg.SnapshotRate), rooms: newRooms(), tenants: newTenants(), pulse: pulse{turning: health.NewLoop()},
 	}
 	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
 	h.mu.events = make([]uint64, cfg.Partitions)
 	h.metrics = newMetrics(cfg.Registerer, h)
 	return h
+}
+
+// A loop is the half of a Hub that only the goroutine of Run may touch: whoever has one is called
+// by it. Others ask for it with Hub.do.
+type loop struct {
+	*Hub
+
+	start         func(func(context.Context)) // runs a function concurrently with the loop; its context ends with Run
+	at            change.Position             // everything up to here has been considered on the live path; zero while unknown
+	drained       bool                        // the log had nothing more there, so that no event of its time follows
+	index         *match.Index                // subscriptions of the live sessions
+	subscriptions map[match.ID]*Subscription
+	live          map[*Session]*stream
+	leavers       leavers  // of the live sessions
+	events        []uint64 // by partition, since the start
+	costs         costs
+
+	// Of the current event and reply.
+	writer  Writer
+	found   []match.ID
+	getting []*stream            // sessions that receive the current event, for the subscriptions in stream.matched
+	touched map[*stream]struct{} // by the current reply
+	bound   bool                 // a loss has the position of the current event: a session that has got it cannot leave before it
+	pending int                  // bytes in open batches of the current reply, which the budget does not count yet
+
+	// Of snapshots.
+	scans    []*scan
+	listings []listing              // that wait for the Hub to reach their time
+	waiting  map[*Session][]*reader // until their sessions may get a page
+	early    bool                   // one of them waits because its session is later than the Hub
+}
+
+func (h *Hub) newLoop(running context.Context) *loop {
+	return &loop{
+		Hub: h, start: func(f func(context.Context)) { h.loops.Go(func() { f(running) }) },
+		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]*stream),
+		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader),
+	}
 }
 
 // Run serves the sessions until the context ends, and then closes them.
@@ -163,21 +171,21 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer h.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h.start = func(f func(context.Context)) { h.loops.Go(func() { f(running) }) }
-	defer h.turning.Rest()
+	l := h.newLoop(running)
+	defer h.pulse.turning.Rest()
 	for {
 		turning, end := context.WithCancel(ctx)
 		h.mu.Lock()
 		h.mu.restart = end
 		h.mu.Unlock()
-		err := h.run(turning)
+		err := l.run(turning)
 		again := turning.Err() != nil && ctx.Err() == nil
 		end()
 		if !again {
 			return err
 		}
 		h.logger.Warn("hub restarted: its sessions continue where they are")
-		h.part()
+		l.part()
 	}
 }
 
@@ -195,33 +203,33 @@ func (h *Hub) Restart() {
 // call it.
 func (h *Hub) Age() time.Duration {
 	end, at := h.log.End(), h.Position()
-	return max(h.turning.Age(), h.behind.Age(h.turns.Load(), end.After(at), time.Now()))
+	return max(h.pulse.turning.Age(), h.pulse.behind.Age(h.pulse.turns.Load(), end.After(at), time.Now()))
 }
 
 // part takes all sessions off the live path at their places, and tells page readers to consider the
 // span from here to the log's end.
-func (h *Hub) part() {
-	for s := range h.live {
-		h.leave(s, change.Later(h.at, s.from))
+func (l *loop) part() {
+	for _, s := range l.live {
+		l.leave(s, change.Later(l.at, s.from))
 	}
-	for _, c := range h.scans {
+	for _, c := range l.scans {
 		c.spoil()
 	}
-	h.drained = false
-	h.placeAll()
+	l.drained = false
+	l.placeAll()
 }
 
 // run serves the live sessions until the context ends, or the log.
-func (h *Hub) run(ctx context.Context) error {
-	cursor := h.log.Cursor(oplog.Start{Live: true})
+func (l *loop) run(ctx context.Context) error {
+	cursor := l.log.Cursor(oplog.Start{Live: true})
 	defer func() { cursor.Close() }()
-	bookmark := h.newBookmark()
+	bookmark := l.newBookmark()
 	defer bookmark.Stop()
 	for {
-		h.turning.Work()
-		h.turns.Add(1)
-		if h.cfg.Stall != nil {
-			h.cfg.Stall(ctx)
+		l.pulse.turning.Work()
+		l.pulse.turns.Add(1)
+		if l.cfg.Stall != nil {
+			l.cfg.Stall(ctx)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -229,39 +237,39 @@ func (h *Hub) run(ctx context.Context) error {
 		batch, err := cursor.Poll()
 		switch {
 		case batch != nil:
-			h.pass(batch)
-			h.handle()
+			l.pass(batch)
+			l.handle()
 			select { // which must not wait until the log pauses
-			case <-h.rooms.signal:
-				h.roomy()
+			case <-l.rooms.signal:
+				l.roomy()
 			case <-bookmark.C:
-				h.bookmark(bookmark)
+				l.bookmark(bookmark)
 			default:
 			}
 			continue
 		case err == nil:
 		case errors.Is(err, oplog.ErrAhead):
-			h.ahead(err)
+			l.ahead(err)
 			cursor.Close()
-			cursor = h.log.Cursor(oplog.Start{Live: true})
+			cursor = l.log.Cursor(oplog.Start{Live: true})
 			continue
 		case ctx.Err() != nil, errors.Is(err, context.Canceled):
 			return nil // a planned stop, of the hub or of the log
 		default:
 			return err
 		}
-		h.proceed(cursor.Position(), cursor.Drained())
-		h.turning.Rest()
+		l.proceed(cursor.Position(), cursor.Drained())
+		l.pulse.turning.Rest()
 		select {
 		case <-cursor.Signal():
-		case f := <-h.commands:
-			f()
-		case <-h.poked:
-			h.handle()
-		case <-h.rooms.signal:
-			h.roomy()
+		case f := <-l.commands:
+			f(l)
+		case <-l.poked:
+			l.handle()
+		case <-l.rooms.signal:
+			l.roomy()
 		case <-bookmark.C:
-			h.bookmark(bookmark)
+			l.bookmark(bookmark)
 		case <-ctx.Done():
 			return nil
 		}
@@ -270,10 +278,10 @@ func (h *Hub) run(ctx context.Context) error {
 
 // do calls a function in the loop between two replies and waits for it. It returns false if the Hub
 // has stopped or the context ends first.
-func (h *Hub) do(ctx context.Context, f func()) bool {
+func (h *Hub) do(ctx context.Context, f func(*loop)) bool {
 	did := make(chan struct{})
 	select {
-	case h.commands <- func() { f(); close(did) }:
+	case h.commands <- func(l *loop) { f(l); close(did) }:
 		<-did
 		return true
 	case <-h.stopped:
@@ -292,18 +300,20 @@ func (h *Hub) poke(s *Session) {
 }
 
 // handle processes the mailboxes of live sessions and the loop's commands.
-func (h *Hub) handle() {
-	h.mu.Lock()
-	mail := h.mu.mail
-	h.mu.mail = nil
-	h.mu.Unlock()
-	for _, s := range mail {
-		s.handle(true)
+func (l *loop) handle() {
+	l.mu.Lock()
+	mail := l.mu.mail
+	l.mu.mail = nil
+	l.mu.Unlock()
+	for _, of := range mail {
+		if s := l.live[of]; s != nil {
+			s.handle(true)
+		}
 	}
 	for {
 		select {
-		case f := <-h.commands:
-			f()
+		case f := <-l.commands:
+			f(l)
 		default:
 			return
 		}
@@ -319,157 +329,177 @@ func (h *Hub) Position() change.Position {
 
 // reached advances the Hub. When its position becomes known, it wakes the sessions that wait to
 // join.
-func (h *Hub) reached(to change.Position) {
-	h.at = to
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.mu.at.IsZero() && !to.IsZero() {
-		for s := range h.mu.sessions {
+func (l *loop) reached(to change.Position) {
+	l.at = to
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.at.IsZero() && !to.IsZero() {
+		for s := range l.mu.sessions {
 			notify(s.stirred)
 		}
 	}
-	h.mu.at = to
+	l.mu.at = to
 }
 
 // proceed advances the Hub when the log has only advanced. drained says that it had nothing more.
-func (h *Hub) proceed(to change.Position, drained bool) {
-	later, ended := to.After(h.at), drained && !h.drained
-	h.drained = drained
+func (l *loop) proceed(to change.Position, drained bool) {
+	later, ended := to.After(l.at), drained && !l.drained
+	l.drained = drained
 	if later {
-		h.reached(to)
+		l.reached(to)
 	}
 	if later || ended {
-		h.placeAll()
+		l.placeAll()
 	}
 }
 
 // pass delivers one batch of the log to the live sessions.
-func (h *Hub) pass(batch *oplog.Batch) {
+func (l *loop) pass(batch *oplog.Batch) {
 	if loss := batch.Loss(); loss != nil {
-		h.lost(loss, batch)
+		l.lost(loss, batch)
 	}
-	h.opens(batch.Len())
-	h.drained = false
-	before := h.at
+	l.opens(batch.Len())
+	l.drained = false
+	before := l.at
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)
 		e := batch.Event(i)
-		h.bound = i == 0 && batch.Loss() != nil && !e.Position().After(batch.Loss().To)
-		h.event(e, p, keyed, before)
+		l.bound = i == 0 && batch.Loss() != nil && !e.Position().After(batch.Loss().To)
+		l.event(e, p, keyed, before)
 		before = change.Later(before, e.Position())
-		if h.spent > 0 && h.level.units+float64(h.spent) > liveUnits {
-			h.relieve(before)
+		if l.costs.spent > 0 && l.costs.level.units+float64(l.costs.spent) > liveUnits {
+			l.relieve(before)
 		}
 	}
-	h.closes()
-	h.pending, h.bound = 0, false
+	l.closes()
+	l.pending, l.bound = 0, false
 	end := batch.End()
-	for s := range h.touched {
+	for s := range l.touched {
 		s.queue(change.Later(end, s.from))
 		if !s.credit() {
-			h.metrics.left.Inc()
-			h.leave(s, change.Later(end, s.from))
+			l.metrics.left.Inc()
+			l.leave(s, change.Later(end, s.from))
 		}
 	}
-	clear(h.touched)
-	h.reached(end)
-	h.disperse(end)
-	h.placeAll()
+	clear(l.touched)
+	l.reached(end)
+	l.disperse(end)
+	l.placeAll()
 	if batch.Len() > 0 {
-		h.mu.Lock()
-		copy(h.mu.events, h.events)
-		h.mu.Unlock()
+		l.mu.Lock()
+		copy(l.mu.events, l.events)
+		l.mu.Unlock()
 	}
 }
 
-// event matches one event and delivers it to its sessions. before is the position of the previous
-// one: sessions whose filters cost too much leave the live path there, and consider the event
-// themselves.
-func (h *Hub) event(e *change.Event, p change.Partition, keyed bool, before change.Position) {
+// event delivers one event to the sessions that it is for. before is the position of the previous
+// one: sessions that cannot have it on the live path leave there, and consider it themselves.
+func (l *loop) event(e *change.Event, p change.Partition, keyed bool, before change.Position) {
 	if keyed {
-		h.events[p]++
+		l.events[p]++
 	}
-	for _, c := range h.scans {
+	for _, c := range l.scans {
 		c.note(e)
 	}
-	h.found = h.index.Match(e, h.found[:0], h)
-	if len(h.leaving) > 0 {
-		for _, s := range h.leaving {
-			h.evict(s, before)
-		}
-		clear(h.leaving)
-		h.leaving = h.leaving[:0]
-	}
-	if len(h.found) == 0 && len(h.leavers) == 0 {
+	l.match(e, p, keyed, before)
+	if len(l.getting) == 0 {
 		return
 	}
-	h.writer.Next(e)
 	position := e.Position()
-	for _, id := range h.found {
-		sub := h.subscriptions[id]
+	ref := position.Ref()
+	for _, s := range l.getting {
+		if !l.afford(s, e, before) {
+			continue
+		}
+		opened := s.opened()
+		l.writer.cost, l.writer.copied = 0, 0
+		s.event(e, ref, p, keyed, s.matched, &l.writer)
+		s.leave(e, ref, p, s.leaving, &l.writer)
+		s.closeUnit(position)
+		l.settle(s, opened)
+	}
+	clear(l.getting)
+	l.getting = l.getting[:0]
+}
+
+// match finds the sessions that get an event, and why: the subscriptions that it matches, and those
+// that a document has left with it.
+func (l *loop) match(e *change.Event, p change.Partition, keyed bool, before change.Position) {
+	l.found = l.index.Match(e, l.found[:0], l)
+	for _, s := range l.costs.leaving {
+		l.evict(s, before)
+	}
+	clear(l.costs.leaving)
+	l.costs.leaving = l.costs.leaving[:0]
+	if len(l.found) == 0 && len(l.leavers) == 0 {
+		return
+	}
+	l.writer.Next(e)
+	position := e.Position()
+	for _, id := range l.found {
+		sub := l.subscriptions[id]
 		if sub == nil {
 			continue // it has just left
 		}
-		s := sub.session
+		s := sub.stream
 		if len(s.matched) == 0 {
 			if !s.has(p, keyed) || !s.isAfter(position) {
 				continue
 			}
-			h.getting = append(h.getting, s)
+			l.getting = append(l.getting, s)
 		}
 		sub.hit = true
 		s.matched = append(s.matched, sub)
 	}
-	for sub := range h.leavers.of(e) {
-		s := sub.session
+	for sub := range l.leavers.of(e) {
+		s := sub.stream
 		if sub.hit || !s.has(p, keyed) || !s.isAfter(position) {
 			continue
 		}
 		left, units := sub.left(e)
-		if h.spend(s, units); !left {
+		if l.spend(s, units); !left {
 			continue
 		}
 		if len(s.matched) == 0 && len(s.leaving) == 0 {
-			h.getting = append(h.getting, s)
+			l.getting = append(l.getting, s)
 		}
 		s.leaving = append(s.leaving, sub)
 	}
-	for _, s := range h.getting {
+	for _, s := range l.getting {
 		for _, sub := range s.matched {
 			sub.hit = false
 		}
 	}
-	if len(h.getting) == 0 {
-		return
-	}
-	ref := position.Ref()
-	for _, s := range h.getting {
-		opened := s.opened()
-		switch {
-		case s.tenant != nil && len(s.matched) > 1 && !h.affordsForms(s, e):
-			s.forgetMatched() // before it belongs to its own loop
-			h.evict(s, before)
-		case h.budget.tight(h.pending) && !h.bound && !s.affords():
-			s.forgetMatched()
-			h.shed(s, before)
-		default:
-			h.writer.cost, h.writer.copied = 0, 0
-			s.event(e, ref, p, keyed, s.matched, &h.writer)
-			s.leave(e, ref, p, s.leaving, &h.writer)
-			s.closeUnit(position)
-			h.spend(s, h.writer.cost)
-			h.sends(s, h.writer.copied)
-			h.pending += s.opened() - opened
-			h.touched[s] = struct{}{}
-			s.forgetMatched()
-		}
-	}
-	clear(h.getting)
-	h.getting = h.getting[:0]
 }
 
-// forgetMatched clears the matches of the current event. Called by the owner.
-func (s *Session) forgetMatched() {
+// afford reports whether a session may have an event on the live path. Otherwise the session leaves
+// it before the event, and belongs to its own loop.
+func (l *loop) afford(s *stream, e *change.Event, before change.Position) bool {
+	switch {
+	case s.tenant != nil && len(s.matched) > 1 && !l.affordsForms(s, e):
+		s.forgetMatched()
+		l.evict(s, before)
+	case l.budget.tight(l.pending) && !l.bound && !s.affords():
+		s.forgetMatched()
+		l.shed(s, before)
+	default:
+		return true
+	}
+	return false
+}
+
+// settle charges a session for the event that it has got, and forgets the event. opened is the size
+// of the open batch before it.
+func (l *loop) settle(s *stream, opened int) {
+	l.spend(s, l.writer.cost)
+	l.sends(s, l.writer.copied)
+	l.pending += s.opened() - opened
+	l.touched[s] = struct{}{}
+	s.forgetMatched()
+}
+
+// forgetMatched clears the matches of the current event.
+func (s *stream) forgetMatched() {
 	clear(s.matched)
 	clear(s.leaving)
 	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
@@ -477,16 +507,16 @@ func (s *Session) forgetMatched() {
 
 // shed removes a session from the live path before the current event, because its budget is
 // exhausted. before is the position of the previous event.
-func (h *Hub) shed(s *Session, before change.Position) {
+func (l *loop) shed(s *stream, before change.Position) {
 	at := change.Later(before, s.position()).Clone()
-	delete(h.touched, s)
+	delete(l.touched, s)
 	s.queue(at)
-	h.metrics.left.Inc()
-	h.leave(s, at)
+	l.metrics.left.Inc()
+	l.leave(s, at)
 }
 
 // isAfter reports whether a live session has not yet considered the position.
-func (s *Session) isAfter(at change.Position) bool {
+func (s *stream) isAfter(at change.Position) bool {
 	if s.from.IsZero() {
 		return true
 	}
@@ -498,29 +528,29 @@ func (s *Session) isAfter(at change.Position) bool {
 }
 
 // lost reports a loss to the live sessions.
-func (h *Hub) lost(loss *oplog.Loss, batch *oplog.Batch) {
+func (l *loop) lost(loss *oplog.Loss, batch *oplog.Batch) {
 	at := loss.To
 	if loss.From.Compare(loss.To) == 0 && batch.Len() > 0 {
 		at = batch.Event(0).Position() // it has the position of the event
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
-		for _, c := range h.scans {
+		for _, c := range l.scans {
 			c.spoil()
 		}
 	}
-	for s := range h.live {
+	for _, s := range l.live {
 		if (s.from.IsZero() || !s.from.Has(at)) && s.tell(loss) {
-			h.touched[s] = struct{}{}
+			l.touched[s] = struct{}{}
 		}
 	}
 }
 
 // tell queues a loss of the log if it concerns the session, or ends the session with Config.Halt.
-// It returns false if nothing was queued. Called by the owner.
-func (s *Session) tell(loss *oplog.Loss) bool { return s.tellAt(loss, loss.To) }
+// It returns false if nothing was queued.
+func (s *stream) tell(loss *oplog.Loss) bool { return s.tellAt(loss, loss.To) }
 
 // tellAt is tell, with the place of the session after the loss.
-func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
+func (s *stream) tellAt(loss *oplog.Loss, to change.Position) bool {
 	namespaces, some := s.readable(loss.Namespaces)
 	switch {
 	case !some, !s.concerned(loss):
@@ -558,7 +588,7 @@ func (s *Session) tellAt(loss *oplog.Loss, to change.Position) bool {
 }
 
 // recover begins the snapshots that compensate for a loss.
-func (s *Session) recover(loss *oplog.Loss) {
+func (s *stream) recover(loss *oplog.Loss) {
 	s.hub.remember(loss, s.loser(loss))
 	s.compensate(loss, s.beginSnapshot)
 }
@@ -622,8 +652,8 @@ func (h *Hub) remember(loss *oplog.Loss, loser string) {
 
 // owes begins the snapshots that compensate for recent losses before the places of attached
 // partitions: another node may have begun them, and its progress is unknown. Documents that were
-// read before do not count for these partitions. Called by the owner.
-func (s *Session) owes(places map[change.Partition]Place) {
+// read before do not count for these partitions.
+func (s *stream) owes(places map[change.Partition]Place) {
 	s.hub.mu.Lock()
 	losses := slices.Clone(s.hub.mu.losses)
 	s.hub.mu.Unlock()
@@ -642,7 +672,7 @@ func (s *Session) owes(places map[change.Partition]Place) {
 }
 
 // compensate begins the snapshots that compensate for a loss, as begin does.
-func (s *Session) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot.Reason, []change.Namespace)) {
+func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot.Reason, []change.Namespace)) {
 	for _, sub := range s.byKey {
 		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
 		add := func(ns change.Namespace) {
@@ -672,9 +702,8 @@ func (s *Session) compensate(loss *oplog.Loss, begin func(*Subscription, snapsho
 	}
 }
 
-// concerned reports whether a loss may concern one of the session's subscriptions. Called by the
-// owner.
-func (s *Session) concerned(loss *oplog.Loss) bool {
+// concerned reports whether a loss may concern one of the session's subscriptions.
+func (s *stream) concerned(loss *oplog.Loss) bool {
 	switch {
 	case loss.Reason != gap.Renamed && loss.Reason != gap.Unread, len(loss.Namespaces) == 0:
 		return true
@@ -694,28 +723,28 @@ func (s *Session) concerned(loss *oplog.Loss) bool {
 }
 
 // ahead ends the live sessions, because they have read a log that no longer exists.
-func (h *Hub) ahead(err error) {
-	for s := range h.live {
+func (l *loop) ahead(err error) {
+	for _, s := range l.live {
 		s.Close(fault.New(fault.LogAhead, err))
 	}
-	h.reached(change.Position{})
-	for _, c := range h.scans {
+	l.reached(change.Position{})
+	for _, c := range l.scans {
 		c.spoil()
 	}
-	h.placeAll()
+	l.placeAll()
 }
 
 // leave removes a session from the live path at a position. Its own loop owns it afterwards.
-func (h *Hub) leave(s *Session, at change.Position) {
-	h.takeOff(s, at)
+func (l *loop) leave(s *stream, at change.Position) {
+	l.takeOff(s, at)
 	s.handOver()
 }
 
 // takeOff removes a session from the live path, at a position; the Hub's loop still owns it.
-func (h *Hub) takeOff(s *Session, at change.Position) {
-	delete(h.live, s)
+func (l *loop) takeOff(s *stream, at change.Position) {
+	delete(l.live, s.Session)
 	for _, sub := range s.byKey {
-		h.exclude(sub)
+		l.exclude(sub)
 	}
 	s.from = change.Position{}
 	s.mu.Lock()
@@ -725,7 +754,8 @@ func (h *Hub) takeOff(s *Session, at change.Position) {
 
 // handOver passes a session that is off the live path to its own loop. The caller must not use it
 // afterwards.
-func (s *Session) handOver() {
+func (s *stream) handOver() {
+	s.loop = nil
 	s.mu.Lock()
 	s.mu.live = false
 	s.mu.Unlock()
@@ -754,17 +784,17 @@ func (h *Hub) Sessions() []*Session {
 
 // join adds a session that has considered everything up to at to the live path, unless the Hub is
 // later.
-func (h *Hub) join(s *Session, at change.Position) (joined bool) {
-	if h.at.IsZero() || !at.Covers(h.at) {
+func (l *loop) join(s *stream, at change.Position) (joined bool) {
+	if l.at.IsZero() || !at.Covers(l.at) {
 		return false
 	}
 	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
 		s.expense.away = t.away
 		return false
 	}
-	h.live[s] = struct{}{}
+	l.live[s.Session], s.loop = s, l
 	s.from = change.Position{}
-	if !h.at.Covers(at) {
+	if !l.at.Covers(at) {
 		s.from = at
 	}
 	s.mu.Lock()
@@ -773,32 +803,32 @@ func (h *Hub) join(s *Session, at change.Position) (joined bool) {
 	reading := false
 	for _, sub := range s.byKey {
 		reading = reading || len(sub.readers) > 0
-		h.include(sub)
+		l.include(sub)
 	}
-	h.poke(s) // the loop now handles its mail
-	h.metrics.joined.Inc()
+	l.poke(s.Session) // the loop now handles its mail
+	l.metrics.joined.Inc()
 	if reading {
-		h.resume(s)
+		l.resume(s.Session)
 	}
 	return true
 }
 
 // include and exclude maintain the index.
-func (h *Hub) include(sub *Subscription) {
-	h.subscriptions[sub.key] = sub
-	h.index.Add(sub.key, sub.Program)
+func (l *loop) include(sub *Subscription) {
+	l.subscriptions[sub.key] = sub
+	l.index.Add(sub.key, sub.Program)
 	if sub.sent != nil {
-		h.leavers.add(sub)
+		l.leavers.add(sub)
 	}
-	h.advance(sub)
+	l.advance(sub)
 }
 
-func (h *Hub) exclude(sub *Subscription) {
-	h.index.Remove(sub.key)
+func (l *loop) exclude(sub *Subscription) {
+	l.index.Remove(sub.key)
 	if sub.sent != nil {
-		h.leavers.remove(sub)
+		l.leavers.remove(sub)
 	}
-	delete(h.subscriptions, sub.key)
+	delete(l.subscriptions, sub.key)
 }
 
 // fail reports an error of a subscription to its session.

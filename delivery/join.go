@@ -11,7 +11,7 @@ import (
 // with attached partitions applies it to those that are attached from now on, and to those that are
 // named.
 func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) {
-	s.await(func() {
+	s.await(func(s *stream) {
 		if s.owed = left; len(partitions) > 0 {
 			s.joinSnapshots(partitions)
 		}
@@ -21,8 +21,7 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 // joinSnapshots makes newly attached partitions take part in the snapshots of the session, which
 // may have read documents that they have not had, and in the unfinished snapshots of the
 // subscriber's checkpoint. These are unfinished from now on, whatever the subscriber acknowledges.
-// Called by the owner.
-func (s *Session) joinSnapshots(partitions []change.Partition) {
+func (s *stream) joinSnapshots(partitions []change.Partition) {
 	owed := snapshot.Together(snapshot.In(s.owed, partitions))
 	for _, sub := range s.byKey {
 		s.mu.Lock()
@@ -42,8 +41,8 @@ func (s *Session) joinSnapshots(partitions []change.Partition) {
 			s.hub.traceSnapshot(sub, *sub.progress())
 		}
 		sub.abandon()
-		if s.isLive() {
-			s.hub.advance(sub)
+		if s.loop != nil {
+			s.loop.advance(sub)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 	}
 	doc := sentDocument{ns: ns, id: change.Value{Type: id.Type, Data: slices.Clone(id.Data)}}
 	name := string(key)
-	if !sub.session.remembers(doc.size(name)) {
+	if !sub.stream.remembers(doc.size(name)) {
 		if d.whole {
 			d.whole = false
 			sub.session.Notify(Notice{
@@ -121,8 +121,8 @@ const rememberedStep = 16 << 10
 
 // remembers changes the size of the session's memory of sent documents, in bytes. It returns false,
 // and changes nothing, at the session's own bound, or if all sessions together hold so much that
-// this memory would leave too little for their events. Called by the owner.
-func (s *Session) remembers(bytes int) bool {
+// this memory would leave too little for their events.
+func (s *stream) remembers(bytes int) bool {
 	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
 	more := steps(s.remembered+bytes) - steps(s.remembered)
 	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.budget.spares()) {
@@ -150,7 +150,7 @@ func (d *sentDocuments) reread(some []change.Namespace) {
 func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
 	key := string(sub.sent.key(ns, id))
 	if doc, ok := sub.sent.of[key]; ok {
-		sub.session.remembers(-doc.size(key))
+		sub.stream.remembers(-doc.size(key))
 		delete(sub.sent.of, key)
 	}
 }
@@ -191,7 +191,7 @@ func (sub *Subscription) left(e *change.Event) (left bool, units int) {
 
 // leave sends subscriptions the event that a document has stopped matching. It charges the cost to
 // the writer of the event.
-func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
+func (s *stream) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
 	if len(subscriptions) == 0 {
 		return
 	}
@@ -207,19 +207,19 @@ func (s *Session) leave(e *change.Event, ref change.Ref, p change.Partition, sub
 }
 
 // gone reports to a subscription, at the end of a snapshot, the documents that it got before and
-// that do not exist now. The Hub's loop calls it.
-func (h *Hub) gone(sub *Subscription) {
+// that do not exist now.
+func (l *loop) gone(sub *Subscription) {
 	if sub.sent == nil {
 		return
 	}
-	partitioner := h.log.Partitioner()
-	s := sub.session
+	partitioner := l.log.Partitioner()
+	s := sub.stream
 	place := change.Later(s.at(), s.position())
 	for key, doc := range sub.sent.of {
 		if !doc.stale {
 			continue
 		}
-		left, err := change.LeftAt(doc.ns, doc.id, h.at.Time)
+		left, err := change.LeftAt(doc.ns, doc.id, l.at.Time)
 		if err != nil {
 			continue
 		}

@@ -161,14 +161,14 @@ func (m *pageMeter) Spent(id match.ID, units int, err error) {
 }
 
 // placeAll hands over the pages whose time the Hub has reached.
-func (h *Hub) placeAll() {
-	if h.early {
-		h.early = false
-		h.resumeAll()
+func (l *loop) placeAll() {
+	if l.early {
+		l.early = false
+		l.resumeAll()
 	}
-	h.placeListings()
-	for _, c := range h.scans {
-		h.place(c)
+	l.placeListings()
+	for _, c := range l.scans {
+		l.place(c)
 		notify(c.moved)
 	}
 }
@@ -176,16 +176,16 @@ func (h *Hub) placeAll() {
 // place passes a page to the sessions that wait at its time. A page that could not be read at this
 // time may show changes up to its read: the Hub then waits until it has seen these, and reads the
 // documents that they concern once more.
-func (h *Hub) place(c *scan) {
+func (l *loop) place(c *scan) {
 	p := c.page
 	inexact := p != nil && p.to != p.after
-	if p == nil || inexact && !c.touched.Spoiled() && !h.isPast(p.to) {
+	if p == nil || inexact && !c.touched.Spoiled() && !l.isPast(p.to) {
 		return
 	}
 	c.page = nil
 	defer notify(c.placed)
 	if inexact && c.touched.Spoiled() {
-		h.giveUp(c)
+		l.giveUp(c)
 		return
 	}
 	if len(c.again) == 0 {
@@ -193,7 +193,7 @@ func (h *Hub) place(c *scan) {
 	}
 	c.again = nil
 	if inexact && c.untold < maxUntold { // otherwise later changes set again what the documents may show of them
-		h.sift(c, p)
+		l.sift(c, p)
 	}
 	passes := len(c.again) == 0
 	if passes {
@@ -207,7 +207,7 @@ func (h *Hub) place(c *scan) {
 		}
 	}
 	for s, sub := range p.costly {
-		h.expensive(s, sub)
+		l.expensive(s, sub)
 	}
 	for s, hold := range c.holds {
 		_, takes := given[s]
@@ -224,7 +224,7 @@ func (h *Hub) place(c *scan) {
 // sift takes the documents that changes have touched while the page was read out of it: they come
 // at the time of another one. Those that were touched when they were read once more, too, are
 // replayed.
-func (h *Hub) sift(c *scan, p *page) {
+func (l *loop) sift(c *scan, p *page) {
 	for i := range p.documents {
 		d := &p.documents[i]
 		if d.out = c.touched.Has(d.id); d.out {
@@ -237,12 +237,12 @@ func (h *Hub) sift(c *scan, p *page) {
 }
 
 // isPast reports whether the Hub has considered everything up to a time.
-func (h *Hub) isPast(t change.Timestamp) bool {
-	return t.Compare(h.at.Time) < 0 || t == h.at.Time && (h.drained || h.at.IsProgress())
+func (l *loop) isPast(t change.Timestamp) bool {
+	return t.Compare(l.at.Time) < 0 || t == l.at.Time && (l.drained || l.at.IsProgress())
 }
 
 // giveUp releases the sessions that wait for a page that does not come.
-func (h *Hub) giveUp(c *scan) {
+func (l *loop) giveUp(c *scan) {
 	for s, hold := range c.holds {
 		s.give(hold, nil, true)
 	}
@@ -282,19 +282,19 @@ func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 
 // expensive handles a subscription that costs too much on a page of its snapshot; the page is not
 // delivered to it.
-func (h *Hub) expensive(s *Session, sub *Subscription) {
-	h.now = time.Now()
-	h.banish(s.tenant)
-	h.metrics.costly.Inc()
+func (l *loop) expensive(s *Session, sub *Subscription) {
+	l.costs.now = time.Now()
+	l.banish(s.tenant)
+	l.metrics.costly.Inc()
 	away := s.tenant.away
-	s.do(func() {
+	s.do(func(s *stream) {
 		for _, other := range s.byKey {
 			other.abandon()
 		}
 		s.expense.away, s.expense.slot = away, true
 		s.expense.level = level{units: freeUnits, at: time.Now()}
 		if s.expense.pages++; s.expense.pages >= maxPages {
-			h.suspend(sub)
+			l.suspend(sub)
 		}
 	})
 }

@@ -6,12 +6,10 @@ import (
 	"sync"
 )
 
-// rooms are the readers that wait until their sessions may get a page, and the sessions for which
-// that may have changed, so that each change costs what concerns its session, and not all that
-// wait.
+// rooms are the sessions for which it may have changed whether they may get a page, so that each
+// change costs what concerns its session, and not all readers that wait.
 type rooms struct {
-	signal  chan struct{}          // holds one signal: some have changed
-	waiting map[*Session][]*reader // belongs to the Hub's loop
+	signal chan struct{} // holds one signal: some have changed
 
 	mu struct {
 		sync.Mutex
@@ -20,15 +18,15 @@ type rooms struct {
 }
 
 func newRooms() *rooms {
-	r := &rooms{signal: make(chan struct{}, 1), waiting: make(map[*Session][]*reader)}
+	r := &rooms{signal: make(chan struct{}, 1)}
 	r.mu.changed = make(map[*Session]struct{})
 	return r
 }
 
-// wait has a reader wait. The Hub's loop calls it.
-func (r *rooms) wait(of *reader) {
-	s := of.Who.session
-	r.waiting[s] = append(r.waiting[s], of)
+// wait has a reader wait until its session may get a page.
+func (l *loop) wait(r *reader) {
+	s := r.Who.session
+	l.waiting[s] = append(l.waiting[s], r)
 }
 
 // change notes that a session may have room, or has ended.
@@ -49,38 +47,38 @@ func (r *rooms) take() map[*Session]struct{} {
 }
 
 // roomy resumes the scans, and offers them the readers of sessions that have changed.
-func (h *Hub) roomy() {
-	h.wakeScans()
-	for s := range h.rooms.take() {
-		h.offerAgain(s)
+func (l *loop) roomy() {
+	l.wakeScans()
+	for s := range l.rooms.take() {
+		l.offerAgain(s)
 	}
 }
 
 // resume resumes the scans, and offers them a session's readers that wait.
-func (h *Hub) resume(s *Session) {
-	h.wakeScans()
-	h.offerAgain(s)
+func (l *loop) resume(s *Session) {
+	l.wakeScans()
+	l.offerAgain(s)
 }
 
 // offerAgain offers the readers of a session that waited.
-func (h *Hub) offerAgain(s *Session) {
-	waiting := h.rooms.waiting[s]
-	delete(h.rooms.waiting, s)
+func (l *loop) offerAgain(s *Session) {
+	waiting := l.waiting[s]
+	delete(l.waiting, s)
 	for _, r := range waiting {
-		h.offer(r)
+		l.offer(r)
 	}
 }
 
 // resumeAll does so for all sessions.
-func (h *Hub) resumeAll() {
-	h.wakeScans()
-	for _, s := range slices.Collect(maps.Keys(h.rooms.waiting)) {
-		h.offerAgain(s)
+func (l *loop) resumeAll() {
+	l.wakeScans()
+	for _, s := range slices.Collect(maps.Keys(l.waiting)) {
+		l.offerAgain(s)
 	}
 }
 
-func (h *Hub) wakeScans() {
-	for _, c := range h.scans {
+func (l *loop) wakeScans() {
+	for _, c := range l.scans {
 		notify(c.woken)
 	}
 }

@@ -77,19 +77,19 @@ type fetch struct {
 }
 
 // offer finds a scan for a reader, or makes it wait until it may get a page.
-func (h *Hub) offer(r *reader) {
+func (l *loop) offer(r *reader) {
 	if r.Gone.Load() || r.Who.session.Ended() {
 		return
 	}
-	for _, c := range h.scans {
+	for _, c := range l.scans {
 		if c.namespace == r.Left.Namespace && r.Left.IsFresh() {
 			c.joining = append(c.joining, r)
 			notify(c.woken)
 			return
 		}
 	}
-	if !h.isReady(r) {
-		h.rooms.wait(r)
+	if !l.isReady(r) {
+		l.wait(r)
 		return
 	}
 	c := &scan{
@@ -97,18 +97,18 @@ func (h *Hub) offer(r *reader) {
 		woken: make(chan struct{}, 1), placed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
 	c.Join(r)
-	h.scans = append(h.scans, c)
-	h.start(func(ctx context.Context) { h.runScan(ctx, c) })
+	l.scans = append(l.scans, c)
+	l.start(func(ctx context.Context) { l.runScan(ctx, c) })
 }
 
 // isReady reports whether a reader may get a page now: its session is with the Hub, and has credit.
-func (h *Hub) isReady(r *reader) bool {
-	s := r.Who.session
-	if _, live := h.live[s]; !live {
+func (l *loop) isReady(r *reader) bool {
+	s := l.live[r.Who.session]
+	if s == nil {
 		return false
 	}
-	if pastOf(s.from).Compare(h.past()) > 0 || s.documentsFrom.Compare(h.past()) > 0 {
-		h.early = true
+	if pastOf(s.from).Compare(l.past()) > 0 || s.documentsFrom.Compare(l.past()) > 0 {
+		l.early = true
 		return false
 	}
 	s.mu.Lock()
@@ -118,11 +118,11 @@ func (h *Hub) isReady(r *reader) bool {
 
 // past returns the latest time whose events the Hub may have considered: a page that is read there
 // includes all changes that live sessions have had.
-func (h *Hub) past() change.Timestamp {
-	if h.drained {
-		return h.at.Time
+func (l *loop) past() change.Timestamp {
+	if l.drained {
+		return l.at.Time
 	}
-	return pastOf(h.at)
+	return pastOf(l.at)
 }
 
 // pastOf is past for a position.
@@ -142,7 +142,7 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 		}
 		var f *fetch
 		over := true
-		h.do(ctx, func() { f, over = h.next(c) })
+		h.do(ctx, func(l *loop) { f, over = l.next(c) })
 		if f != nil {
 			f = h.readPages(ctx, c, f)
 		}
@@ -157,7 +157,7 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 				c.untold++
 			}
 			h.logger.Warn("reading snapshot page failed", "namespace", c.namespace.String(), "error", f.err)
-			h.do(ctx, func() { h.giveUp(c) })
+			h.do(ctx, func(l *loop) { l.giveUp(c) })
 			await(ctx, nil, retryRead)
 		}
 	}
@@ -177,9 +177,9 @@ func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
 		h.reads.charge(len(f.read.Documents))
 		next := h.readAhead(ctx, c, f)
 		p := w.write(f)
-		h.do(ctx, func() {
+		h.do(ctx, func(l *loop) {
 			c.page, c.more = p, next != nil
-			h.place(c)
+			l.place(c)
 		})
 		await(ctx, c.placed, 0)
 		if next == nil {
@@ -193,12 +193,16 @@ func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
 // not to be.
 func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 	stay := false
-	h.do(ctx, func() { stay = h.stays(c, f) })
+	documents := 0
+	h.do(ctx, func(l *loop) {
+		stay = l.stays(c, f)
+		documents = l.pageDocuments(c)
+	})
 	if !stay || !h.reads.more() {
 		return nil
 	}
 	next := &fetch{query: f.query, reading: health.NewLoop(), done: make(chan struct{})}
-	next.query.From, next.query.Documents = f.read.Next, h.pageDocuments(c)
+	next.query.From, next.query.Documents = f.read.Next, documents
 	h.begin(ctx, c, next)
 	return next
 }
@@ -206,7 +210,7 @@ func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 // stays reports whether the readers of a scan may wait for the page after one that has been read,
 // and have room for both. They continue if that one was not read at their time, if others wait to
 // join them, and soon after a change.
-func (h *Hub) stays(c *scan, f *fetch) bool {
+func (l *loop) stays(c *scan, f *fetch) bool {
 	bytes := 0
 	for _, doc := range f.read.Documents {
 		bytes += len(doc)
@@ -215,7 +219,7 @@ func (h *Hub) stays(c *scan, f *fetch) bool {
 		c.size = bytes/n + 1
 	}
 	longest := longestStand
-	if h.past() != f.query.After {
+	if l.past() != f.query.After {
 		longest = longestLag
 	}
 	if f.read.To != f.query.After || f.read.Next.IsZero() || len(f.query.IDs) > 0 || len(c.joining) > 0 || time.Since(c.stood) >= longest {
@@ -303,8 +307,8 @@ var errUntold = errors.New("changes of documents that were read before are missi
 // since: all of them are known once the Hub has passed that time.
 func (h *Hub) replay(ctx context.Context, c *scan, q snapshot.Query) (p snapshot.Page, err error) {
 	var of *snapshot.Replay
-	take := func() {
-		if h.isPast(q.After) || c.replay.Spoiled() {
+	take := func(l *loop) {
+		if l.isPast(q.After) || c.replay.Spoiled() {
 			of = c.replay
 			c.replay = nil
 		}
@@ -339,7 +343,7 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 
 // next begins the next pages of a scan: its readers' sessions leave the live path, and wait at the
 // time of the read. nil: not all readers are ready. over: the scan has no readers left.
-func (h *Hub) next(c *scan) (f *fetch, over bool) {
+func (l *loop) next(c *scan) (f *fetch, over bool) {
 	if len(c.again) == 0 {
 		for _, r := range c.joining {
 			c.Join(r)
@@ -350,29 +354,29 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 		switch {
 		case r.Gone.Load() || r.Who.session.Ended():
 			c.Leave(r)
-		case h.isReady(r):
+		case l.isReady(r):
 		case c.isPatient():
 			return nil, false
 		default:
 			c.Leave(r)
-			h.rooms.wait(r)
+			l.wait(r)
 		}
 	}
 	c.patient = time.Time{}
 	switch left := len(c.Readers()); {
 	case left == 0 && len(c.joining) > 0:
 		c.again, c.replay, c.untold = nil, nil, 0
-		return h.next(c)
+		return l.next(c)
 	case left == 0:
-		h.scans = slices.DeleteFunc(h.scans, func(other *scan) bool { return other == c })
-		h.resumeAll()
+		l.scans = slices.DeleteFunc(l.scans, func(other *scan) bool { return other == c })
+		l.resumeAll()
 		return nil, true
 	}
 	c.takers = slices.Clone(c.Readers())
-	c.identity = h.reads.least(c.takers)
+	c.identity = l.reads.least(c.takers)
 	c.touched = snapshot.NewTouched(c.namespace)
 	c.holds, c.stood = make(map[*Session]*standstill), time.Now()
-	f = &fetch{query: h.query(c), reading: health.NewLoop(), done: make(chan struct{})}
+	f = &fetch{query: l.query(c), reading: health.NewLoop(), done: make(chan struct{})}
 	switch f.query.IDs = c.again; {
 	case len(c.again) == 0:
 		f.query.From, f.query.Until = c.Next()
@@ -385,22 +389,22 @@ func (h *Hub) next(c *scan) (f *fetch, over bool) {
 		c.replay = snapshot.NewReplay(c.namespace, c.again)
 	}
 	for _, r := range c.takers {
-		if s := r.Who.session; h.isReady(r) { // otherwise it waits already, for another of its subscriptions
-			c.holds[s] = h.standStill(s, f.query.After)
+		if s := r.Who.session; l.isReady(r) { // otherwise it waits already, for another of its subscriptions
+			c.holds[s] = l.standStill(l.live[s], f.query.After)
 		}
 	}
 	return f, false
 }
 
 // query returns the query for a page that is read now, without its bounds.
-func (h *Hub) query(c *scan) snapshot.Query {
-	return snapshot.Query{Namespace: c.namespace, After: h.past(), Documents: h.pageDocuments(c), Bytes: pageBytes}
+func (l *loop) query(c *scan) snapshot.Query {
+	return snapshot.Query{Namespace: c.namespace, After: l.past(), Documents: l.pageDocuments(c), Bytes: pageBytes}
 }
 
 // pageDocuments bounds the documents of a page: reading more than its bytes is wasted, and each of
 // its readers needs room for their events.
-func (h *Hub) pageDocuments(c *scan) int {
-	most := min(h.cfg.SnapshotPage, h.budget.events(len(c.takers)))
+func (l *loop) pageDocuments(c *scan) int {
+	most := min(l.cfg.SnapshotPage, l.budget.events(len(c.takers)))
 	if c.size > 0 {
 		most = min(most, pageBytes/c.size+1)
 	}

@@ -18,8 +18,9 @@ func TestRememberedDocumentsAreNotTakenForEachOther(t *testing.T) {
 		return change.Value{Type: 0x02, Data: append(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1)), s+"\x00"...)}
 	}
 	ns, a, b := change.Namespace{DB: "d", Coll: "c"}, text("12345678"), text("abcdefgh")
-	sub := &Subscription{session: &Session{hub: New(Config{Partitions: 1}, nil)}, sent: &sentDocuments{whole: true, of: make(map[string]sentDocument)}}
-	sub.session.stake = sub.session.hub.budget.enter("")
+	s := &Session{hub: New(Config{Partitions: 1}, nil)}
+	s.stake = s.hub.budget.enter("")
+	sub := &Subscription{session: s, stream: &stream{Session: s}, sent: &sentDocuments{whole: true, of: make(map[string]sentDocument)}}
 	if xxh3.Hash(bytes.Clone(sub.sent.key(ns, a))) != xxh3.Hash(sub.sent.key(ns, b)) {
 		t.Fatalf("the hashes differ: %x", sub.sent.key(ns, a))
 	}

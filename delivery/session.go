@@ -40,6 +40,7 @@ type Subscription struct {
 	Missing string
 
 	session *Session
+	stream  *stream // of session
 	key     match.ID
 	ids     []string    // ID alone
 	group   *group      // of the subscriptions with an equal form
@@ -106,7 +107,8 @@ type SessionConfig struct {
 	CreditEvents, CreditBytes int
 }
 
-// A Session is a subscriber's stream. Its methods are safe for concurrent use.
+// A Session is a subscriber's stream. Its methods are safe for concurrent use. This half of it is
+// for everybody; the other one is a stream.
 type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
@@ -118,29 +120,6 @@ type Session struct {
 	filtersAsked chan struct{}
 	done         chan struct{}
 
-	// The following fields belong to the owner: the Hub's loop while the session is on the live
-	// path, otherwise its own loop.
-	subscriptions map[string]*Subscription
-	byKey         map[match.ID]*Subscription
-	seen          *seen           // nil if everything that follows is new
-	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
-	open          *Batch          // being filled
-	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none
-	usual         usual           // typical size of a batch
-	matched       []*Subscription // subscriptions that match the current event
-	groups        map[string]*group
-	matching      []*group        // that match the current event
-	leaving       []*Subscription // for which a document has stopped to match with the current event
-	leaver        Writer
-	buf           []byte // for keys
-	leavers       leavers
-	remembered    int                 // bytes that its subscriptions use to remember sent documents
-	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
-	owed          []snapshot.Progress // see Owe
-	paused        bool                // reading has stopped
-	standing      bool                // it waits at the time of its hold
-	expense       expense
-
 	// attached are the partitions of the session, nil for all. The owner replaces the map and never
 	// modifies it.
 	attached atomic.Pointer[map[change.Partition]change.Term]
@@ -149,35 +128,84 @@ type Session struct {
 
 	mu struct {
 		sync.Mutex
-		mailbox       []func() // for the owner; callers that add something wait for it, except for rewinds
-		live          bool
-		follows       bool // the Hub: the session has considered the Hub's events
-		queue         []*Batch
-		fills         bool            // more is being queued, and goes out together
-		sent          []sent          // queued or sent and not acknowledged, in order
-		last          uint64          // the last Seq
-		given         uint64          // the last Seq that was received
-		events, bytes int             // of sent
-		attached      int             // partitions in unacknowledged batches that attach them
-		held          int             // bytes of memory that count against the budget
-		released      bool            // nothing counts from now on
-		delivered     uint64          // the last Seq that was written to a subscriber that acknowledges
-		owes          time.Time       // since when the subscriber has acknowledged nothing of that; zero if it owes nothing
-		acked         uint64          // events
-		lost          []Loss          // of the subscriber alone, acknowledged, at most maxLost
-		losses        uint64          // of the subscriber alone, queued or acknowledged
-		considered    change.Position // everything up to here was queued or considered; on the live path the Hub may be later
-		hold          *standstill
-		reading       *reading            // the state of the subscriber where reading began
-		snapshots     []snapshot.Progress // replaced, never modified
-		stamp         uint32              // of snapshots
-		joined        map[change.Partition]attachment
-		cuts          map[change.Partition]cut // of partitions that leave
-		windows       map[change.Partition]*window
-		rewound       attachment // the last rewind, and its batch
-		notices       []Notice
-		cause         error
+		outbox
+		account
+		places
+
+		mailbox []func(*stream) // for the owner; callers that add something wait for it, except for rewinds
+		live    bool
+		notices []Notice
+		cause   error
 	}
+}
+
+// An outbox is what a session has queued, and its subscriber has not acknowledged.
+type outbox struct {
+	queue     []*Batch
+	fills     bool   // more is being queued, and goes out together
+	sent      []sent // queued or sent and not acknowledged, in order
+	last      uint64 // the last Seq
+	given     uint64 // the last Seq that was received
+	delivered uint64 // the last Seq that was written to a subscriber that acknowledges
+}
+
+// An account counts what a session has queued and its subscriber has acknowledged.
+type account struct {
+	events, bytes int       // of sent
+	attached      int       // partitions in unacknowledged batches that attach them
+	held          int       // bytes of memory that count against the budget
+	released      bool      // nothing counts from now on
+	owes          time.Time // since when the subscriber has acknowledged nothing of what it was delivered; zero if it owes nothing
+	acked         uint64    // events
+	lost          []Loss    // of the subscriber alone, acknowledged, at most maxLost
+	losses        uint64    // of the subscriber alone, queued or acknowledged
+}
+
+// A places is where a session is in the log, in its partitions and in its snapshots.
+type places struct {
+	considered change.Position // everything up to here was queued or considered; on the live path the Hub may be later
+	follows    bool            // the Hub: the session has considered the Hub's events
+	hold       *standstill
+	reading    *reading            // the state of the subscriber where reading began
+	snapshots  []snapshot.Progress // replaced, never modified
+	stamp      uint32              // of snapshots
+	joined     map[change.Partition]attachment
+	cuts       map[change.Partition]cut // of partitions that leave
+	windows    map[change.Partition]*window
+	rewound    attachment // the last rewind, and its batch
+}
+
+// A stream is the half of a session that only its owner may touch: the Hub's loop while the session
+// is on the live path, otherwise its own loop. Whoever has one is called by the owner; others ask
+// for it with Session.do.
+type stream struct {
+	*Session
+
+	loop          *loop // that of the Hub while it owns the session, nil while the session's own does
+	subscriptions map[string]*Subscription
+	byKey         map[match.ID]*Subscription
+	leavers       leavers
+	groups        map[string]*group
+	seen          *seen           // nil if everything that follows is new
+	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
+	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none
+	paused        bool            // reading has stopped
+	expense       expense
+
+	// The batch that is being filled.
+	open     *Batch
+	usual    usual           // typical size of a batch
+	matched  []*Subscription // subscriptions that match the current event
+	matching []*group        // that match the current event
+	leaving  []*Subscription // for which a document has stopped to match with the current event
+	leaver   Writer
+	buf      []byte // for keys
+
+	// Of documents.
+	remembered    int                 // bytes that its subscriptions use to remember sent documents
+	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
+	owed          []snapshot.Progress // see Owe
+	standing      bool                // it waits at the time of its hold
 }
 
 // A usual is the size of the previous batch, which is preallocated for the next one.
@@ -356,9 +384,6 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	case s.reads.Load():
 		s.hub.rooms.change(s)
 	}
-	if len(s.mu.sent) == 0 {
-		notify(s.hub.acked)
-	}
 	return events, nil
 }
 
@@ -448,7 +473,7 @@ func (s *Session) Outlives(d time.Duration) bool {
 func (s *Session) Done() <-chan struct{} { return s.done }
 
 // do queues a function for the owner, which calls it between two replies. It returns at once.
-func (s *Session) do(f func()) {
+func (s *Session) do(f func(*stream)) {
 	s.mu.Lock()
 	s.mu.mailbox = append(s.mu.mailbox, f)
 	s.mu.Unlock()
@@ -457,9 +482,9 @@ func (s *Session) do(f func()) {
 }
 
 // await calls a function in the owner and waits for it. It returns false if the session ends first.
-func (s *Session) await(f func()) bool {
+func (s *Session) await(f func(*stream)) bool {
 	did := make(chan struct{})
-	s.do(func() { f(); close(did) })
+	s.do(func(s *stream) { f(s); close(did) })
 	select {
 	case <-did:
 		return true
@@ -469,7 +494,7 @@ func (s *Session) await(f func()) bool {
 }
 
 // handle calls the functions in the mailbox while the caller owns the session.
-func (s *Session) handle(live bool) {
+func (s *stream) handle(live bool) {
 	for {
 		s.mu.Lock()
 		if s.mu.live != live || len(s.mu.mailbox) == 0 {
@@ -479,14 +504,14 @@ func (s *Session) handle(live bool) {
 		f := s.mu.mailbox[0]
 		s.mu.mailbox = s.mu.mailbox[1:]
 		s.mu.Unlock()
-		f()
+		f(s)
 	}
 }
 
 // Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after
 // which they apply.
 func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
-	s.await(func() {
+	s.await(func(s *stream) {
 		s.add(subscriptions)
 		from = s.at()
 	})
@@ -495,7 +520,7 @@ func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position)
 
 // Unsubscribe removes subscriptions. Unknown IDs are ignored.
 func (s *Session) Unsubscribe(ids []string) {
-	s.await(func() {
+	s.await(func(s *stream) {
 		for _, id := range ids {
 			s.remove(id)
 		}
@@ -504,7 +529,7 @@ func (s *Session) Unsubscribe(ids []string) {
 
 // add adds copies of the subscriptions: the caller may keep and use its own, even while this
 // session ends.
-func (s *Session) add(subscriptions []Subscription) {
+func (s *stream) add(subscriptions []Subscription) {
 	added := make([]*Subscription, 0, len(subscriptions))
 	for _, subscription := range subscriptions {
 		sub := &subscription
@@ -515,7 +540,7 @@ func (s *Session) add(subscriptions []Subscription) {
 			s.groups[sub.Form.key] = sub.group
 		}
 		sub.group.size++
-		sub.session, sub.key, sub.ids = s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
+		sub.session, sub.stream, sub.key, sub.ids = s.Session, s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
 		sub.failed = newErrorLimit(func(text string, last error) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 		})
@@ -530,8 +555,8 @@ func (s *Session) add(subscriptions []Subscription) {
 			s.leavers.add(sub)
 			sub.sent = &sentDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[string]sentDocument)}
 		}
-		if s.isLive() {
-			s.hub.include(sub)
+		if s.loop != nil {
+			s.loop.include(sub)
 		}
 		added = append(added, sub)
 	}
@@ -539,7 +564,7 @@ func (s *Session) add(subscriptions []Subscription) {
 }
 
 // remove removes a subscription.
-func (s *Session) remove(id string) {
+func (s *stream) remove(id string) {
 	sub := s.subscriptions[id]
 	if sub == nil {
 		return
@@ -555,25 +580,25 @@ func (s *Session) remove(id string) {
 	if sub.group.size--; sub.group.size == 0 {
 		delete(s.groups, sub.Form.key)
 	}
-	if s.isLive() {
-		s.hub.exclude(sub)
+	if s.loop != nil {
+		s.loop.exclude(sub)
 	}
 	sub.abandon()
 	sub.leaveTrail()
 	s.setProgress(id, nil)
 }
 
-// isLive reports whether the Hub's loop owns the session. Called by the owner.
+// isLive reports whether the Hub's loop owns the session.
 func (s *Session) isLive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.live
 }
 
-// at returns the position up to which the session has considered the log. Called by the owner.
-func (s *Session) at() change.Position {
-	if s.isLive() {
-		return change.Later(s.hub.at, s.from)
+// at returns the position up to which the session has considered the log.
+func (s *stream) at() change.Position {
+	if s.loop != nil {
+		return change.Later(s.loop.at, s.from)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -596,7 +621,7 @@ func (s *Session) has(p change.Partition, keyed bool) bool {
 }
 
 // begin opens a batch: the last queued one if it may grow, or a new one.
-func (s *Session) begin() {
+func (s *stream) begin() {
 	if s.open != nil {
 		return
 	}
@@ -610,7 +635,7 @@ func (s *Session) begin() {
 }
 
 // beginEvents begins a batch that events are added to.
-func (s *Session) beginEvents() {
+func (s *stream) beginEvents() {
 	s.begin()
 	if s.open.Events == nil {
 		s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
@@ -618,7 +643,7 @@ func (s *Session) beginEvents() {
 }
 
 // gather sorts the subscriptions that match an event by their forms.
-func (s *Session) gather(subscriptions []*Subscription) {
+func (s *stream) gather(subscriptions []*Subscription) {
 	s.matching = s.matching[:0]
 	for _, sub := range subscriptions {
 		switch g := sub.group; len(g.ids) {
@@ -634,7 +659,7 @@ func (s *Session) gather(subscriptions []*Subscription) {
 }
 
 // event adds an event to the open batch, once for each form that its subscriptions request.
-func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
+func (s *stream) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
 	if !keyed {
 		p = 0
 	}
@@ -667,14 +692,14 @@ func (s *Session) event(e *change.Event, ref change.Ref, p change.Partition, key
 // closeUnit queues the open batch if it is full. Called when everything of a position is in it: a
 // batch never ends within the entries of one position, because a subscriber that has had the last
 // of them drops the others as repeated.
-func (s *Session) closeUnit(at change.Position) {
+func (s *stream) closeUnit(at change.Position) {
 	if s.open != nil && !s.open.grows() {
 		s.queue(change.Later(s.position(), at).Clone())
 	}
 }
 
 // loss queues a loss after the open batch.
-func (s *Session) loss(l *Loss, to change.Position) {
+func (s *stream) loss(l *Loss, to change.Position) {
 	s.queue(s.position())
 	s.open = &Batch{Loss: l}
 	s.queue(to)
@@ -689,7 +714,7 @@ func (s *Session) position() change.Position {
 
 // queue queues the open batch, which ends at to, and advances the session to to even without an
 // open batch.
-func (s *Session) queue(to change.Position) {
+func (s *stream) queue(to change.Position) {
 	b := s.open
 	s.open = nil
 	s.mu.Lock()

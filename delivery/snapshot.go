@@ -40,7 +40,7 @@ type SnapshotMark struct {
 // Snapshot sends the current documents of subscriptions, each in its place among the changes. It
 // restarts a snapshot that is in progress. Unknown IDs are ignored.
 func (s *Session) Snapshot(ids []string, reason snapshot.Reason) {
-	s.await(func() {
+	s.await(func(s *stream) {
 		for _, id := range ids {
 			if sub := s.subscriptions[id]; sub != nil {
 				s.accept(sub, reason, nil)
@@ -65,7 +65,7 @@ const (
 // snapshot that begins reads a collection, or all of the subscription if ns is zero.
 func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done int, did bool) {
 	some := 0
-	did = s.await(func() {
+	did = s.await(func(s *stream) {
 		for _, sub := range s.byKey {
 			if f := sub.Program.Filter(); id != "" && sub.ID != id || ns.DB != "" && (f.DB != "" && f.DB != ns.DB || f.Coll != "" && f.Coll != ns.Coll) {
 				continue
@@ -89,8 +89,8 @@ func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done in
 }
 
 // operate pauses, resumes or cancels the snapshot of a subscription. It returns false if there is
-// none for that. Called by the owner.
-func (s *Session) operate(sub *Subscription, do Operation) bool {
+// none for that.
+func (s *stream) operate(sub *Subscription, do Operation) bool {
 	p := sub.progress()
 	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
 		return false
@@ -105,8 +105,8 @@ func (s *Session) operate(sub *Subscription, do Operation) bool {
 	}
 	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
 	s.setProgress(sub.ID, &next)
-	if s.isLive() {
-		s.hub.advance(sub)
+	if s.loop != nil {
+		s.loop.advance(sub)
 	}
 	return true
 }
@@ -243,16 +243,15 @@ func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason
 	return p
 }
 
-// beginSnapshot begins the snapshot of a subscription, of all collections or of some. Called by the
-// owner.
-func (s *Session) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+// beginSnapshot begins the snapshot of a subscription, of all collections or of some.
+func (s *stream) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := sub.begun(sub.progress(), reason, some)
 	s.setProgress(sub.ID, &p)
 	s.beginWith(sub, p, some)
 }
 
-// beginWith begins a snapshot with its progress. Called by the owner.
-func (s *Session) beginWith(sub *Subscription, p snapshot.Progress, some []change.Namespace) {
+// beginWith begins a snapshot with its progress.
+func (s *stream) beginWith(sub *Subscription, p snapshot.Progress, some []change.Namespace) {
 	if p.Read == 0 || sub.traced == nil {
 		s.hub.traceSnapshot(sub, p)
 	}
@@ -262,21 +261,20 @@ func (s *Session) beginWith(sub *Subscription, p snapshot.Progress, some []chang
 	if sub.abandon(); p.Listed {
 		s.mark(sub, SnapshotBegun, p, some)
 	}
-	if s.isLive() {
-		s.hub.advance(sub)
+	if s.loop != nil {
+		s.loop.advance(sub)
 	}
 }
 
-// accept begins a requested snapshot, whatever the subscriber has acknowledged. Called by the
-// owner.
-func (s *Session) accept(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+// accept begins a requested snapshot, whatever the subscriber has acknowledged.
+func (s *stream) accept(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.promise(sub, reason, some)
 	s.beginSnapshot(sub, reason, some)
 }
 
 // promise makes a snapshot pending for the subscriber from now on, even if it reconnects without
-// any acknowledgement. Called by the owner, which begins it afterwards.
-func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+// any acknowledgement.
+func (s *stream) promise(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	owed := func(before []snapshot.Progress) []snapshot.Progress {
@@ -294,8 +292,8 @@ func (s *Session) promise(sub *Subscription, reason snapshot.Reason, some []chan
 }
 
 // acceptMore is accept for attached partitions: a snapshot of these collections that they have
-// joined does not restart. Called by the owner.
-func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
+// joined does not restart.
+func (s *stream) acceptMore(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
 	p := sub.progress()
 	joined := p != nil && !p.Done && !slices.ContainsFunc(some, func(ns change.Namespace) bool { return len(p.Some) > 0 && !slices.Contains(p.Some, ns) })
 	if joined && (len(some) > 0 || len(p.Some) == 0) {
@@ -309,7 +307,7 @@ func (s *Session) acceptMore(sub *Subscription, reason snapshot.Reason, some []c
 // delivered any change up to the end of its term, and a document that is older than such a change
 // must not follow it.
 func (s *Session) DocumentsFrom(t change.Timestamp) {
-	s.await(func() {
+	s.await(func(s *stream) {
 		if t.Compare(s.documentsFrom) > 0 {
 			s.documentsFrom = t
 		}
@@ -323,8 +321,8 @@ func Unread(all []snapshot.Progress) []snapshot.Progress {
 
 // resumeSnapshots resumes or begins the snapshots of new subscriptions. There may be thousands, so
 // all that begin are noted at once, and left from now on wherever the subscriber is by its
-// acknowledgements. Called by the owner.
-func (s *Session) resumeSnapshots(added []*Subscription) {
+// acknowledgements.
+func (s *stream) resumeSnapshots(added []*Subscription) {
 	if s.cfg.Unknown {
 		return
 	}
@@ -358,23 +356,23 @@ func (s *Session) resumeSnapshots(added []*Subscription) {
 }
 
 // advance continues the snapshot of a live subscription.
-func (h *Hub) advance(sub *Subscription) {
+func (l *loop) advance(sub *Subscription) {
 	p := sub.progress()
 	switch {
-	case p == nil || p.Done || p.Paused || h.cfg.Snapshots == nil:
+	case p == nil || p.Done || p.Paused || l.cfg.Snapshots == nil:
 	case !p.Listed:
-		h.list(sub)
+		l.list(sub)
 	case len(p.Left) == 0:
-		h.gone(sub)
+		l.gone(sub)
 		done := *p
-		done.Done, done.At = true, change.Later(sub.session.at(), sub.session.position()).Time
-		sub.session.mark(sub, SnapshotDone, done, done.Some)
+		done.Done, done.At = true, change.Later(sub.stream.at(), sub.session.position()).Time
+		sub.stream.mark(sub, SnapshotDone, done, done.Some)
 	default:
 		for _, left := range p.Left {
 			if !slices.ContainsFunc(sub.readers, func(r *reader) bool { return r.Left.Namespace == left.Namespace }) {
 				r := &reader{Left: left, Who: sub}
 				sub.readers = append(sub.readers, r)
-				h.offer(r)
+				l.offer(r)
 			}
 		}
 	}
@@ -382,7 +380,7 @@ func (h *Hub) advance(sub *Subscription) {
 
 // mark queues a snapshot mark, which concerns some collections or, if there are none, all of the
 // subscription, and then updates the progress.
-func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progress, some []change.Namespace) {
+func (s *stream) mark(sub *Subscription, state SnapshotState, p snapshot.Progress, some []change.Namespace) {
 	s.queue(s.position())
 	sub.forgetAhead()
 	m := &SnapshotMark{Subscription: sub.ID, State: state, Reason: p.Reason, Read: p.Read, Estimated: p.Estimated}
@@ -400,28 +398,28 @@ func (s *Session) mark(sub *Subscription, state SnapshotState, p snapshot.Progre
 
 // list lists the collections of a subscription's snapshot. Collections created later begin with
 // changes.
-func (h *Hub) list(sub *Subscription) {
+func (l *loop) list(sub *Subscription) {
 	if sub.listing {
 		return
 	}
 	sub.listing = true
 	f, losses := sub.Program.Filter(), sub.losses
-	h.start(func(ctx context.Context) {
-		collections, at, err := h.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
+	l.start(func(ctx context.Context) {
+		collections, at, err := l.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
-			h.logger.Warn("listing collections for a snapshot failed", "error", err)
+			l.logger.Warn("listing collections for a snapshot failed", "error", err)
 			await(ctx, nil, retryRead)
 		}
-		h.do(ctx, func() {
+		l.do(ctx, func(l *loop) {
 			if err != nil {
 				sub.listing = false
-				if h.subscriptions[sub.key] == sub {
-					h.advance(sub)
+				if l.subscriptions[sub.key] == sub {
+					l.advance(sub)
 				}
 				return
 			}
-			h.listings = append(h.listings, listing{sub, collections, at, losses})
-			h.placeListings()
+			l.listings = append(l.listings, listing{sub, collections, at, losses})
+			l.placeListings()
 		})
 	})
 }
@@ -438,29 +436,29 @@ type listing struct {
 // of the listing: a collection that was dropped before it is still there for the session. One that
 // has come meanwhile begins with changes, unless a loss says that there were none, or that another
 // one was renamed to its name: then the collections are listed again.
-func (h *Hub) placeListings() {
-	waiting := h.listings
-	h.listings = nil
-	for _, l := range waiting {
-		if l.at.Compare(h.at.Time) > 0 {
-			h.listings = append(h.listings, l)
+func (l *loop) placeListings() {
+	waiting := l.listings
+	l.listings = nil
+	for _, of := range waiting {
+		if of.at.Compare(l.at.Time) > 0 {
+			l.listings = append(l.listings, of)
 			continue
 		}
-		l.sub.listing = false
-		p := l.sub.progress()
+		of.sub.listing = false
+		p := of.sub.progress()
 		switch {
-		case h.subscriptions[l.sub.key] != l.sub || p == nil || p.Listed:
+		case l.subscriptions[of.sub.key] != of.sub || p == nil || p.Listed:
 			continue
-		case l.losses == l.sub.losses:
-			h.listed(l.sub, *p, l.collections)
+		case of.losses == of.sub.losses:
+			l.listed(of.sub, *p, of.collections)
 		}
-		h.advance(l.sub)
+		l.advance(of.sub)
 	}
 }
 
 // listed begins to read the listed collections. A snapshot that partitions have joined continues
 // the present collection at its place.
-func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
+func (l *loop) listed(sub *Subscription, p snapshot.Progress, collections []snapshot.Collection) {
 	before := p.Left
 	p.Listed, p.Left = true, nil
 	for _, c := range collections {
@@ -471,5 +469,5 @@ func (h *Hub) listed(sub *Subscription, p snapshot.Progress, collections []snaps
 		p.Left = append(p.Left, left)
 		p.Estimated += uint64(max(0, c.Documents))
 	}
-	sub.session.mark(sub, SnapshotBegun, p, p.Some)
+	sub.stream.mark(sub, SnapshotBegun, p, p.Some)
 }

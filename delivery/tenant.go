@@ -301,55 +301,72 @@ type expense struct {
 	pages  int       // of snapshots that have cost too much
 }
 
+// costs are what identities spend on the live path: on filters and encodings, and on deliveries.
+type costs struct {
+	now   time.Time // when the current reply came
+	reply uint64    // its number
+
+	allowed  int       // the cost that an identity may spend in it
+	spent    int       // by all of them in it
+	level    level     // spent before it
+	spenders []*tenant // in it
+	asked    *Subscription
+	granted  int       // for the evaluation of asked
+	leaving  []*stream // before the current event
+
+	sent    level     // what all deliveries have cost
+	senders []*tenant // in the current reply
+}
+
 // spend adds the cost of the current reply on the live path.
-func (h *Hub) spend(s *Session, units int) {
+func (l *loop) spend(s *stream, units int) {
 	t := s.tenant
 	if t == nil || units == 0 {
 		return
 	}
 	if t.reply == 0 {
-		h.spenders = append(h.spenders, t)
+		l.costs.spenders = append(l.costs.spenders, t)
 	}
-	if s.expense.reply != h.reply {
-		s.expense.reply, s.expense.spent = h.reply, 0
+	if s.expense.reply != l.costs.reply {
+		s.expense.reply, s.expense.spent = l.costs.reply, 0
 	}
-	t.reply, s.expense.spent, h.spent = t.reply+units, s.expense.spent+units, h.spent+units
+	t.reply, s.expense.spent, l.costs.spent = t.reply+units, s.expense.spent+units, l.costs.spent+units
 }
 
 // Grant implements match.Meter for the live path. A session whose filters may not be evaluated now
 // leaves it before the current event.
-func (h *Hub) Grant(id match.ID) int {
-	h.asked = h.subscriptions[id]
-	t := h.asked.session.tenant
-	if t == nil || h.bound {
-		h.granted = match.MaxCost
-		return h.granted
+func (l *loop) Grant(id match.ID) int {
+	l.costs.asked = l.subscriptions[id]
+	t := l.costs.asked.session.tenant
+	if t == nil || l.bound {
+		l.costs.granted = match.MaxCost
+		return l.costs.granted
 	}
-	if h.granted = min(h.allowed-t.reply, costlyUnits); h.granted <= 0 {
-		h.leaving = append(h.leaving, h.asked.session)
+	if l.costs.granted = min(l.costs.allowed-t.reply, costlyUnits); l.costs.granted <= 0 {
+		l.costs.leaving = append(l.costs.leaving, l.costs.asked.stream)
 	}
-	return h.granted
+	return l.costs.granted
 }
 
 // Spent implements match.Meter.
-func (h *Hub) Spent(_ match.ID, units int, err error) {
-	s := h.asked.session
-	h.spend(s, units)
+func (l *loop) Spent(_ match.ID, units int, err error) {
+	s := l.costs.asked.stream
+	l.spend(s, units)
 	switch {
 	case err == nil:
-	case h.granted < match.MaxCost && fault.Of(err) == fault.FilterCost:
-		h.leaving = append(h.leaving, s)
+	case l.costs.granted < match.MaxCost && fault.Of(err) == fault.FilterCost:
+		l.costs.leaving = append(l.costs.leaving, s)
 	default:
-		h.fail(h.asked, err)
+		l.fail(l.costs.asked, err)
 	}
 }
 
-var _ match.Meter = (*Hub)(nil)
+var _ match.Meter = (*loop)(nil)
 
 // affordsForms reports whether a session may have an event encoded in all the forms of its matching
 // subscriptions on the live path. One form is always affordable.
-func (h *Hub) affordsForms(s *Session, e *change.Event) bool {
-	if len(s.groups) == 1 || h.bound {
+func (l *loop) affordsForms(s *stream, e *change.Event) bool {
+	if len(s.groups) == 1 || l.bound {
 		return true
 	}
 	forms := 0
@@ -362,51 +379,51 @@ func (h *Hub) affordsForms(s *Session, e *change.Event) bool {
 	for _, sub := range s.matched {
 		sub.group.ids = nil
 	}
-	return forms == 1 || forms*(1+len(e.Raw())/encodedBytes) <= h.allowed-s.tenant.reply
+	return forms == 1 || forms*(1+len(e.Raw())/encodedBytes) <= l.costs.allowed-s.tenant.reply
 }
 
 // opens begins a reply of n events.
-func (h *Hub) opens(events int) {
-	h.reply++
-	h.now = time.Now()
-	h.level.add(h.now, 0, liveWindow)
-	h.tenants.strain.now(h.now) // it is looked often enough
-	h.allowed = replyUnits + events*replyEventUnits
+func (l *loop) opens(events int) {
+	l.costs.reply++
+	l.costs.now = time.Now()
+	l.costs.level.add(l.costs.now, 0, liveWindow)
+	l.tenants.strain.now(l.costs.now) // it is looked often enough
+	l.costs.allowed = replyUnits + events*replyEventUnits
 }
 
 // closes ends a reply and remembers its cost for a while.
-func (h *Hub) closes() {
-	for _, t := range h.spenders {
-		t.live.add(h.now, t.reply, liveWindow)
+func (l *loop) closes() {
+	for _, t := range l.costs.spenders {
+		t.live.add(l.costs.now, t.reply, liveWindow)
 		t.reply = 0
 	}
-	clear(h.spenders)
-	h.spenders = h.spenders[:0]
-	h.level.add(h.now, h.spent, liveWindow)
-	h.spent = 0
+	clear(l.costs.spenders)
+	l.costs.spenders = l.costs.spenders[:0]
+	l.costs.level.add(l.costs.now, l.costs.spent, liveWindow)
+	l.costs.spent = 0
 }
 
 // relieve takes sessions off the live path while all of it costs too much: those of the identity
 // that spends most. at is the position of the event that they have considered last.
-func (h *Hub) relieve(at change.Position) {
-	for h.level.units+float64(h.spent) > liveUnits {
+func (l *loop) relieve(at change.Position) {
+	for l.costs.level.units+float64(l.costs.spent) > liveUnits {
 		var most *tenant
 		var units float64
-		for _, t := range h.spenders {
-			if u := t.live.add(h.now, 0, liveWindow) + float64(t.reply); most == nil || u > units {
+		for _, t := range l.costs.spenders {
+			if u := t.live.add(l.costs.now, 0, liveWindow) + float64(t.reply); most == nil || u > units {
 				most, units = t, u
 			}
 		}
 		if most == nil {
 			return // they have left before
 		}
-		h.level.units -= most.live.units
-		h.spent -= most.reply
-		h.spenders = slices.DeleteFunc(h.spenders, func(t *tenant) bool { return t == most })
-		mean := most.reply / max(1, h.sessionsOf(most))
-		for s := range h.live {
-			if s.tenant == most && s.expense.reply == h.reply && s.expense.spent > 0 && s.expense.spent >= mean/2 {
-				h.evict(s, at)
+		l.costs.level.units -= most.live.units
+		l.costs.spent -= most.reply
+		l.costs.spenders = slices.DeleteFunc(l.costs.spenders, func(t *tenant) bool { return t == most })
+		mean := most.reply / max(1, l.sessionsOf(most))
+		for _, s := range l.live {
+			if s.tenant == most && s.expense.reply == l.costs.reply && s.expense.spent > 0 && s.expense.spent >= mean/2 {
+				l.evict(s, at)
 			}
 		}
 		most.live.units, most.reply = 0, 0
@@ -414,9 +431,9 @@ func (h *Hub) relieve(at change.Position) {
 }
 
 // sessionsOf counts the live sessions of a tenant that have spent anything in the current reply.
-func (h *Hub) sessionsOf(t *tenant) (n int) {
-	for s := range h.live {
-		if s.tenant == t && s.expense.reply == h.reply && s.expense.spent > 0 {
+func (l *loop) sessionsOf(t *tenant) (n int) {
+	for _, s := range l.live {
+		if s.tenant == t && s.expense.reply == l.costs.reply && s.expense.spent > 0 {
 			n++
 		}
 	}
@@ -425,36 +442,36 @@ func (h *Hub) sessionsOf(t *tenant) (n int) {
 
 // evict takes a session off the live path, because its filters cost too much there. It has
 // considered everything up to at, or where it began.
-func (h *Hub) evict(s *Session, at change.Position) {
-	if _, live := h.live[s]; !live {
+func (l *loop) evict(s *stream, at change.Position) {
+	if _, live := l.live[s.Session]; !live {
 		return
 	}
-	h.banish(s.tenant)
+	l.banish(s.tenant)
 	s.expense.away, s.expense.slot = s.tenant.away, true
-	s.expense.level = level{units: freeUnits, at: h.now}
+	s.expense.level = level{units: freeUnits, at: l.costs.now}
 	at = change.Later(change.Later(at, s.from), s.position()).Clone()
 	s.queue(at)
-	delete(h.touched, s)
-	h.metrics.costly.Inc()
-	h.leave(s, at)
+	delete(l.touched, s)
+	l.metrics.costly.Inc()
+	l.leave(s, at)
 }
 
 // banish keeps an identity off the live path for a while, longer each time.
-func (h *Hub) banish(t *tenant) {
-	if h.now.Before(t.away) {
+func (l *loop) banish(t *tenant) {
+	if l.costs.now.Before(t.away) {
 		return
 	}
-	if h.now.Sub(t.away) > mostAway {
+	if l.costs.now.Sub(t.away) > mostAway {
 		t.hold = 0
 	}
 	t.hold = min(max(leastAway, 2*t.hold), mostAway)
-	t.away, t.everything = h.now.Add(t.hold), false
-	h.tenants.keep(t, t.away.Add(mostAway))
+	t.away, t.everything = l.costs.now.Add(t.hold), false
+	l.tenants.keep(t, t.away.Add(mostAway))
 }
 
 // evaluates reports whether a subscription of the session has more than comparisons that cost
 // little.
-func (s *Session) evaluates() bool {
+func (s *stream) evaluates() bool {
 	for _, sub := range s.byKey {
 		if !sub.Program.IsDecided() {
 			return true
@@ -464,11 +481,11 @@ func (s *Session) evaluates() bool {
 }
 
 // isAway reports whether the session must stay off the live path, because its filters cost too
-// much. The session's own loop calls it.
-func (s *Session) isAway(now time.Time) bool { return s.awayFor(now) > 0 }
+// much.
+func (s *stream) isAway(now time.Time) bool { return s.awayFor(now) > 0 }
 
 // awayFor returns for how long that is, if it spends nothing more.
-func (s *Session) awayFor(now time.Time) time.Duration {
+func (s *stream) awayFor(now time.Time) time.Duration {
 	if s.tenant == nil || !s.expense.slot && s.expense.away.IsZero() {
 		return 0
 	}

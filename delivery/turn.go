@@ -32,15 +32,15 @@ type crowd struct {
 }
 
 // sends adds a session's delivery in the current reply.
-func (h *Hub) sends(s *Session, units int) {
+func (l *loop) sends(s *stream, units int) {
 	t := s.tenant
 	if t == nil {
 		return
 	}
 	if t.sends == 0 {
-		h.senders = append(h.senders, t)
+		l.costs.senders = append(l.costs.senders, t)
 	}
-	if _, before := h.touched[s]; !before {
+	if _, before := l.touched[s]; !before {
 		units += wakeUnits
 	}
 	t.sends += units
@@ -49,26 +49,26 @@ func (h *Hub) sends(s *Session, units int) {
 // disperse ends a reply: the identities whose deliveries cost most leave the live path while all of
 // them together cost too much. All live sessions have considered everything up to at. An identity
 // that has the live path for itself stays.
-func (h *Hub) disperse(at change.Position) {
-	for _, t := range h.senders {
-		t.sent.add(h.now, t.sends, liveWindow)
-		h.sent.add(h.now, t.sends, liveWindow)
+func (l *loop) disperse(at change.Position) {
+	for _, t := range l.costs.senders {
+		t.sent.add(l.costs.now, t.sends, liveWindow)
+		l.costs.sent.add(l.costs.now, t.sends, liveWindow)
 		t.sends = 0
 	}
-	clear(h.senders)
-	h.senders = h.senders[:0]
-	if h.sent.units <= deliverUnits() {
+	clear(l.costs.senders)
+	l.costs.senders = l.costs.senders[:0]
+	if l.costs.sent.units <= deliverUnits() {
 		return
 	}
 	live := make(map[*tenant]struct{})
-	h.sent.units = 0 // counted again, without those who have left
-	for s := range h.live {
+	l.costs.sent.units = 0 // counted again, without those who have left
+	for _, s := range l.live {
 		if _, counted := live[s.tenant]; s.tenant != nil && !counted {
 			live[s.tenant] = struct{}{}
-			h.sent.units += s.tenant.sent.add(h.now, 0, liveWindow)
+			l.costs.sent.units += s.tenant.sent.add(l.costs.now, 0, liveWindow)
 		}
 	}
-	for h.sent.units > deliverUnits() && len(live) > 1 {
+	for l.costs.sent.units > deliverUnits() && len(live) > 1 {
 		var most *tenant
 		for t := range live {
 			if most == nil || t.sent.units > most.sent.units {
@@ -76,23 +76,23 @@ func (h *Hub) disperse(at change.Position) {
 			}
 		}
 		delete(live, most)
-		h.sent.units -= most.sent.units
-		h.takeTurns(most, at)
+		l.costs.sent.units -= most.sent.units
+		l.takeTurns(most, at)
 	}
 }
 
 // takeTurns takes all sessions of an identity off the live path, where they take turns.
-func (h *Hub) takeTurns(t *tenant, at change.Position) {
-	h.banish(t)
+func (l *loop) takeTurns(t *tenant, at change.Position) {
+	l.banish(t)
 	t.everything = true
 	t.crowd.Lock()
 	t.crowd.until = t.away
 	t.crowd.Unlock()
-	for s := range h.live {
+	for _, s := range l.live {
 		if s.tenant == t {
 			s.expense.away = t.away
-			h.metrics.crowding.Inc()
-			h.leave(s, change.Later(at, s.from).Clone())
+			l.metrics.crowding.Inc()
+			l.leave(s, change.Later(at, s.from).Clone())
 		}
 	}
 }

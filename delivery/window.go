@@ -27,7 +27,7 @@ func (s *Session) Limit(terms []change.Term) {
 	if !s.cfg.Detachable || s.cfg.Owner || !s.cfg.Attached || len(terms) == 0 {
 		return
 	}
-	s.do(func() {
+	s.do(func(s *stream) {
 		attached := *s.attached.Load()
 		s.mu.Lock()
 		var limited []change.Term
@@ -42,14 +42,13 @@ func (s *Session) Limit(terms []change.Term) {
 		s.limited.Store(len(s.mu.windows) > 0)
 		s.mu.Unlock()
 		for _, term := range slices.CompactFunc(limited, func(a, b change.Term) bool { return a.Context == b.Context }) {
-			context.AfterFunc(term.Context, func() { s.do(s.endWindows) })
+			context.AfterFunc(term.Context, func() { s.do((*stream).endWindows) })
 		}
 	})
 }
 
-// endWindows removes the partitions whose windows are over, and reports them in a batch. Called by
-// the owner.
-func (s *Session) endWindows() {
+// endWindows removes the partitions whose windows are over, and reports them in a batch.
+func (s *stream) endWindows() {
 	attached, some := maps.Clone(*s.attached.Load()), false
 	s.mu.Lock()
 	for p, w := range s.mu.windows {
