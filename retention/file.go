@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -19,7 +20,12 @@ import (
 // its files end in nothing that the keys do not have; temporary files end in `.tmp`.
 type Files struct {
 	root string
-	lock *os.File
+	kept bool // only read, and not locked
+
+	mu     sync.Mutex // held while the folder is opened
+	lock   *os.File   // nil until then
+	closed bool
+
 	// reads and writes hold one value for each call under way, which may hang: if only writes do,
 	// readers continue.
 	reads, writes chan struct{}
@@ -28,9 +34,9 @@ type Files struct {
 // maxCalls is how many calls of a kind may be under way. Each takes a thread.
 const maxCalls = 32
 
-// within calls the file system, and returns when the context ends, although the call may still be
+// within opens the folder, if that has to be, calls the file system, and returns when the context ends, although the call may still be
 // under way then.
-func within[T any](ctx context.Context, busy chan struct{}, call func() (T, error)) (result T, err error) {
+func within[T any](ctx context.Context, s *Files, busy chan struct{}, call func() (T, error)) (result T, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return result, err
 	}
@@ -46,7 +52,11 @@ func within[T any](ctx context.Context, busy chan struct{}, call func() (T, erro
 	answers := make(chan answer, 1)
 	go func() {
 		defer func() { <-busy }()
-		result, err := call()
+		var result T
+		err := s.open()
+		if err == nil {
+			result, err = call()
+		}
 		answers <- answer{result, err}
 	}()
 	select {
@@ -70,37 +80,95 @@ const (
 // filesPage is how many objects a listing returns.
 const filesPage = 100_000
 
-// OpenFiles opens a store in a folder and creates that if necessary. If no other process has it
-// open, it removes what interrupted writes have left. Close closes it.
+// NewFiles returns a store in a folder, which is opened when it is first used, and by the next use
+// if that fails. Close closes it.
+func NewFiles(root string) *Files {
+	return &Files{root: root, reads: make(chan struct{}, maxCalls), writes: make(chan struct{}, maxCalls)}
+}
+
+// OpenFiles opens a store in a folder now.
 func OpenFiles(root string) (*Files, error) {
-	if err := os.MkdirAll(root, folderMode); err != nil {
-		return nil, fmt.Errorf("create folder: %w", err)
+	s := NewFiles(root)
+	return s, s.open()
+}
+
+// open creates the folder if necessary. If no other process has it open, it removes what
+// interrupted writes have left.
+func (s *Files) open() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return errors.New("open folder: it was closed")
+	case s.lock != nil || s.kept:
+		return nil
 	}
-	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_CREATE|os.O_RDWR, fileMode)
+	if err := os.MkdirAll(s.root, folderMode); err != nil {
+		return fmt.Errorf("create folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(s.root, lockName), os.O_CREATE|os.O_RDWR, fileMode)
 	if err != nil {
-		return nil, fmt.Errorf("open lock: %w", err)
+		return fmt.Errorf("open lock: %w", err)
 	}
-	s := &Files{root: root, lock: lock, reads: make(chan struct{}, maxCalls), writes: make(chan struct{}, maxCalls)}
 	if flock(lock, syscall.LOCK_EX|syscall.LOCK_NB) == nil { // nobody else is writing
 		s.removeTemporary()
 	}
 	if err := flock(lock, syscall.LOCK_SH|syscall.LOCK_NB); err != nil && !errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("lock folder: %w", err), lock.Close())
+		return errors.Join(fmt.Errorf("lock folder: %w", err), lock.Close())
 	}
+	s.lock = lock
+	return nil
+}
+
+// ReadFiles opens the store in a folder that exists, for reading: it changes nothing, and needs no
+// right to write.
+func ReadFiles(root string) (*Files, error) {
+	if info, err := os.Stat(root); err != nil {
+		return nil, fmt.Errorf("open folder: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("open folder: %s is none", root)
+	}
+	s := NewFiles(root)
+	s.kept = true
 	return s, nil
 }
 
-// OpenURL opens the store that a URL names: file:// and an absolute path.
-func OpenURL(text string) (*Files, error) {
+// FolderOf returns the folder that a URL names: file:// and an absolute path.
+func FolderOf(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) {
-		return nil, fmt.Errorf("open store: %q is not the URL of a folder", text)
+		return "", fmt.Errorf("%q is not the URL of a folder", text)
 	}
-	return OpenFiles(u.Path)
+	return u.Path, nil
 }
 
-// Close ends the use of the folder.
-func (s *Files) Close() error { return s.lock.Close() }
+// Close ends the use of the folder. It does not wait for one that hangs while it is opened.
+func (s *Files) Close() error {
+	if !s.mu.TryLock() {
+		return nil
+	}
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.lock == nil {
+		return nil
+	}
+	return s.lock.Close()
+}
+
+// Chains returns the folders of the chains in the store, for ChainAt.
+func (s *Files) Chains(ctx context.Context) ([]string, error) {
+	return within(ctx, s, s.reads, func() (chains []string, err error) {
+		found, err := filepath.Glob(filepath.Join(s.root, "v1", "*", "*", "seg")) // its pattern is valid
+		for _, folder := range found {
+			chain, err := filepath.Rel(s.root, filepath.Dir(folder))
+			if err != nil {
+				return nil, fmt.Errorf("name %s: %w", folder, err)
+			}
+			chains = append(chains, filepath.ToSlash(chain))
+		}
+		return chains, err
+	})
+}
 
 func flock(f *os.File, how int) error { return syscall.Flock(int(f.Fd()), how) }
 
@@ -132,7 +200,7 @@ func (s *Files) path(key string) (string, error) {
 
 // Put implements Store. The object is complete and on disk before it has its name.
 func (s *Files) Put(ctx context.Context, key string, data []byte) error {
-	_, err := within(ctx, s.writes, func() (struct{}, error) { return struct{}{}, s.put(key, data) })
+	_, err := within(ctx, s, s.writes, func() (struct{}, error) { return struct{}{}, s.put(key, data) })
 	return err
 }
 
@@ -198,7 +266,7 @@ func (s *Files) Get(ctx context.Context, key string, offset, n int64) (data []by
 		data  []byte
 		about Object
 	}
-	p, err := within(ctx, s.reads, func() (part, error) {
+	p, err := within(ctx, s, s.reads, func() (part, error) {
 		data, about, err := s.get(key, offset, n)
 		return part{data, about}, err
 	})
@@ -234,7 +302,7 @@ func objectOf(info fs.FileInfo) Object {
 
 // List implements Store.
 func (s *Files) List(ctx context.Context, folder, after string) ([]Object, error) {
-	return within(ctx, s.reads, func() ([]Object, error) { return s.list(folder, after) })
+	return within(ctx, s, s.reads, func() ([]Object, error) { return s.list(folder, after) })
 }
 
 func (s *Files) list(folder, after string) ([]Object, error) {
@@ -272,7 +340,7 @@ func (s *Files) list(folder, after string) ([]Object, error) {
 
 // Delete implements Store.
 func (s *Files) Delete(ctx context.Context, key string) error {
-	_, err := within(ctx, s.writes, func() (struct{}, error) { return struct{}{}, s.remove(key) })
+	_, err := within(ctx, s, s.writes, func() (struct{}, error) { return struct{}{}, s.remove(key) })
 	return err
 }
 
@@ -290,7 +358,7 @@ func (s *Files) remove(key string) error {
 }
 
 // Now implements Store: the clock is the file system's, which may be another machine's.
-func (s *Files) Now(ctx context.Context) (time.Time, error) { return within(ctx, s.writes, s.now) }
+func (s *Files) Now(ctx context.Context) (time.Time, error) { return within(ctx, s, s.writes, s.now) }
 
 func (s *Files) now() (time.Time, error) {
 	temp, err := os.CreateTemp(s.root, clockName+"*"+temporary)

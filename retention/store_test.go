@@ -163,3 +163,33 @@ func TestFilesAreTheOwnersAlone(t *testing.T) {
 		}
 	}
 }
+
+// A folder that cannot be opened is opened once it can be.
+func TestFolderIsOpenedOnceItCanBe(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(there, nil, 0o600); err != nil { // where the folder is to be
+		t.Fatal(err)
+	}
+	s := retention.NewFiles(filepath.Join(there, "log"))
+	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err == nil {
+		t.Error("put into a folder that cannot be")
+	}
+	if _, err := s.List(t.Context(), "a/seg", ""); err == nil {
+		t.Error("listed a folder that cannot be")
+	}
+	if err := os.Remove(there); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err != nil {
+		t.Error(err)
+	}
+	if got, _, err := s.Get(t.Context(), "a/seg/1", 0, 9); err != nil || string(got) != "x" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Put(t.Context(), "a/seg/2", nil); err == nil {
+		t.Error("put after it was closed")
+	}
+}

@@ -96,16 +96,18 @@ func (s *Service) retainedSource() oplog.Source {
 	return s.retained.source
 }
 
-// openRetention opens the store of the retained log.
+// openRetention prepares the retained log. Whether its store can be opened is the writer's trouble:
+// delivery does not depend on it.
 func (s *Service) openRetention(ctx context.Context) error {
 	cfg := s.opts.Config
 	if cfg.Retention.Store == "" {
 		return nil
 	}
-	store, err := retention.OpenURL(cfg.Retention.Store)
+	folder, err := retention.FolderOf(cfg.Retention.Store)
 	if err != nil {
-		return fault.New(fault.RetentionStore, err)
+		return fault.New(fault.ConfigBadValue, err)
 	}
+	store := retention.NewFiles(folder)
 	s.closers = append(s.closers, func() { _ = store.Close() })
 	chain := retention.NewChain(store, s.origin.Source, s.origin.Incarnation)
 	s.retained.writer = retention.NewWriter(retention.WriterConfig{

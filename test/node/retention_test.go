@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -142,4 +143,25 @@ func segments(t *testing.T, root string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// A node whose retained log cannot be opened starts and delivers, and retains once it can be.
+func TestNodeStartsWithoutTheStoreOfItsRetainedLog(t *testing.T) {
+	t.Parallel()
+	there := filepath.Join(t.TempDir(), "there")
+	if err := os.WriteFile(there, nil, 0o600); err != nil { // where the folder is to be
+		t.Fatal(err)
+	}
+	store := filepath.Join(there, "log")
+	r := newRig(t, devmongo.Config{}, "STREAMER_RETENTION_STORE=file://"+store, "STREAMER_RETENTION_INTERVAL=1s")
+	n := r.begin()
+	n.sees(r.series(0, 10)...)
+	n.until("the store has failed", func() bool { return n.metric("streamer_retention_write_failures_total") > 0 })
+	if err := os.Remove(there); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the log is retained", func() bool {
+		r.elsewhere(1)
+		return n.metric("streamer_retention_segments_written_total") > 0
+	})
 }
