@@ -9,9 +9,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
@@ -111,12 +113,20 @@ func (c *Client) misfit(ctx context.Context) error {
 	return fault.Newf(fault.MongoReplicaSet, "the servers are not members of %s: %s", cmp.Or(set, "one set"), strings.Join(each, ", "))
 }
 
-// ask asks one server for its kind, which needs no right.
+// ask asks one server for its kind, which needs no right. If an attempt shows why a certificate is
+// refused, that is the error, whatever becomes of later ones: the server's reset of a connection can
+// overtake its alert.
 func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string) (hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTimeout, c.cfg.SelectionTimeout))
 	defer cancel()
 	d := direct(o, host).SetAppName(c.cfg.Application)
 	d.Auth, d.ReplicaSet = nil, nil
+	var refusal atomic.Pointer[error]
+	d.SetServerMonitor(&event.ServerMonitor{ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) {
+		if certificate(e.Failure) != nil {
+			refusal.Store(&e.Failure)
+		}
+	}})
 	driver, err := mongo.Connect(d)
 	if err != nil {
 		return hello{}, fmt.Errorf("ask %s: %w", host, err)
@@ -125,6 +135,9 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 	h, err := helloOf(ctx, driver)
 	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok && len(selection.Desc.Servers) > 0 {
 		err = cmp.Or(selection.Desc.Servers[0].LastError, err)
+	}
+	if refused := refusal.Load(); err != nil && refused != nil {
+		err = *refused
 	}
 	return h, err
 }
