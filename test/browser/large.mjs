@@ -47,6 +47,7 @@ export function subscribers() {
         subscriber: name(i), kind: 'exclusive', position: {time: ago(lag), t: 1, i: 1}, lag_seconds: lag, entries_behind: Math.round(lag * 9000), head_room_seconds: 90_000 - lag, generation: 0,
         without_checkpoint: 0, snapshots: i < 100 && i % 5 === 0 ? snapshots(i) : undefined, saved_at: ago(lag), saved_by: `node-${1 + (i % 12)}`, connected: here ? true : null,
         session: here ? {node: 'node-1', live: true, partitions: count, unacknowledged_events: Math.round(4000 * random(i)), credit_events: 61_536, unacknowledged_losses: 0, overdue: i === 120} : undefined,
+        losses: i === 42 ? [{id: 'own', lost_from: {time: ago(96_000)}, lost_to: {time: ago(95_000)}, reason: 'it was away for longer than the oplog lasts', namespaces: ['shop.carts'], found: ago(60), by: 'node-3'}] : undefined,
       };
     }),
   };

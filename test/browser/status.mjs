@@ -71,7 +71,8 @@ async function serveLarge(page) {
   await page.route('**/v1/gaps', (r) => json(r, large.gaps()));
   await page.route('**/v1/sinks', (r) => json(r, large.sinks()));
   await page.route('**/v1/reports?*', (r) => json(r, large.reports()));
-  await page.route('**/v1/history', (r) => json(r, large.history()));
+  await page.route(/[/]v1[/]history/, (r) => json(r, large.history()));
+  await page.route(/[/]v1[/]subscribers[/]detail/, (r) => json(r, {places: [], places_total: 0, filters: [], filters_total: 0, history: []}));
   let told = false;
   await page.route('**/v1/notices', (r) => {
     r.fulfill({contentType: 'text/event-stream', body: told ? ': nothing\n\n' : large.notices()});
@@ -120,6 +121,16 @@ async function largeCluster() {
   await page.getByRole('searchbox', {name: 'Find subscribers by name'}).fill('mail-0');
   await named(page, 'subscribers', '20 of 300 subscribers');
   await page.getByRole('searchbox', {name: 'Find subscribers by name'}).fill('');
+  // The page of a subscriber has its own losses apart from those of everybody.
+  for (const [subscriber, losses] of [['gateway/search-042', 'it was away for longer than the oplog lasts'], ['gateway/search-077', 'It has lost nothing that others have had.']]) {
+    await page.evaluate((name) => { location.hash = `#/subscribers/${encodeURIComponent(name)}`; }, subscriber);
+    const said = page.locator('section.view', {hasText: 'Its own losses'});
+    await said.getByText(losses).waitFor();
+    await said.getByRole('list', {name: 'Losses of everybody, newest first'}).getByText('the oplog no longer reaches back').waitFor();
+    check(await said.getByText('shop.carts').count() === (subscriber.endsWith('042') ? 1 : 0), `${subscriber} has losses of another one`);
+  }
+  await page.evaluate(() => { location.hash = ''; });
+  await named(page, 'subscribers', '25 of 300 subscribers');
   await page.waitForFunction(() => (document.querySelector('#overview .spark .line').getAttribute('d') ?? '').split('L').length > 8);
   await shot(page, 'status-large', 2300);
 

@@ -5,7 +5,7 @@ import {headRoomLevel} from '../attention.js';
 import {chart} from '../chart.js';
 import {button} from '../operate.js';
 import {condition, lagOf} from '../sections/subscribers.js';
-import {badge, clock, count, duration, h, keyed, plural, rate, table, text, when} from '../ui.js';
+import {badge, clock, count, duration, h, keyed, names, plural, rate, table, text, when} from '../ui.js';
 
 const every = 15_000; // milliseconds between two questions
 
@@ -68,6 +68,20 @@ export function lastHour() {
       draw(rates, 'rate', s?.rate, rate);
       draw(rooms, 'head-room', s?.head_room_seconds, duration);
       draw(owed, 'unacknowledged', s?.unacknowledged_events, count);
+    },
+  };
+}
+
+// lossList makes a list of losses, the newest first, and says where there is none.
+function lossList(label, none) {
+  const [list, empty] = [h('ol.log', {'aria-label': label}), h('p.empty', none)];
+  return {
+    element: h('div', empty, list),
+    draw(losses) {
+      const latest = (losses ?? []).slice(-10).reverse();
+      keyed(list, latest, (l) => l.id, (l) => ({element: h('li', {'data-level': 'critical'}, when(l.found), h('span', 'up to ', when(l.lost_to.time), ` of ${l.namespaces.length ? names(l.namespaces) : 'everything'}: ${l.reason}, found by ${l.by}`))}));
+      list.hidden = !latest.length;
+      empty.hidden = latest.length > 0;
     },
   };
 }
@@ -149,7 +163,8 @@ function rewinding(name) {
 function open(root, name) {
   const about = facts(['State', 'Position', 'Lag', 'Behind, about', 'Head-room', 'Unacknowledged', 'Losses to acknowledge', 'Session', 'Process', 'Generation', 'Saved', 'Snapshots']);
   const missing = h('p.empty', 'No subscriber of this name has a checkpoint or a session here.');
-  const losses = h('ol.log', {'aria-label': 'Losses that may concern it, newest first'});
+  const own = lossList('Its own losses, newest first', 'It has lost nothing that others have had.');
+  const everybody = lossList('Losses of everybody, newest first', 'Nobody has missed a stretch of the oplog.');
   const hour = lastHour();
   const more = checkpoints();
   let row = null;
@@ -159,7 +174,8 @@ function open(root, name) {
       + 'Its checkpoints and their history are gone. When it comes back it begins at the position that it tells, or as its start policy says.',
   }));
   erase.show(true, `Delete ${name}`);
-  root.append(missing, about.element, hour.element, more.element, h('h3', 'Losses'), losses, rewinding(name), h('div.bar.operate', erase.element));
+  root.append(missing, about.element, hour.element, more.element, h('h3', 'Its own losses'), h('p.help', 'It came back when its position had left the log.'), own.element,
+    h('h3', 'Losses of everybody'), everybody.element, rewinding(name), h('div.bar.operate', erase.element));
   let newest = null;
   const query = new URLSearchParams({subscriber: name});
   const ends = [asking(`/v1/history?${query}`, hour.draw), asking(`/v1/subscribers/detail?${query}`, (d) => more.draw(d, newest), more.refuse)];
@@ -187,9 +203,8 @@ function open(root, name) {
       about.set('Saved', row.saved_at ? `${duration(Math.max(0, Math.floor((Date.now() - new Date(row.saved_at)) / 1000)))} ago by ${row.saved_by || 'a node'}${row.reason ? `: ${row.reason}` : ''}` : 'never');
       const snapshots = s?.snapshots ?? row.snapshots ?? [];
       about.set('Snapshots', snapshots.length ? snapshots.map((x) => `${x.subscription}: ${x.done ? 'done' : `${count(x.read)} of about ${count(x.estimated)} documents`}`).join(' · ') : 'none');
-      const gaps = (state.gaps?.gaps ?? []).slice(-10).reverse();
-      keyed(losses, gaps, (g) => g.id, (g) => ({element: h('li', when(g.found), h('span', `up to `, when(g.lost_to.time), ` of ${g.namespaces.join(', ') || 'everything'}: ${g.reason}`))}));
-      losses.hidden = !gaps.length;
+      own.draw(row.losses);
+      everybody.draw(state.gaps?.gaps);
     },
     close() {
       for (const end of ends) end();
