@@ -28,6 +28,8 @@ type ImportPlan struct {
 	Creates bool         `json:"creates"`
 	Origin  Origin       `json:"origin"`
 	Steps   []ImportStep `json:"checkpoints"`
+	// Progress, if it is not nil, is told by Apply how many checkpoints of all are done.
+	Progress func(done, total int) `json:"-"`
 
 	archive Archive
 }
@@ -166,7 +168,10 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 	for _, t := range terms {
 		term[t.Partition] = t
 	}
-	for _, c := range p.archive.Checkpoints {
+	for i, c := range p.archive.Checkpoints {
+		if p.Progress != nil {
+			p.Progress(i, len(p.archive.Checkpoints))
+		}
 		there, ok := stand[c.Key]
 		if ok && moveOf(there, c, p.Origin.Partitions) == Stays {
 			continue
@@ -189,6 +194,9 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		if err := s.Put(ctx, c); err != nil {
 			return fmt.Errorf("import the checkpoint of %s: %w", c.Key, err)
 		}
+	}
+	if p.Progress != nil {
+		p.Progress(len(p.archive.Checkpoints), len(p.archive.Checkpoints))
 	}
 	return nil
 }

@@ -161,11 +161,17 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	}
 	f.show("a client with an old start", f.ships)
 	f.ships[0].picture("old-start", "Nothing needs attention")
+	status := l.operate("status", "--watch", "--address", f.ships[0].url())
+	status.awaitIn(status.output, "no problems")
+	subscribers := l.operate("subscribers", "list", "--watch", "--address", f.ships[0].url())
+	subscribers.awaitIn(subscribers.output, "old ")
 
 	broken.Store(true)
 	f.show("a sink is broken", f.ships, "sink/hook STRM-SINK-TARGET")
 	f.toldOnce("problem", "STRM-SINK-TARGET")
 	f.ships[0].picture("sink", "acknowledges nothing")
+	status.awaitIn(status.output, "The target of sink hook acknowledges nothing.")
+	subscribers.awaitIn(subscribers.output, "sink/hook ")
 	broken.Store(false)
 	f.show("the sink is well again", f.ships)
 	f.toldOnce("problem_over", "STRM-SINK-TARGET")
@@ -175,9 +181,27 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	until(t, "status --plan says the same", func() bool { return slices.Equal(f.planned(), []string{mongoAway}) })
 	f.toldOnce("problem", "STRM-MONGODB-UNREACHABLE")
 	f.ships[0].picture("mongodb", "MongoDB cannot be read")
+	status.awaitIn(status.output, "MongoDB cannot be read")
 	heal()
 	f.show("MongoDB is back", f.ships)
 	f.toldOnce("problem_over", "STRM-MONGODB-UNREACHABLE")
+
+	looks := func(p *process, first string) (n int) {
+		for _, line := range p.output.all() {
+			if strings.HasPrefix(line, first) {
+				n++
+			}
+		}
+		return n
+	}
+	before := looks(status, "no problems")
+	until(t, "they look again", func() bool { return looks(status, "no problems") > before && looks(subscribers, "SUBSCRIBER") > 1 })
+	for _, p := range []*process{status, subscribers} {
+		p.signal(os.Interrupt)
+		if code := p.wait(); code != 0 {
+			t.Errorf("%v: exit code %d: %q", p.cmd.Args[1:], code, p.notes.all())
+		}
+	}
 
 	var heals []func()
 	for _, s := range f.ships {

@@ -219,6 +219,9 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 			clear(c.documents)
 			c.mu.Unlock()
 			inVain("resume")
+			if text := command.result("snapshot", "ops/s", "follow", "--address", address); !strings.Contains(text, fmt.Sprintf("No snapshot of subscriber ops/s is under way: %d documents were read.", documents+1)) {
+				t.Errorf("a snapshot that is complete: %s", text)
+			}
 
 			pages.Admit(2)
 			operate(1, "begin", "--namespace", l.database+".orders")
@@ -236,7 +239,10 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 
-			operate(1)
+			text := command.result("snapshot", "ops/s", "--address", address, "--yes", "--follow")
+			if !strings.Contains(text, "begin, 1 subscriptions") || !strings.Contains(text, " documents left\n") || !strings.Contains(text, fmt.Sprintf("under way: %d documents were read", documents+2)) {
+				t.Errorf("the progress of a snapshot: %s", text)
+			}
 			until(t, "everything has come again", func() bool {
 				n, mark := c.state()
 				return n == 2*page+documents+2 && mark == "done operator"

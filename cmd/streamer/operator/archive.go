@@ -25,14 +25,22 @@ func exportCommand() *cobra.Command {
 	o := command{noOutput: true}
 	cmd := o.build("export [FILE]", "Write all checkpoints into a file, or to standard output", cobra.MaximumNArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
+			toFile := len(args) > 0 && args[0] != "-"
+			if toFile {
+				fmt.Fprintln(w, "Reading the checkpoints.")
+			}
 			archive, err := admin.Export(ctx, conn.Store, operatorName())
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 || args[0] == "-" {
+			if !toFile {
 				return archive.Write(w)
 			}
-			return writeFile(args[0], archive.Write)
+			if err := writeFile(args[0], archive.Write); err != nil {
+				return err
+			}
+			fmt.Fprintf(w, "%d checkpoints and %d losses are in %s.\n", len(archive.Checkpoints), len(archive.Gaps), printable(args[0]))
+			return nil
 		})
 	cmd.Long = `Write the origin and all checkpoints as one JSON document, for "streamer subscribers import" at another store. The document contains resume
 tokens, and those contain keys of documents: keep it as you keep the data.`
@@ -83,7 +91,14 @@ func importCommand() *cobra.Command {
 			if err := o.decide(ctx, w, i, i.write, nil, question); err != nil {
 				return err
 			}
-			if err := apply(ctx, conn, plan, args[0]); err != nil {
+			bar := progress{w: w, unit: "checkpoints", every: linesEvery}
+			if o.output == "" {
+				fmt.Fprintln(w, "Claiming the partitions: if a node has just ended, its claim lasts for up to its lease.")
+				plan.Progress = bar.show
+			}
+			err = apply(ctx, conn, plan, args[0])
+			bar.end()
+			if err != nil {
 				return err
 			}
 			i.Done = true

@@ -302,7 +302,7 @@ func TestExportIsImportedAgain(t *testing.T) {
 	d := newFixture(t)
 	before := d.checkpoints()
 	file := filepath.Join(t.TempDir(), "all.json")
-	if text, err := d.command("subscribers", "export", file); err != nil {
+	if text, err := d.command("subscribers", "export", file); err != nil || !strings.Contains(text, "2 checkpoints and 0 losses are in "+file) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
@@ -330,11 +330,14 @@ func TestExportIsImportedAgain(t *testing.T) {
 	if now := d.checkpoints(); !done.Done || len(done.Checkpoints) != 2 || done.Checkpoints[0].Move != admin.New || !maps.Equal(before, now) {
 		t.Errorf("%+v: %v became %v", done, before, now)
 	}
+	if text, err := d.command("subscribers", "import", file, "--yes"); err != nil || !strings.Contains(text, "2 checkpoints left\n0 checkpoints left\n0 checkpoints are new") {
+		t.Errorf("%v: %s", err, text)
+	}
 }
 
 func TestPartitionsAreCountedAnew(t *testing.T) {
 	d := newFixture(t)
-	if text, err := d.command("cluster", "repartition", "--to", "8", "--dry-run"); err != nil || !strings.Contains(text, "1 partitions") {
+	if text, err := d.command("cluster", "repartition", "--to", "8", "--dry-run"); err != nil || !strings.Contains(text, "1 partitions") || !strings.Contains(text, "1 of 2: ") || strings.Contains(text, "2 of 2: ") {
 		t.Errorf("%v: %s", err, text)
 	}
 	var done struct {

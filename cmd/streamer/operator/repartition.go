@@ -37,6 +37,12 @@ func repartitionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			say := func(text string) {
+				if o.output == "" {
+					fmt.Fprintln(w, text)
+				}
+			}
+			say("1 of 2: reading all checkpoints, and how far the oplog reaches.")
 			plan, err := admin.PlanRepartition(ctx, conn.Store, source, to)
 			if err != nil {
 				return err
@@ -46,6 +52,7 @@ func repartitionCommand() *cobra.Command {
 			if err := o.decide(ctx, w, r, r.write, plan.Check(), question); err != nil {
 				return err
 			}
+			say("2 of 2: writing the new origin, in one transaction.")
 			next, err := plan.Apply(ctx, conn.Store, operatorName())
 			if err != nil {
 				return err
