@@ -209,13 +209,14 @@ streams:
 	node test/streams/proxies.mjs
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img, and runs or compiles the programs that the
-# live view writes. Before that, the documentation, and pages of another origin, and with a name that is resolved to the node, in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.
+# live view writes. Before that, the documentation, the tutorial (with Python as its web server), and pages of another origin, and with a name that is resolved to the node, in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.
 browser: site
 	$(GO) build -o bin/ ./dev/demo ./cmd/streamer
 	cd test/browser && npm ci --ignore-scripts --no-audit --no-fund
 	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund
 	@mkdir -p docs/img
 	node test/browser/site.mjs bin/site
+	node test/browser/tutorial.mjs docs/img
 	node test/browser/foreign.mjs
 	node test/browser/rebind.mjs
 	node test/browser/status.mjs docs/img

@@ -98,7 +98,7 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, pattern := range []string{
-		"README.md", "docs/index.md", "docs/guides.md", "docs/filters.md", "docs/notices.md", "docs/snapshots.md", "client/typescript/README.md", "client/python/README.md", "examples/*/README.md", "examples/*/*.html",
+		"README.md", "docs/index.md", "docs/guides.md", "docs/tutorial.md", "docs/filters.md", "docs/notices.md", "docs/snapshots.md", "client/typescript/README.md", "client/python/README.md", "examples/*/README.md", "examples/*/*.html",
 		"examples/*/main.go", "client/doc.go",
 	} {
 		found, err := filepath.Glob("../../" + pattern)
@@ -128,7 +128,7 @@ func filters(text string) (all []string) {
 	for _, block := range regexp.MustCompile("(?ms)^```cel\n(.*?)^```").FindAllStringSubmatch(text, -1) {
 		all = append(all, strings.Split(strings.TrimSpace(block[1]), "\n")...)
 	}
-	for _, form := range []string{"Filter: `([^`]+)`", `filter[:=] ?"([^"]+)"`, `<code>\?[^<]*&amp;filter=([^<]+)</code>`} {
+	for _, form := range []string{"Filter: `([^`]+)`", `filter[:=] ?"([^"]+)"`, `filter[:=] ?'([^']+)'`, `<code>\?[^<]*&amp;filter=([^<]+)</code>`} {
 		for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
 			all = append(all, strings.ReplaceAll(m[1], "&amp;", "&"))
 		}

@@ -34,9 +34,9 @@ export async function demo(...args) {
   const lines = createInterface({input: process_.stdout});
   let sites = null;
   for await (const line of lines) {
-    const found = /HTTP at ([^;]+);/.exec(line);
+    const found = /HTTP at ([^;]+);|^A node is running on http:..([^,]+),/.exec(line);
     if (found) {
-      sites = found[1].split(', ').map((a) => `http://${a}/`);
+      sites = (found[1] ?? found[2]).split(', ').map((a) => `http://${a}/`);
       break;
     }
   }
