@@ -54,6 +54,20 @@ func (c *Chain) Expire(ctx context.Context, age time.Duration, bytes int64) (del
 	return deleted, nil
 }
 
+// Expired returns the floor, and how many segments below it have not been deleted yet.
+func (c *Chain) Expired(ctx context.Context) (floor uint64, n int, err error) {
+	if floor, err = c.Floor(ctx); err != nil {
+		return 0, 0, err
+	}
+	all, err := c.list(ctx, c.segments(), 0)
+	for _, s := range all {
+		if s.Number < floor {
+			n++
+		}
+	}
+	return floor, n, err
+}
+
 // expired returns the number of the first segment to keep, zero if there is none.
 func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age time.Duration, bytes int64) (uint64, error) {
 	if len(kept) == 0 {

@@ -1,0 +1,143 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+	"github.com/mongostream/streamer/retention"
+)
+
+// The retained log is listed, shown, verified and expired in its folder, without a node.
+func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
+	lonely(t)
+	d := &fixture{T: t}
+	root := filepath.Join(t.TempDir(), "log")
+	files, err := retention.OpenFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const chain = "v1/abc/1"
+	fill(t, files, chain, 3)
+	if err := files.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run := func(into any, words ...string) error {
+		t.Helper()
+		text, err := d.command(append(append([]string{"retention"}, words...), "-o", "json", "--store", "file://"+root)...)
+		if broken := json.Unmarshal([]byte(text), into); broken != nil {
+			t.Fatalf("%v: %s, %v, %v", words, text, broken, err)
+		}
+		return err
+	}
+	var list []retainedChain
+	if err := run(&list, "list"); err != nil || len(list) != 1 || list[0].Chain != chain || len(list[0].Segments) < 3 || list[0].From == nil || list[0].Segments[0].Writer != "a" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	var shown shownSegment
+	if err := run(&shown, "show", "1"); err != nil || shown.Changes == 0 || len(shown.Lanes) != 1 || shown.Lanes[0].Namespaces[0] != "shop.orders" || shown.Lanes[0].Entries != shown.Changes {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	var verified []verifiedChain
+	if err := run(&verified, "verify"); err != nil || len(verified) != 1 || verified[0].Segments != len(list[0].Segments) || verified[0].Events == 0 {
+		t.Errorf("%+v, %v", verified, err)
+	}
+	var after pruned
+	if err := run(&after, "prune", "--max-age", "1h", "--max-bytes", "1MiB", "--yes"); err != nil || after.Expired != 0 { // they are younger
+		t.Errorf("%+v, %v", after, err)
+	}
+	second := filepath.Join(root, filepath.FromSlash(chain), "seg", fmt.Sprintf("%020d", 2))
+	b, err := os.ReadFile(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/3] ^= 1
+	if err := os.WriteFile(second, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(&verified, "verify"); ExitCode(err) != exitRefused || len(verified[0].Findings) == 0 || verified[0].Findings[0].Segment != 2 {
+		t.Errorf("a damaged segment: %+v, %v", verified, err)
+	}
+	long := time.Now().Add(-48 * time.Hour)
+	all, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(chain), "seg", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		if err := os.Chtimes(path, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := run(&after, "prune", "--max-age", "1s", "--yes"); err != nil || after.Expired == 0 || after.Floor < 2 {
+		t.Errorf("%+v, %v", after, err)
+	}
+	for line, want := range map[string]string{
+		"show 99": "no segment 99", "show x": "no number", "list --chain v1/abc/2": "no \"v1/abc/2\"", "list --store s3://x": "not the URL of a folder",
+		"prune --max-age x --yes": "MAX_AGE",
+	} {
+		words := strings.Fields(line)
+		_, err := d.command(append([]string{"retention", words[0], "--store", "file://" + root}, words[1:]...)...)
+		if ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	if _, err := d.command("retention", "list", "--store", "file://"+missing); fault.Of(err) != fault.RetentionStore {
+		t.Errorf("a folder that is missing: %v", err)
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("looking at a folder made it")
+	}
+	if text, err := d.command("retention", "list", "--store", "file://"+root); err != nil || !strings.Contains(text, chain) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// fill writes a chain of at least so many segments into a store, as a node does.
+func fill(t *testing.T, store retention.Store, folder string, segments int) {
+	t.Helper()
+	mongo := &oplogtest.Log{ReplyEvents: 10}
+	mongo.Tick(1)
+	log := oplog.New(oplog.Config{Partitions: 1, Reach: func(context.Context) (gap.Reach, error) {
+		first, last := mongo.Reach()
+		return gap.Reach{First: first, Last: last}, nil
+	}}, mongo)
+	chain := retention.ChainAt(store, folder)
+	writer := retention.NewWriter(retention.WriterConfig{Node: "a", Version: "test", Size: 1}, chain, log) // a segment for each time
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() { ended <- log.Run(ctx, change.Position{}) }()
+	go func() { ended <- writer.Run(ctx) }()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for id := int64(0); ; id++ {
+		all, err := chain.Segments(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) >= segments {
+			break
+		}
+		mongo.Tick(1)
+		mongo.Append(changetest.Event{Coll: "orders", ID: id})
+		<-look.C
+	}
+	cancel()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
