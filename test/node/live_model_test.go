@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -23,12 +22,14 @@ import (
 
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 )
 
 // Live queries follow everything that can be done to documents: after each pause a query that says
 // that it is whole has what find returns, and each query becomes whole. The model is MongoDB
 // itself.
 func TestLiveQueriesFollowEverything(t *testing.T) {
+	t.Parallel()
 	followEverything(t, 20*time.Second, 0)
 }
 
@@ -67,14 +68,7 @@ type liveStage struct {
 }
 
 func newLiveStage(t *testing.T, release, full string) *liveStage {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &liveStage{address: listener.Addr().String(), full: full}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := &liveStage{address: devmongotest.FreeAddress(), full: full}
 	// An idle log moves at once, so that no pause waits for it.
 	s.rig = newRig(t, devmongo.Config{Release: release, NoopEvery: 100 * time.Millisecond}, "STREAMER_RESCAN_PAGE_SIZE=3", "STREAMER_RESCAN_RATE=100000", "STREAMER_MONGODB_FULL_DOCUMENT="+full,
 		"STREAMER_GRPC_LISTEN="+s.address)

@@ -515,7 +515,9 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 		}
 		r.mu.Unlock()
 	}
-	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*12/10 {
+	// A subscriber that is late for a page gets it in the next turn of the scan, so a busy machine takes
+	// a few turns. Scans of their own would take a hundred.
+	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*subscribers/10 {
 		t.Errorf("%d documents examined for %d subscribers of %d documents", examined, subscribers, documents)
 	}
 }

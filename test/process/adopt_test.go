@@ -17,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	devetcd "github.com/mongostream/streamer/dev/etcd"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -90,7 +91,7 @@ func (l *lab) runs(lines int, args ...string) []string {
 // them, and what the restored marks do not know of is delivered again.
 func TestClusterIsAdoptedAfterEtcdWasRestored(t *testing.T) {
 	t.Parallel()
-	address, dir, backup := freeAddress(), t.TempDir(), t.TempDir()
+	address, dir, backup := devmongotest.FreeAddress(), t.TempDir(), t.TempDir()
 	base, _ := newDevLab(t, "mongo") // its MongoDB; the marks are in the etcd of this test
 	etcd := newServer(t)
 	etcd.runEtcd(dir, address)
@@ -152,7 +153,7 @@ type adoptResult struct {
 // node does not touch them; adopting moves them back, says so in the gap log, and the node goes on.
 func TestClusterIsAdoptedAfterMongoDBWasRestored(t *testing.T) {
 	t.Parallel()
-	address := freeAddress()
+	address := devmongotest.FreeAddress()
 	snapshot, backup := filepath.Join(t.TempDir(), "now"), filepath.Join(t.TempDir(), "then")
 	server := newServer(t)
 	server.runMongo(snapshot, address)

@@ -87,7 +87,7 @@ func (l *lab) create(images bool) {
 // error.
 func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	closed := freeAddress()
+	closed := devmongotest.FreeAddress()
 	standalone := devmongotest.Start(t, devmongo.Config{Standalone: true})
 	l, server := newDevLab(t, "etcd") // a MongoDB 4.4, which is old and does not split
 	use(l)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -243,7 +244,7 @@ type rewindResult struct {
 // What cannot be done is refused with one message, and changes nothing.
 func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 	t.Parallel()
-	closed := freeAddress()
+	closed := devmongotest.FreeAddress()
 	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/dev/workload"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
@@ -110,7 +111,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 	if m, there := l.store.(*etcdStore); there {
 		f.etcd, prefix = m.endpoints[0], m.prefix
 	} else {
-		f.etcd, f.dir, f.server, prefix = "http://"+freeAddress(), t.TempDir(), newServer(t), "/test"
+		f.etcd, f.dir, f.server, prefix = "http://"+devmongotest.FreeAddress(), t.TempDir(), newServer(t), "/test"
 		f.startEtcd(f.dir)
 	}
 	f.lab = l.with("STREAMER_CLUSTER_LEASE_TTL="+fleetTTL.String(),
@@ -148,7 +149,7 @@ func (f *fleet) startEtcd(dir string) { f.server.runEtcd(dir, strings.TrimPrefix
 // add adds a node.
 func (f *fleet) add(name string, settings ...string) *ship {
 	f.t.Helper()
-	s := &ship{fleet: f, name: name, grpc: freeAddress(), http: freeAddress()}
+	s := &ship{fleet: f, name: name, grpc: devmongotest.FreeAddress(), http: devmongotest.FreeAddress()}
 	var endpoint string
 	_, inEtcd := f.lab.store.(*etcdStore)
 	switch {

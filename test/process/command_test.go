@@ -10,6 +10,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -130,7 +131,7 @@ func shows(t *testing.T, p *process, want [][]string) {
 // A tail goes on behind what it has seen, whenever and however its node is restarted.
 func TestTailMissesNothingWhileItsNodeIsRestarted(t *testing.T) {
 	t.Parallel()
-	listen := freeAddress()
+	listen := devmongotest.FreeAddress()
 	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
 	run := func() *process {
 		p := l.node("--take-over")

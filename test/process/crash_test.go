@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/dev/workload"
 )
 
@@ -64,7 +65,7 @@ func crashes(t *testing.T, backend string, kills int) {
 	}
 	s := &series{
 		t: t, lab: newLab(t, backend).with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms"),
-		random: rand.New(rand.NewPCG(seed, 0)), address: freeAddress(),
+		random: rand.New(rand.NewPCG(seed, 0)), address: devmongotest.FreeAddress(),
 	}
 	s.lab = s.lab.with("STREAMER_HTTP_LISTEN=" + s.address)
 	s.printed, s.followed = workload.NewCheck(&s.ledger), workload.NewCheck(&s.ledger)

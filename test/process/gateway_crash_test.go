@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/dev/workload"
 )
 
@@ -75,7 +76,7 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	address := freeAddress()
+	address := devmongotest.FreeAddress()
 	l := newLab(t, "etcd").with("STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=200ms", "STREAMER_GRPC_LISTEN="+address)
 	self, err := os.Executable()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 )
@@ -121,7 +122,7 @@ func TestNodeIsReadyWhileItOwnsItsPartitions(t *testing.T) {
 	l := newLab(t, "etcd").with("STREAMER_CLUSTER_LEASE_TTL=30s")
 	first := l.node()
 	first.await(nodeRuns)
-	listen := freeAddress()
+	listen := devmongotest.FreeAddress()
 	waiting := l.with("STREAMER_NODE_ID=second", "STREAMER_HTTP_LISTEN="+listen).node()
 	waiting.await("waiting for its claim to run out")
 

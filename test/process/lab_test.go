@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,24 +182,6 @@ func comes(holds func() bool) bool {
 		}
 	}
 	return true
-}
-
-// portsGiven counts what freeAddress has given away.
-var portsGiven atomic.Int64 //nolint:gochecknoglobals // of the machine, as ports are
-
-// freeAddress returns an address on which a process can listen again and again. It lies outside the
-// range that the system takes ports for outgoing connections from, and no other test is given it,
-// so that nobody gets it in between.
-func freeAddress() string {
-	const lowest, ports = 12000, 18000
-	first := int64(os.Getpid()) * 499 // another run of these tests may be under way
-	for {
-		address := fmt.Sprintf("127.0.0.1:%d", lowest+(first+portsGiven.Add(1))%ports)
-		if l, err := net.Listen("tcp", address); err == nil { //nolint:noctx // answers at once
-			_ = l.Close()
-			return address
-		}
-	}
 }
 
 // An answer is what a node says to an HTTP request.

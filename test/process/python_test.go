@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 )
 
 // inPython is the program of the Python client, which prints changes.
@@ -26,7 +28,7 @@ func inPython(args ...string) launch {
 // begins where it was.
 func TestConsumerInPythonMissesNothing(t *testing.T) {
 	t.Parallel()
-	listen, position := freeAddress(), filepath.Join(t.TempDir(), "position.txt")
+	listen, position := devmongotest.FreeAddress(), filepath.Join(t.TempDir(), "position.txt")
 	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
 	run := func() *process {
 		p := l.node("--take-over")
@@ -104,7 +106,7 @@ func TestConsumerInPythonLeavesWithItsReader(t *testing.T) {
 // What another attempt would not change ends it, with the node's own words.
 func TestConsumerInPythonEndsWithABadFilter(t *testing.T) {
 	t.Parallel()
-	listen := freeAddress()
+	listen := devmongotest.FreeAddress()
 	l := newLab(t, "etcd").with("STREAMER_HTTP_LISTEN=" + listen)
 	node := l.node()
 	node.await(nodeRuns)

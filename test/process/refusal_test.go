@@ -57,7 +57,7 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 // What is wrong around a node is found before it touches anything, and told once.
 func TestWorldThatCannotWorkIsRefusedAndLeftAsItIs(t *testing.T) {
 	t.Parallel()
-	closed := freeAddress()
+	closed := devmongotest.FreeAddress()
 	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
 	if err != nil {
 		t.Fatal(err)

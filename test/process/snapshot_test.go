@@ -160,7 +160,7 @@ func TestOperatorsDirectASnapshotThatRuns(t *testing.T) {
 			server := devmongotest.Start(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }})
 			t.Cleanup(pages.Open)
 			list := put(t, "identities", fmt.Appendf(nil, "token %s name=ops namespace=*\n", access.Hash("good")))
-			listen := freeAddress()
+			listen := devmongotest.FreeAddress()
 			l := labOn(t, "etcd", server.URI()).with(fmt.Sprint("STREAMER_RESCAN_PAGE_SIZE=", page), "STREAMER_RESCAN_RATE=100000",
 				"STREAMER_ACCESS_IDENTITIES_FILE="+list, "STREAMER_GRPC_LISTEN="+listen)
 			l.insert(0, documents)

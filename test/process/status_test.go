@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 )
 
@@ -60,7 +61,7 @@ func TestStatusRefusesWhatIsNoNode(t *testing.T) {
 	defer strange.Close()
 	l := &lab{t: t}
 	l.operate("status", "--address", strange.URL).refused(fault.NodeUnreachable, "404")
-	l.operate("status", "--address", "http://"+freeAddress()).refused(fault.NodeUnreachable, "connection refused")
+	l.operate("status", "--address", "http://"+devmongotest.FreeAddress()).refused(fault.NodeUnreachable, "connection refused")
 	for _, address := range []string{"127.0.0.1", "http://", "ftp://127.0.0.1", "%zz"} {
 		l.operate("status", "--address", address).refused(fault.CommandBadArgument, "--address")
 	}

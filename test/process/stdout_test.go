@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/sink"
 )
@@ -68,7 +69,7 @@ func sinkAt(t *testing.T, address string) sink.Status {
 // told, and whoever reads at last gets everything once.
 func TestBlockedReaderOfStandardOutputHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	grpc := freeAddress()
+	grpc := devmongotest.FreeAddress()
 	l := newLab(t, "etcd").with("STREAMER_GRPC_LISTEN=" + grpc)
 	const documents = 300
 	p, output := silent(t, l)

@@ -3,7 +3,6 @@ package stream
 import (
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,7 +60,7 @@ func newPair(t *testing.T) *pair {
 		}
 	})
 	duplicate(t, snapshot, copied)
-	a, b := freePort(t), freePort(t)
+	a, b := devmongotest.FreeAddress(), devmongotest.FreeAddress()
 	p.primary = devmongotest.Start(t, devmongo.Config{Addr: a, Members: []string{b}, Snapshot: snapshot})
 	p.secondary = devmongotest.Start(t, devmongo.Config{Addr: b, Members: []string{a}, Primary: a, Snapshot: copied})
 	p.scene = newScene(t, p.primary.URI(), SourceConfig{Watch: watch})
@@ -85,16 +84,6 @@ func duplicate(t *testing.T, from, to string) {
 	if err := out.Close(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // shorten drops a position, and all before it, from the primary's log.
