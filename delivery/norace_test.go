@@ -4,5 +4,5 @@ package delivery_test
 
 import "time"
 
-// shortly is how long a property is tried by go test; TestProve… tries it longer.
+// shortly is how long a property is tried each time that all tests run; TestProve… tries it longer.
 const shortly = 30 * time.Second
