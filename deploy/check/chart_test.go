@@ -33,15 +33,19 @@ const (
 # docs/security.md and docs/operations.md say why each line is there. Before use:
 #   - the image, by its digest, and the addresses of MongoDB and etcd in the ConfigMap
 #   - the secret streamer: mongodb-uri, identities (docs/access.md), etcd-ca.crt, etcd.crt, etcd.key
-#   - the secret streamer-tls: tls.crt, tls.key, and ca.crt of their authority, valid for *.streamer.streamer.svc and *.streamer, for example of cert-manager
+#   - the secret streamer-tls: tls.crt, tls.key, and ca.crt of their authority, valid for *.streamer.streamer.svc, *.streamer and
+#     streamer-client.streamer.svc, for example of cert-manager
 #   - in the network policy where clients, MongoDB and etcd are
 `
 )
 
+// image is the only value that is required.
+const image = "image: {repository: registry.example.com/streamer}\n"
+
 // everything turns on what is off by default.
 const everything = `
 createNamespace: true
-image: {digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
+image: {repository: registry.example.com/streamer, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}
 imagePullSecrets: [{name: registry}]
 tls: {certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: ca}}}
 probes: {port: 8081}
@@ -50,6 +54,12 @@ tolerations: [{key: a, operator: Exists}]
 podAnnotations: {a: b}
 podLabels: {team: data}
 networkPolicy: {extraEgress: [{to: [{ipBlock: {cidr: 192.0.2.0/24}}], ports: [{protocol: TCP, port: 443}]}]}
+service: {type: LoadBalancer, annotations: {a: b}}
+ingress: {enabled: true, className: nginx, annotations: {a: b}, hosts: [streamer.example.com], tls: [{hosts: [streamer.example.com], secretName: public}]}
+priorityClassName: high
+extraEnv: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: kafka, key: password}}}]
+extraVolumes: [{name: kafka, secret: {secretName: kafka}}]
+extraVolumeMounts: [{name: kafka, mountPath: /etc/kafka, readOnly: true}]
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 backup: {enabled: true}
@@ -58,7 +68,7 @@ config: {log: {format: json}, mongodb: {ring_size: 96MiB}}
 
 func TestChartIsFreeOfLint(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"defaults": "", "everything": everything} {
+	for name, text := range map[string]string{"defaults": image, "everything": everything} {
 		linter := lint.All(chartPath, values(t, text), "streamer", true)
 		for _, m := range linter.Messages {
 			if m.Severity > support.InfoSev {
@@ -72,18 +82,18 @@ func TestChartIsFreeOfLint(t *testing.T) {
 func TestChartRendersObjectsOfKubernetes(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"defaults": "", "everything": everything, "open": "tls: {enabled: false}\nidentities: false\netcdTLS: false\nnetworkPolicy: {enabled: false}\ntopologySpread: {topologyKey: \"\"}",
+		"defaults": image, "everything": everything, "open": image + "tls: {enabled: false}\nidentities: false\netcdTLS: false\nnetworkPolicy: {enabled: false}\ntopologySpread: {topologyKey: \"\"}",
 	} {
 		kinds := map[string]int{}
 		for _, object := range render(t, values(t, text)) {
 			kinds[decode(t, object)]++
 		}
-		want := map[string]int{"ConfigMap": 1, "Service": 1, "PodDisruptionBudget": 1, "StatefulSet": 1}
+		want := map[string]int{"ConfigMap": 1, "Service": 2, "PodDisruptionBudget": 1, "StatefulSet": 1}
 		switch name {
 		case "defaults":
 			want["NetworkPolicy"] = 1
 		case "everything":
-			for _, kind := range []string{"Namespace", "Certificate", "ServiceMonitor", "PrometheusRule", "CronJob"} {
+			for _, kind := range []string{"Namespace", "Certificate", "ServiceMonitor", "PrometheusRule", "CronJob", "Ingress"} {
 				want[kind] = 1
 			}
 			want["NetworkPolicy"] = 2
@@ -103,7 +113,7 @@ func TestChartRendersObjectsOfKubernetes(t *testing.T) {
 // The plain manifests are what the chart renders.
 func TestManifestsAreRendered(t *testing.T) {
 	t.Parallel()
-	objects := render(t, values(t, "createNamespace: true"))
+	objects := render(t, values(t, image+"createNamespace: true"))
 	text := plainHead + strings.Join(objects, "\n---\n") + "\n"
 	if *rewrite {
 		if err := os.WriteFile(plainPath, []byte(text), 0o644); err != nil {
@@ -122,7 +132,7 @@ func TestPrometheusRuleIsTheTestedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range render(t, values(t, "prometheusRule: {enabled: true}")) {
+	for _, object := range render(t, values(t, image+"prometheusRule: {enabled: true}")) {
 		var rule struct {
 			Kind string
 			Spec any
@@ -159,25 +169,31 @@ func values(t *testing.T, text string) map[string]any {
 // render returns the objects that the chart gives, in the order in which Helm installs them.
 func render(t *testing.T, v map[string]any) []string {
 	t.Helper()
-	c, err := loader.Load(chartPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: "streamer", Namespace: "streamer", IsInstall: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := engine.Engine{Strict: true}.Render(c, all)
+	c, files, err := rendered("streamer", v)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return sorted(t, c, files)
 }
 
+// rendered returns the files that the chart gives for a release.
+func rendered(release string, v map[string]any) (*chart.Chart, map[string]string, error) {
+	c, err := loader.Load(chartPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := chartutil.ToRenderValues(c, v, chartutil.ReleaseOptions{Name: release, Namespace: "streamer", IsInstall: true}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err := engine.Engine{Strict: true}.Render(c, all)
+	return c, files, err
+}
+
 func sorted(t *testing.T, c *chart.Chart, files map[string]string) []string {
 	t.Helper()
 	for name := range files {
-		if strings.HasSuffix(name, ".tpl") {
+		if strings.HasSuffix(name, ".tpl") || strings.HasSuffix(name, ".txt") {
 			delete(files, name)
 		}
 	}
@@ -212,6 +228,8 @@ func decode(t *testing.T, object string) (kind string) {
 		into = &corev1.ConfigMap{}
 	case "v1/Service":
 		into = &corev1.Service{}
+	case "networking.k8s.io/v1/Ingress":
+		into = &networkingv1.Ingress{}
 	case "policy/v1/PodDisruptionBudget":
 		into = &policyv1.PodDisruptionBudget{}
 	case "networking.k8s.io/v1/NetworkPolicy":

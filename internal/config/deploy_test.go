@@ -36,7 +36,7 @@ type statefulSet struct {
 		MatchLabels labels `yaml:"matchLabels"`
 	}
 	Template struct {
-		Metadata struct{ Labels labels }
+		Metadata struct{ Labels, Annotations labels }
 		Spec     pod
 	}
 }
@@ -135,6 +135,16 @@ func strict(t *testing.T, node *yaml.Node, into any) {
 	}
 }
 
+// selects reports whether pods with the labels are selected.
+func selects(selector, of labels) bool {
+	for name, value := range selector {
+		if of[name] != value {
+			return false
+		}
+	}
+	return len(selector) > 0
+}
+
 // manifests reads the objects of a file by their kind.
 func manifests(t *testing.T, path string) map[string]manifest {
 	t.Helper()
@@ -151,7 +161,7 @@ func manifests(t *testing.T, path string) map[string]manifest {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if m.Kind != "Namespace" && m.Metadata.Namespace != "streamer" || all[m.Kind].Kind != "" {
+		if m.Kind != "Namespace" && m.Metadata.Namespace != "streamer" || all[m.Kind].Kind != "" && m.Kind != "Service" {
 			t.Errorf("%s is in the namespace %q, or stands twice", m.Kind, m.Metadata.Namespace)
 		}
 		all[m.Kind] = m
@@ -188,7 +198,7 @@ func TestSampleForKubernetesIsRestricted(t *testing.T) {
 		"limits":                    c.Resources.Limits["memory"] != "" && c.Resources.Limits["cpu"] != "" && c.Resources.Limits["ephemeral-storage"] != "",
 		"memory that is set aside":  c.Resources.Limits["memory"] == c.Resources.Requests["memory"],
 		"a policy both ways":        slices.Equal(policy.PolicyTypes, []string{"Ingress", "Egress"}),
-		"a policy for these pods":   policy.PodSelector.MatchLabels["app"] == set.Template.Metadata.Labels["app"] && set.Template.Metadata.Labels["app"] != "",
+		"a policy for these pods":   selects(policy.PodSelector.MatchLabels, set.Template.Metadata.Labels),
 		"probes over TLS":           c.Liveness.HTTPGet.Scheme == "HTTPS" && c.Readiness.HTTPGet.Scheme == "HTTPS" && c.Startup.HTTPGet.Scheme == "HTTPS",
 		"the configuration is read": slices.Equal(c.Args, []string{"run", "-f", "/etc/streamer/config/config.yaml"}),
 	} {
