@@ -157,6 +157,8 @@ func (f *Facts) patienceWithEtcd() time.Duration {
 // rules are those of single facts.
 func rules(f *Facts) []rule {
 	etcd := f.patienceWithEtcd()
+	// A node without etcd serves every client on: it stays ready, although its partitions wait.
+	joined := f.Etcd.At.IsZero() && f.Detached.At.IsZero()
 	return []rule{
 		{f.Stopping, subjectStop, fault.NodeStopping, "The node stops: what was delivered is acknowledged and saved.", Info, Degraded, true, 0},
 		{f.Starting, subjectStart, fault.NodeStarting, "The node starts and is not ready yet.", Info, Unhealthy, true, 0},
@@ -169,10 +171,10 @@ func rules(f *Facts) []rule {
 		{f.Alarm, SubjectEtcd, fault.EtcdAlarm, "etcd has raised an alarm.", Critical, Degraded, false, 0},
 		{f.Unread, SubjectEtcd, fault.ClusterCorrupt, "The cluster's state cannot be read.", Critical, Degraded, false, 0},
 		{f.Apart, subjectMembership, fault.NodeDetached, "The node cannot join its cluster again.", Critical, Unhealthy, true, 0},
-		{f.Detached, subjectMembership, fault.NodeDetached, "The node is cut off from its cluster.", Critical, Unhealthy, true, 0},
+		{f.Detached, subjectMembership, fault.NodeDetached, "The node is cut off from its cluster.", Critical, Unhealthy, false, 0},
 		{f.Unled, subjectLeader, fault.ClusterLeaderless, "The cluster has no leader.", Critical, Healthy, false, electing},
 		{f.Missing, subjectNodes, fault.NodeMissing, "Nodes are missing.", Critical, Healthy, false, 0},
-		{f.Unserved, subjectPartitions, fault.ClusterUnowned, "The node does not serve all of its partitions.", Critical, Unhealthy, true, moving},
+		{f.Unserved, subjectPartitions, fault.ClusterUnowned, "The node does not serve all of its partitions.", Critical, Unhealthy, joined, moving},
 		{f.Unowned, subjectPartitions, fault.ClusterUnowned, "Partitions have no owner.", Critical, Healthy, false, 2 * moving},
 		{f.Differ, subjectSettings, fault.ClusterCoverage, "Nodes read or serve something else than this one.", Warning, Degraded, false, 0},
 		{f.Refused, subjectMembers, fault.ClusterHeartbeat, "Nodes are given no partitions.", Warning, Healthy, false, 0},
