@@ -88,7 +88,7 @@ func TestBackendIsChangedByCarryingTheMarks(t *testing.T) {
 // refused, and those that do notice nothing.
 func TestMarksAreSharedThroughOneEtcd(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "mongo", 2, "STREAMER_CLUSTER_REBALANCE=1h")
+	f := newFleet(t, "mongo", 2, "STREAMER_CLUSTER_REBALANCE=1h", unhurried)
 	f.begin()
 	stop := f.write(100)
 	before := f.view()

@@ -29,6 +29,10 @@ const (
 	fleetDeadline = fleetTTL - fleetTTL/3
 )
 
+// unhurried is for fleets of which no lease is to expire, as it would where a busy machine holds a
+// renewal up for the fleetTTL.
+const unhurried = "STREAMER_CLUSTER_LEASE_TTL=1m"
+
 // fleets holds a place for each fleet that runs: what is to happen in time needs processors to
 // happen on.
 var fleets = make(chan struct{}, 4) //nolint:gochecknoglobals // all tests of the process share them

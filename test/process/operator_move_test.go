@@ -53,7 +53,7 @@ func TestOperatorsMovePartitions(t *testing.T) {
 	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, backend, 3)
+			f := newFleet(t, backend, 3, unhurried)
 			f.begin()
 			follower := f.attend("follower", client.Owned, f.addresses()...)
 			other := f.attend("other", client.All, f.addresses()...)

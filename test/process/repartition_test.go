@@ -24,7 +24,7 @@ func TestPartitionsAreCountedAnewAndNothingIsMissing(t *testing.T) {
 		for _, nodes := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s, %d nodes", backend, nodes), func(t *testing.T) {
 				t.Parallel()
-				f := newFleet(t, backend, nodes)
+				f := newFleet(t, backend, nodes, unhurried)
 				begin := func(n int) {
 					for _, s := range f.ships {
 						s.lab = s.lab.of(n)

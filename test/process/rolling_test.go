@@ -53,7 +53,7 @@ const noticed = 250 * time.Millisecond
 // fourth node, which is not restarted.
 func TestRollingRestartIsNotNoticed(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, "etcd", 4)
+	f := newFleet(t, "etcd", 4, unhurried)
 	f.begin()
 	addresses, stays := f.addresses()[:3], f.addresses()[3:]
 	gateways := []client.Partitions{client.Owned, client.All, client.Owned, client.All}

@@ -94,7 +94,7 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 	for _, backend := range backends() {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, backend, 2)
+			f := newFleet(t, backend, 2, unhurried)
 			f.begin()
 			stop := f.write(500)
 			until(t, "every partition has a mark at an event", func() bool {
