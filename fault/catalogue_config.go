@@ -51,5 +51,11 @@ func configEntries() []Entry {
 			Meaning: "The file is missing, not readable, or not YAML. Nothing was started.",
 			Remedy:  "Check the path after -f, the file's permissions, and its syntax at the line in the message.",
 		},
+		{
+			Code:    ConfigUnused,
+			Summary: "keys of the configuration have no effect",
+			Meaning: "They differ from their defaults, and belong to a part that is off. A node starts as if they were not set.",
+			Remedy:  "Turn on the part that the message names, or remove the keys.",
+		},
 	}
 }

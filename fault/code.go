@@ -47,6 +47,7 @@ const (
 	ConfigExposed         Code = "STRM-CONFIG-EXPOSED"
 	ConfigUnknownKey      Code = "STRM-CONFIG-UNKNOWN-KEY"
 	ConfigUnreadable      Code = "STRM-CONFIG-UNREADABLE"
+	ConfigUnused          Code = "STRM-CONFIG-UNUSED"
 	DrainNobody           Code = "STRM-DRAIN-NOBODY"
 	DrainUnfinished       Code = "STRM-DRAIN-UNFINISHED"
 	EtcdAlarm             Code = "STRM-ETCD-ALARM"

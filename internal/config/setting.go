@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	_ "embed" // the file of Initial
+	"maps"
 	"os"
 )
 
@@ -12,6 +13,9 @@ type Setting struct {
 	Value string `json:"value"`
 	// From is where the value is from: file:line, the name of a variable, or "default".
 	From string `json:"from"`
+	// Lacks is what must be set besides, because the key differs from its default and has no effect
+	// as it is; empty where it has one.
+	Lacks string `json:"lacks,omitempty"`
 }
 
 // Default reports whether no source has set the key.
@@ -26,13 +30,21 @@ func Settings(path string, environ []string) ([]Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, t, err := parseTable(path, text, environ, os.ReadFile)
+	c, t, err := parseTable(path, text, environ, os.ReadFile)
 	if err != nil {
 		return nil, err
 	}
+	untouched := newTable(new(Config))
+	untouched.forms = forms()
+	untouched.setDefaults()
+	defaults := maps.Collect(untouched.all())
 	var all []Setting
 	for key, value := range t.all() {
-		all = append(all, Setting{Key: key, Value: value, From: cmp.Or(t.origin[key], byNobody)})
+		s := Setting{Key: key, Value: value, From: cmp.Or(t.origin[key], byNobody)}
+		if !s.Default() && value != defaults[key] {
+			s.Lacks = c.lacks(key)
+		}
+		all = append(all, s)
 	}
 	return all, nil
 }

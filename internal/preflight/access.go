@@ -75,6 +75,18 @@ func judgeSigningKeys(keys int) finding {
 	return fine("%d keys may sign JWTs", keys)
 }
 
+// judgeUnused judges the keys that are set and have no effect.
+func judgeUnused(unused []config.Setting) finding {
+	if len(unused) == 0 {
+		return fine("every key that is set has an effect")
+	}
+	each := make([]string, len(unused))
+	for i, s := range unused {
+		each[i] = fmt.Sprintf("%s: %s needs %s", s.From, s.Key, s.Lacks)
+	}
+	return warning(fault.ConfigUnused, "without an effect: %s", strings.Join(each, "; "))
+}
+
 // judgeSecrets judges the files with secrets; exposed are those that every user of this machine can
 // read.
 func judgeSecrets(files int, exposed []string) finding {

@@ -63,8 +63,9 @@ type Report struct {
 type Source struct {
 	// Secrets are config.SecretFiles.
 	Secrets map[string]string
-	// Where is where each key is set, by config.Settings.
-	Where map[string]string
+	// Where is where each key is set, by config.Settings, Unused the keys without an effect.
+	Where  map[string]string
+	Unused []config.Setting
 }
 
 // Run checks the services of the configuration as a node would find them: MongoDB, etcd and the
@@ -78,7 +79,7 @@ func Run(ctx context.Context, conn *backend.Conn, source Source, outage time.Dur
 // RunHere runs the checks that need no connection: how well a node is protected against strangers.
 // It skips missing files.
 func RunHere(ctx context.Context, cfg config.Config, source Source) Report {
-	return runChecks(ctx, closure{cfg: cfg, secrets: source.Secrets, where: source.Where}.here(), func(Result) {})
+	return runChecks(ctx, closure{cfg: cfg, secrets: source.Secrets, where: source.Where, unused: source.Unused}.here(), func(Result) {})
 }
 
 // runChecks runs the checks of each lane one after the other, and the lanes at the same time. A

@@ -42,7 +42,7 @@ const (
 func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 	s := &inspector{conn: conn, outage: outage}
 	mongo := []string{checkMongo}
-	checks := append(closure{cfg: conn.Config, secrets: source.Secrets, where: source.Where}.checks(), inLane(laneMongo, []check{
+	checks := append(closure{cfg: conn.Config, secrets: source.Secrets, where: source.Where, unused: source.Unused}.checks(), inLane(laneMongo, []check{
 		{Name: checkMongo, run: s.reachMongo, Code: fault.MongoUnreachable},
 		{Name: "version", Needs: mongo, run: s.version, Code: fault.MongoRefused},
 		{Name: checkRead, Needs: mongo, run: s.readLog, Code: fault.MongoRefused},

@@ -24,6 +24,7 @@ type closure struct {
 	cfg     config.Config
 	secrets map[string]string // files with secrets, each with its key
 	where   map[string]string // where each key is set
+	unused  []config.Setting  // keys without an effect
 }
 
 func (c closure) checks() []check {
@@ -48,6 +49,7 @@ func (c closure) checks() []check {
 		{Name: "identities", Code: fault.AccessBadFile, run: c.identities},
 		{Name: "jwks", Code: fault.AccessBadFile, run: c.signers},
 		{Name: "secrets", Code: fault.ConfigUnreadable, run: c.exposed},
+		{Name: "unused", run: of(judgeUnused(c.unused))},
 		{Name: "files", run: of(judgeFiles(listen.Files(c.cfg)))},
 		{Name: "mongodb_options", run: of(judgeOptions(c.cfg.MongoDB.URI.Remarks()))},
 		{Name: "mongodb_link", run: of(judgeLink(c.cfg.MongoDB.URI.Link(), fault.MongoExposed))},

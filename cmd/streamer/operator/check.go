@@ -79,6 +79,9 @@ func loadConfig(file string) (cfg config.Config, source preflight.Source, err er
 	source.Where = map[string]string{}
 	for _, s := range settings {
 		source.Where[s.Key] = s.From
+		if s.Lacks != "" {
+			source.Unused = append(source.Unused, s)
+		}
 	}
 	source.Secrets, err = config.SecretFiles(file, os.Environ())
 	return cfg, source, err
@@ -206,7 +209,7 @@ func configShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show the value of every key and where it is from", Args: Args(cobra.NoArgs),
 		Long: `Show the value in force of every key, those of sinks included, and where it is from: the file and line, the variable of the environment, or the
-default. Secrets are masked.
+default. Secrets are masked. A key that is set and has no effect says what it needs.
 
   streamer config show -f config.yaml --changed`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -223,7 +226,11 @@ default. Secrets are masked.
 			return printResult(cmd.OutOrStdout(), output, settings, func(t *tabwriter.Writer) {
 				fmt.Fprintln(t, "KEY\tFROM\tVALUE")
 				for _, s := range settings {
-					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Key, printable(s.From), printable(orDash(s.Value)))
+					value := printable(orDash(s.Value))
+					if s.Lacks != "" {
+						value += " (no effect without " + s.Lacks + ")"
+					}
+					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Key, printable(s.From), value)
 				}
 			})
 		},

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/preflight"
 )
 
 // Every error of a configuration has its file and line, or its variable, a code and a remedy, for
@@ -43,6 +45,11 @@ func TestConfigCheckListsErrorsForMachines(t *testing.T) {
 	}
 	if err := os.Unsetenv("STREAMER_CLUSTER_PARTITIONS"); err != nil {
 		t.Fatal(err)
+	}
+	report, err = check("retention: {max_age: 1h}\n")
+	if i := slices.IndexFunc(report.Checks, func(c preflight.Result) bool { return c.Code == fault.ConfigUnused }); err != nil || !report.OK || i < 0 ||
+		!strings.HasSuffix(report.Checks[i].Text, "file:1: retention.max_age needs retention.store") {
+		t.Errorf("a key without an effect: %v: %+v", err, report)
 	}
 	sink := func(rest string) string {
 		return "sinks:\n  - name: out\n    type: http\n    http:\n      secret: 0123456789abcdef\n" + rest

@@ -21,6 +21,9 @@ import (
 // opFollow is the operation that changes nothing and shows how far snapshots are.
 const opFollow = "follow"
 
+// followEvery is how often that is looked at. Each look lists all subscribers.
+const followEvery = time.Second
+
 // A followed is how far the snapshots of a subscriber are.
 type followed struct {
 	Subscriber string `json:"subscriber"`
@@ -83,7 +86,7 @@ func followSnapshots(ctx context.Context, o *command, name, subscription string,
 				fmt.Fprintf(t, "No snapshot of subscriber %s is under way: %d documents were read.\n", quoted(f.Subscriber), f.Read)
 			})
 		}
-		if err := retry.Sleep(ctx, lookEvery); err != nil {
+		if err := retry.Sleep(ctx, followEvery); err != nil {
 			return cmp.Or(context.Cause(ctx), err)
 		}
 	}
