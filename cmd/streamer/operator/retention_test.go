@@ -50,7 +50,7 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 		t.Errorf("%+v, %v", shown, err)
 	}
 	var verified []verifiedChain
-	if err := run(&verified, "verify"); err != nil || len(verified) != 1 || verified[0].Segments != len(list[0].Segments) || verified[0].Events == 0 {
+	if err := run(&verified, "verify"); err != nil || len(verified) != 1 || verified[0].Segments < len(list[0].Segments) || verified[0].Events == 0 {
 		t.Errorf("%+v, %v", verified, err)
 	}
 	var after pruned
@@ -104,7 +104,8 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	}
 }
 
-// fill writes a chain of at least so many segments into a store, as a node does.
+// fill writes a chain of at least so many segments into a store, as a node does. One more may appear
+// a little later.
 func fill(t *testing.T, store retention.Store, folder string, segments int) {
 	t.Helper()
 	mongo := &oplogtest.Log{ReplyEvents: 10}
