@@ -746,6 +746,7 @@ func (l *loop) takeOff(s *stream, at change.Position) {
 	for _, sub := range s.byKey {
 		l.exclude(sub)
 	}
+	s.loop = nil
 	s.from = change.Position{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -755,7 +756,6 @@ func (l *loop) takeOff(s *stream, at change.Position) {
 // handOver passes a session that is off the live path to its own loop. The caller must not use it
 // afterwards.
 func (s *stream) handOver() {
-	s.loop = nil
 	s.mu.Lock()
 	s.mu.live = false
 	s.mu.Unlock()
