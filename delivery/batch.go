@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -39,11 +40,11 @@ type Batch struct {
 	// their events.
 	Detached []change.Partition
 
-	payloads []byte // of the events, concatenated
-	shared   int    // bytes of the payloads of documents, which are their page's
-	lease    *lease // of that
-	size     int    // bytes that count against the credit
-	charged  int    // bytes that count against the budget
+	payloads []byte      // of the events, concatenated
+	shared   int         // bytes of the payloads of documents, which are their page's
+	lease    *fair.Lease // of that
+	size     int         // bytes that count against the credit
+	charged  int         // bytes that count against the budget
 }
 
 // An Event is one change in a session's stream.

@@ -48,7 +48,7 @@ func (l *loop) bookmark(b *bookmark) {
 	}
 	for _, s := range l.live {
 		if l.at.After(s.position()) && s.idle() {
-			s.begin()
+			s.openBatch()
 			s.queue(l.at)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
@@ -32,11 +33,11 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	}
 	s.mu.joined = make(map[change.Partition]attachment)
 	s.mu.cuts, s.mu.windows = make(map[change.Partition]cut), make(map[change.Partition]*window)
-	s.stake = h.budget.enter(cfg.Identity)
+	s.part = h.memory.Enter(cfg.Identity, s.mayResume)
 	if cfg.Attached {
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
-	s.begins(cfg.Start, cfg.Partitions, cfg.Generation)
+	s.startAt(cfg.Start, cfg.Partitions, cfg.Generation)
 	left := slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of removed subscriptions
 		return !slices.ContainsFunc(subscriptions, func(sub Subscription) bool { return sub.ID == p.Subscription })
 	})
@@ -59,7 +60,7 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		return nil, h.mu.closing
 	}
 	h.mu.sessions[s.Session] = struct{}{}
-	s.tenant = h.tenants.enter(cfg.Account)
+	s.account = h.accounts.Enter(cfg.Account)
 	h.loops.Go(func() { s.run(ctx) })
 	return s.Session, nil
 }
@@ -82,9 +83,9 @@ func (s *stream) welcome(at change.Position) {
 	s.queue(at)
 }
 
-// begins sets the places from which the session reads, in a generation. The session must not be on
+// startAt sets the places from which the session reads, in a generation. The session must not be on
 // the live path.
-func (s *stream) begins(rest Place, of map[change.Partition]Place, generation uint64) {
+func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation uint64) {
 	s.seen = newSeen(rest, of)
 	from := rest.From()
 	if s.seen != nil {
@@ -135,11 +136,11 @@ func (s *stream) forget(ctx context.Context) {
 		})
 	}
 	for _, sub := range s.byKey {
-		sub.leaveTrail()
+		sub.endTrail()
 		sub.abandon()
 	}
-	h.rooms.change(s.Session)
-	h.tenants.exit(s.tenant)
+	h.retries.change(s.Session)
+	h.accounts.Exit(s.account)
 	s.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -150,7 +151,7 @@ func (s *stream) forget(ctx context.Context) {
 func (s *stream) ready() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.mu.live && !s.paused && s.hasRoom()
+	return !s.mu.live && !s.paused && s.resumes()
 }
 
 // Ended reports whether the session has ended.
@@ -225,7 +226,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 		case <-bookmark.C:
 			if at := s.position(); bookmark.due() && s.isAway(time.Now()) && s.idle() && at.After(told) {
 				told = at
-				s.begin()
+				s.openBatch()
 				s.queue(at)
 			}
 		case <-s.stirred:
@@ -267,13 +268,13 @@ type catchup struct {
 	index   *match.Index
 	found   []match.ID
 
-	gone  <-chan struct{} // closed when its context has ended
-	asked *Subscription
-	slot  bool // it has one
-	slice int  // the cost that it may still spend with it
-	spent int  // for the batch
-	sends int  // what its deliveries cost in the batch
-	ended bool // the session is over: its last events do not count
+	gone      <-chan struct{} // closed when its context has ended
+	asked     *Subscription
+	slot      bool // it has one
+	slice     int  // the cost that it may still spend with it
+	spent     int  // for the batch
+	delivered int  // what its deliveries cost in the batch
+	ended     bool // the session is over: its last events do not count
 }
 
 // consider queues the matching events of a batch of the log. It returns false if it stopped within
@@ -311,7 +312,7 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 			}
 		}
 		queued := c.event(e, p, keyed)
-		if queued && s.hub.budget.tight(s.opened()) && !s.affords() {
+		if queued && s.hub.memory.Tight(s.opened()) && !s.affords() {
 			s.queue(change.Later(s.position(), e.Position()).Clone())
 			return false
 		}
@@ -343,15 +344,13 @@ func (c *catchup) standStill(at *standstill) {
 func (c *catchup) settle() {
 	s := c.session
 	if c.slot {
-		s.hub.tenants.delivers(s.tenant, c.sends)
-	} else if c.sends > 0 {
-		s.hub.tenants.delivers(s.tenant, c.sends+wakeUnits)
+		s.hub.accounts.Deliver(s.account, c.delivered)
+	} else if c.delivered > 0 {
+		s.hub.accounts.Deliver(s.account, c.delivered+fair.WakeUnits)
 	}
-	c.sends = 0
+	c.delivered = 0
 	if c.spent > 0 {
-		if s.expense.level.add(time.Now(), c.spent, liveWindow) > freeUnits {
-			s.expense.slot = true
-		}
+		s.expense.Spend(time.Now(), c.spent)
 		c.spent = 0
 	}
 }
@@ -383,7 +382,7 @@ func (c *catchup) Spent(_ match.ID, units int, err error) {
 	if err != nil {
 		s.hub.fail(c.asked, err)
 	}
-	if s.tenant != nil && units > costlyUnits && s.expense.costly.add(time.Now(), units, suspendWindow) > suspendUnits {
+	if s.account != nil && s.expense.Evaluated(time.Now(), units) {
 		s.hub.suspend(c.asked)
 		c.ended = true
 	}
@@ -417,24 +416,24 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 		if sub.hit {
 			continue
 		}
-		left, units := sub.left(e)
+		left, units := sub.hasLeft(e)
 		if c.spent, c.slice = c.spent+units, c.slice-units; left {
-			s.leaving = append(s.leaving, sub)
+			s.without = append(s.without, sub)
 		}
 	}
 	for _, sub := range s.matched {
 		sub.hit = false
 	}
-	if len(s.matched) == 0 && len(s.leaving) == 0 {
+	if len(s.matched) == 0 && len(s.without) == 0 {
 		return false
 	}
 	c.writer.Next(e)
 	c.writer.cost, c.writer.copied = 0, 0
 	ref := e.Position().Ref()
-	s.event(e, ref, p, keyed, s.matched, &c.writer)
-	s.leave(e, ref, p, s.leaving, &c.writer)
+	s.appendEvent(e, ref, p, keyed, s.matched, &c.writer)
+	s.appendLeft(e, ref, p, s.without, &c.writer)
 	s.closeUnit(e.Position())
-	c.spent, c.sends, c.slice = c.spent+c.writer.cost, c.sends+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
+	c.spent, c.delivered, c.slice = c.spent+c.writer.cost, c.delivered+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
 	s.forgetMatched()
 	return true
 }
@@ -475,7 +474,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		if s.cfg.Owner { // the partitions of the snapshots that it owes, whose losses are in its subscriber's checkpoints
 			s.owed = nil
 		} else {
-			s.owes(places)
+			s.compensateAttached(places)
 		}
 		rest := Place{At: at}
 		if at.IsZero() { // the session has not begun
@@ -557,7 +556,7 @@ func (s *Session) generation() uint64 {
 func (s *Session) movedBack(p Place) Place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.mu.sent) > 0 && s.mu.sent[0].seq <= s.mu.rewound.seq && p.From().After(s.mu.rewound.at) {
+	if len(s.mu.unacked) > 0 && s.mu.unacked[0].seq <= s.mu.rewound.seq && p.From().After(s.mu.rewound.at) {
 		return Place{At: s.mu.rewound.at}
 	}
 	return p
@@ -629,11 +628,11 @@ func (s *stream) readAgain(rest Place, of map[change.Partition]Place, generation
 		then()
 	case live:
 		s.loop.takeOff(s, at)
-		s.begins(rest, of, generation)
+		s.startAt(rest, of, generation)
 		then()
 		s.handOver()
 	default:
-		s.begins(rest, of, generation)
+		s.startAt(rest, of, generation)
 		then()
 	}
 }

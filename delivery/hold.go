@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -129,20 +130,20 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 		if !s.has(d.partition, true) || d.out || sub.isAhead(t.page.namespace, d.id) {
 			continue
 		}
-		if sub.sent != nil {
-			sub.sends(t.page.namespace, d.id)
+		if sub.known != nil {
+			sub.know(t.page.namespace, d.id)
 		}
 		s.document(place, ref, d.partition, sub, t.page.payloads[hit.from:hit.to], t.page.lease)
 	}
 }
 
 // document puts a document of a snapshot into the open batch.
-func (s *stream) document(place change.Position, ref change.Ref, p change.Partition, sub *Subscription, payload []byte, of *lease) {
-	s.beginEvents()
+func (s *stream) document(place change.Position, ref change.Ref, p change.Partition, sub *Subscription, payload []byte, of *fair.Lease) {
+	s.openEvents()
 	b := s.open
 	if b.lease != nil && b.lease != of {
 		s.queue(place)
-		s.beginEvents()
+		s.openEvents()
 		b = s.open
 	}
 	e := Event{Ref: ref, Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}

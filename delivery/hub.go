@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
@@ -36,7 +37,7 @@ type Config struct {
 	// acknowledged. Default to 65536 and 16 MiB. One reply of MongoDB may exceed them.
 	CreditEvents, CreditBytes int
 	// QueueBytes bounds what all sessions together have queued or sent and not acknowledged, in
-	// bytes of memory; see budget. 0 means no bound.
+	// bytes of memory; see fair.Memory. 0 means no bound.
 	QueueBytes int
 	// Bookmark is the interval at which idle sessions receive their position. Defaults to 15 s. In
 	// an oplog of less than 2 minutes it is at most 5 s, so that positions do not leave it.
@@ -72,15 +73,16 @@ type Config struct {
 
 // A Hub serves the log to sessions. This half of it is for everybody; its loop has the other one.
 type Hub struct {
-	cfg     Config
-	log     *oplog.Log
-	logger  *slog.Logger
-	metrics metrics
-	budget  *budget
-	tenants *tenants
-	reads   *reads
-	rooms   *rooms
-	kinds   kinds
+	cfg      Config
+	log      *oplog.Log
+	logger   *slog.Logger
+	metrics  metrics
+	memory   *fair.Memory
+	accounts *fair.Accounts
+	compiler *match.Compiler
+	pages    *fair.Pages
+	retries  *retries
+	kinds    kinds
 
 	commands chan func(*loop) // for the loop
 	poked    chan struct{}    // holds one signal: a live session has mail
@@ -116,9 +118,9 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
 	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
 	h := &Hub{
-		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), budget: newBudget(cfg.QueueBytes),
+		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), memory: fair.NewMemory(cfg.QueueBytes),
 		commands: make(chan func(*loop)), poked: make(chan struct{}, 1), stopped: make(chan struct{}),
-		reads: newReads(cfg.SnapshotRate), rooms: newRooms(), tenants: newTenants(), pulse: pulse{turning: health.NewLoop()},
+		pages: fair.NewPages(cfg.SnapshotRate), retries: newRetries(), accounts: fair.NewAccounts(), compiler: match.NewCompiler(programBytes), pulse: pulse{turning: health.NewLoop()},
 	}
 	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
 	h.mu.events = make([]uint64, cfg.Partitions)
@@ -153,14 +155,14 @@ type loop struct {
 	scans    []*scan
 	listings []listing              // that wait for the Hub to reach their time
 	waiting  map[*Session][]*reader // until their sessions may get a page
-	early    bool                   // one of them waits because its session is later than the Hub
+	awaited  bool                   // one of them waits because its session is later than the Hub
 }
 
 func (h *Hub) newLoop(running context.Context) *loop {
 	return &loop{
 		Hub: h, start: func(f func(context.Context)) { h.loops.Go(func() { f(running) }) },
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]*stream),
-		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader),
+		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader), costs: costs{Live: fair.NewLive(h.accounts)},
 	}
 }
 
@@ -216,7 +218,7 @@ func (l *loop) part() {
 		c.spoil()
 	}
 	l.drained = false
-	l.placeAll()
+	l.deliverPages()
 }
 
 // run serves the live sessions until the context ends, or the log.
@@ -240,8 +242,8 @@ func (l *loop) run(ctx context.Context) error {
 			l.pass(batch)
 			l.handle()
 			select { // which must not wait until the log pauses
-			case <-l.rooms.signal:
-				l.roomy()
+			case <-l.retries.signal:
+				l.retryChanged()
 			case <-bookmark.C:
 				l.bookmark(bookmark)
 			default:
@@ -266,8 +268,8 @@ func (l *loop) run(ctx context.Context) error {
 			f(l)
 		case <-l.poked:
 			l.handle()
-		case <-l.rooms.signal:
-			l.roomy()
+		case <-l.retries.signal:
+			l.retryChanged()
 		case <-bookmark.C:
 			l.bookmark(bookmark)
 		case <-ctx.Done():
@@ -349,7 +351,7 @@ func (l *loop) proceed(to change.Position, drained bool) {
 		l.reached(to)
 	}
 	if later || ended {
-		l.placeAll()
+		l.deliverPages()
 	}
 }
 
@@ -358,7 +360,7 @@ func (l *loop) pass(batch *oplog.Batch) {
 	if loss := batch.Loss(); loss != nil {
 		l.lost(loss, batch)
 	}
-	l.opens(batch.Len())
+	l.costs.Begin(time.Now(), batch.Len())
 	l.drained = false
 	before := l.at
 	for i := range batch.Len() {
@@ -367,11 +369,11 @@ func (l *loop) pass(batch *oplog.Batch) {
 		l.bound = i == 0 && batch.Loss() != nil && !e.Position().After(batch.Loss().To)
 		l.event(e, p, keyed, before)
 		before = change.Later(before, e.Position())
-		if l.costs.spent > 0 && l.costs.level.units+float64(l.costs.spent) > liveUnits {
+		if l.costs.Exceeds() {
 			l.relieve(before)
 		}
 	}
-	l.closes()
+	l.costs.End()
 	l.pending, l.bound = 0, false
 	end := batch.End()
 	for s := range l.touched {
@@ -384,7 +386,7 @@ func (l *loop) pass(batch *oplog.Batch) {
 	clear(l.touched)
 	l.reached(end)
 	l.disperse(end)
-	l.placeAll()
+	l.deliverPages()
 	if batch.Len() > 0 {
 		l.mu.Lock()
 		copy(l.mu.events, l.events)
@@ -413,8 +415,8 @@ func (l *loop) event(e *change.Event, p change.Partition, keyed bool, before cha
 		}
 		opened := s.opened()
 		l.writer.cost, l.writer.copied = 0, 0
-		s.event(e, ref, p, keyed, s.matched, &l.writer)
-		s.leave(e, ref, p, s.leaving, &l.writer)
+		s.appendEvent(e, ref, p, keyed, s.matched, &l.writer)
+		s.appendLeft(e, ref, p, s.without, &l.writer)
 		s.closeUnit(position)
 		l.settle(s, opened)
 	}
@@ -426,11 +428,11 @@ func (l *loop) event(e *change.Event, p change.Partition, keyed bool, before cha
 // that a document has left with it.
 func (l *loop) match(e *change.Event, p change.Partition, keyed bool, before change.Position) {
 	l.found = l.index.Match(e, l.found[:0], l)
-	for _, s := range l.costs.leaving {
+	for _, s := range l.costs.refused {
 		l.evict(s, before)
 	}
-	clear(l.costs.leaving)
-	l.costs.leaving = l.costs.leaving[:0]
+	clear(l.costs.refused)
+	l.costs.refused = l.costs.refused[:0]
 	if len(l.found) == 0 && len(l.leavers) == 0 {
 		return
 	}
@@ -456,14 +458,14 @@ func (l *loop) match(e *change.Event, p change.Partition, keyed bool, before cha
 		if sub.hit || !s.has(p, keyed) || !s.isAfter(position) {
 			continue
 		}
-		left, units := sub.left(e)
-		if l.spend(s, units); !left {
+		left, units := sub.hasLeft(e)
+		if l.charge(s, units); !left {
 			continue
 		}
-		if len(s.matched) == 0 && len(s.leaving) == 0 {
+		if len(s.matched) == 0 && len(s.without) == 0 {
 			l.getting = append(l.getting, s)
 		}
-		s.leaving = append(s.leaving, sub)
+		s.without = append(s.without, sub)
 	}
 	for _, s := range l.getting {
 		for _, sub := range s.matched {
@@ -476,10 +478,10 @@ func (l *loop) match(e *change.Event, p change.Partition, keyed bool, before cha
 // it before the event, and belongs to its own loop.
 func (l *loop) afford(s *stream, e *change.Event, before change.Position) bool {
 	switch {
-	case s.tenant != nil && len(s.matched) > 1 && !l.affordsForms(s, e):
+	case s.account != nil && len(s.matched) > 1 && !l.affordsForms(s, e):
 		s.forgetMatched()
 		l.evict(s, before)
-	case l.budget.tight(l.pending) && !l.bound && !s.affords():
+	case l.memory.Tight(l.pending) && !l.bound && !s.affords():
 		s.forgetMatched()
 		l.shed(s, before)
 	default:
@@ -491,8 +493,8 @@ func (l *loop) afford(s *stream, e *change.Event, before change.Position) bool {
 // settle charges a session for the event that it has got, and forgets the event. opened is the size
 // of the open batch before it.
 func (l *loop) settle(s *stream, opened int) {
-	l.spend(s, l.writer.cost)
-	l.sends(s, l.writer.copied)
+	l.charge(s, l.writer.cost)
+	l.chargeDelivery(s, l.writer.copied)
 	l.pending += s.opened() - opened
 	l.touched[s] = struct{}{}
 	s.forgetMatched()
@@ -501,8 +503,8 @@ func (l *loop) settle(s *stream, opened int) {
 // forgetMatched clears the matches of the current event.
 func (s *stream) forgetMatched() {
 	clear(s.matched)
-	clear(s.leaving)
-	s.matched, s.leaving = s.matched[:0], s.leaving[:0]
+	clear(s.without)
+	s.matched, s.without = s.matched[:0], s.without[:0]
 }
 
 // shed removes a session from the live path before the current event, because its budget is
@@ -650,10 +652,10 @@ func (h *Hub) remember(loss *oplog.Loss, loser string) {
 	}
 }
 
-// owes begins the snapshots that compensate for recent losses before the places of attached
-// partitions: another node may have begun them, and its progress is unknown. Documents that were
-// read before do not count for these partitions.
-func (s *stream) owes(places map[change.Partition]Place) {
+// compensateAttached begins the snapshots that compensate for recent losses before the places of
+// attached partitions: another node may have begun them, and its progress is unknown. Documents
+// that were read before do not count for these partitions.
+func (s *stream) compensateAttached(places map[change.Partition]Place) {
 	s.hub.mu.Lock()
 	losses := slices.Clone(s.hub.mu.losses)
 	s.hub.mu.Unlock()
@@ -731,7 +733,7 @@ func (l *loop) ahead(err error) {
 	for _, c := range l.scans {
 		c.spoil()
 	}
-	l.placeAll()
+	l.deliverPages()
 }
 
 // leave removes a session from the live path at a position. Its own loop owns it afterwards.
@@ -788,8 +790,8 @@ func (l *loop) join(s *stream, at change.Position) (joined bool) {
 	if l.at.IsZero() || !at.Covers(l.at) {
 		return false
 	}
-	if t := s.tenant; t != nil && time.Now().Before(t.away) && (t.everything || s.evaluates()) {
-		s.expense.away = t.away
+	if away, admitted := l.costs.Admits(s.account, time.Now(), s.evaluates); !admitted {
+		s.expense.LeftLive(away)
 		return false
 	}
 	l.live[s.Session], s.loop = s, l
@@ -817,7 +819,7 @@ func (l *loop) join(s *stream, at change.Position) (joined bool) {
 func (l *loop) include(sub *Subscription) {
 	l.subscriptions[sub.key] = sub
 	l.index.Add(sub.key, sub.Program)
-	if sub.sent != nil {
+	if sub.known != nil {
 		l.leavers.add(sub)
 	}
 	l.advance(sub)
@@ -825,7 +827,7 @@ func (l *loop) include(sub *Subscription) {
 
 func (l *loop) exclude(sub *Subscription) {
 	l.index.Remove(sub.key)
-	if sub.sent != nil {
+	if sub.known != nil {
 		l.leavers.remove(sub)
 	}
 	delete(l.subscriptions, sub.key)

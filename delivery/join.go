@@ -25,8 +25,8 @@ func (s *stream) joinSnapshots(partitions []change.Partition) {
 	owed := snapshot.Together(snapshot.In(s.owed, partitions))
 	for _, sub := range s.byKey {
 		s.mu.Lock()
-		for i := range s.mu.sent {
-			s.mu.sent[i].snapshots, _ = sub.joined(s.mu.sent[i].snapshots, owed)
+		for i := range s.mu.unacked {
+			s.mu.unacked[i].snapshots, _ = sub.joined(s.mu.unacked[i].snapshots, owed)
 		}
 		all, joined := sub.joined(s.mu.snapshots, owed)
 		if joined {

@@ -60,27 +60,27 @@ func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
 	}
 }
 
-// sentDocuments records the documents sent to a subscription with Leaves: those that match its
-// filter, as far as its subscriber knows. It belongs to the owner of the session.
-type sentDocuments struct {
-	whole bool                    // it has all of them
-	of    map[string]sentDocument // by key
+// knownDocuments records the documents sent to a subscription with Leaves: those that match its
+// filter, as far as its subscriber know. It belongs to the owner of the session.
+type knownDocuments struct {
+	whole bool                     // it has all of them
+	of    map[string]knownDocument // by key
 	buf   []byte
 }
 
-// A sentDocument is one of them.
-type sentDocument struct {
+// A knownDocument is one of them.
+type knownDocument struct {
 	ns    change.Namespace
 	id    change.Value
 	stale bool // it was not sent since its snapshot has begun
 }
 
 // size returns an estimate of the memory that it takes under its key.
-func (d sentDocument) size(key string) int { return 128 + len(key) + len(d.id.Data) }
+func (d knownDocument) size(key string) int { return 128 + len(key) + len(d.id.Data) }
 
 // key identifies a document. It is no hash of it: documents of one hash, which a tenant can look
 // for, would be taken for each other. It is valid until the next call.
-func (d *sentDocuments) key(ns change.Namespace, id change.Value) []byte {
+func (d *knownDocuments) key(ns change.Namespace, id change.Value) []byte {
 	d.buf = appendKey(d.buf[:0], ns, id)
 	return d.buf
 }
@@ -90,9 +90,9 @@ func appendKey(b []byte, ns change.Namespace, id change.Value) []byte {
 	return change.AppendCanonical(append(b, 0), id)
 }
 
-// sends remembers that the subscriber has been sent a document. id is copied.
-func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
-	d := sub.sent
+// know remembers that the subscriber has been sent a document. id is copied.
+func (sub *Subscription) know(ns change.Namespace, id change.Value) {
+	d := sub.known
 	key := d.key(ns, id)
 	if before, ok := d.of[string(key)]; ok {
 		if before.stale {
@@ -101,7 +101,7 @@ func (sub *Subscription) sends(ns change.Namespace, id change.Value) {
 		}
 		return
 	}
-	doc := sentDocument{ns: ns, id: change.Value{Type: id.Type, Data: slices.Clone(id.Data)}}
+	doc := knownDocument{ns: ns, id: change.Value{Type: id.Type, Data: slices.Clone(id.Data)}}
 	name := string(key)
 	if !sub.stream.remembers(doc.size(name)) {
 		if d.whole {
@@ -125,7 +125,7 @@ const rememberedStep = 16 << 10
 func (s *stream) remembers(bytes int) bool {
 	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
 	more := steps(s.remembered+bytes) - steps(s.remembered)
-	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.budget.spares()) {
+	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.memory.Spares()) {
 		return false
 	}
 	if s.remembered += bytes; more != 0 {
@@ -137,7 +137,7 @@ func (s *stream) remembers(bytes int) bool {
 }
 
 // reread marks the documents of collections, or of all, as stale: a snapshot reads them again.
-func (d *sentDocuments) reread(some []change.Namespace) {
+func (d *knownDocuments) reread(some []change.Namespace) {
 	for key, doc := range d.of {
 		if len(some) == 0 || slices.Contains(some, doc.ns) {
 			doc.stale = true
@@ -148,50 +148,50 @@ func (d *sentDocuments) reread(some []change.Namespace) {
 
 // forget removes a document whose deletion was sent to the subscriber.
 func (sub *Subscription) forget(ns change.Namespace, id change.Value) {
-	key := string(sub.sent.key(ns, id))
-	if doc, ok := sub.sent.of[key]; ok {
+	key := string(sub.known.key(ns, id))
+	if doc, ok := sub.known.of[key]; ok {
 		sub.stream.remembers(-doc.size(key))
-		delete(sub.sent.of, key)
+		delete(sub.known.of, key)
 	}
 }
 
-// sendsEvent remembers the document of an event that the subscriber gets.
-func (sub *Subscription) sendsEvent(e *change.Event) {
+// knowEvent remembers the document of an event that the subscriber gets.
+func (sub *Subscription) knowEvent(e *change.Event) {
 	if e.Key() == nil {
 		// The subscriber may keep the documents under their new name.
-		sub.sent.whole = sub.sent.whole && e.Op() != change.OpRename
+		sub.known.whole = sub.known.whole && e.Op() != change.OpRename
 		return
 	}
 	if ns := e.Namespace(); e.Op() == change.OpDelete || string(e.OpName()) == change.LeftName {
 		sub.forget(ns, e.ID())
 	} else {
-		sub.sends(ns, e.ID())
+		sub.know(ns, e.ID())
 	}
 }
 
-// left reports whether a document has, with an event that does not match, stopped to match: by its
-// image before, otherwise by the sent documents. If these are unknown, it may have left. It also
-// returns the cost of the check.
-func (sub *Subscription) left(e *change.Event) (left bool, units int) {
+// hasLeft reports whether a document has, with an event that does not match, stopped to match: by
+// its image before, otherwise by the sent documents. If these are unknown, it may have left. It
+// also returns the cost of the check.
+func (sub *Subscription) hasLeft(e *change.Event) (left bool, units int) {
 	if !sub.Program.Admits(e.Op()) && e.Op() != change.OpDelete {
 		if holds, err := sub.Program.Holds(e); holds && err == nil { // the change is hidden, the document is there
 			return false, imageUnits
 		}
 	}
-	if sub.session.tenant == nil || sub.Program.IsDecided() { // the evaluation is unlimited, or cheap
+	if sub.session.account == nil || sub.Program.IsDecided() { // the evaluation is unlimited, or cheap
 		if before := e.Lookup("fullDocumentBeforeChange").Document(); before != nil {
 			image, err := change.Snapshotted(e.Namespace(), before, e.Time())
 			matched, failed := sub.Program.Match(&image)
 			return err != nil || failed != nil || matched, imageUnits
 		}
 	}
-	_, sent := sub.sent.of[string(sub.sent.key(e.Namespace(), e.ID()))]
-	return sent || !sub.sent.whole, sentUnits
+	_, sent := sub.known.of[string(sub.known.key(e.Namespace(), e.ID()))]
+	return sent || !sub.known.whole, sentUnits
 }
 
-// leave sends subscriptions the event that a document has stopped matching. It charges the cost to
-// the writer of the event.
-func (s *stream) leave(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
+// appendLeft sends subscriptions the event that a document has stopped matching. It charges the
+// cost to the writer of the event.
+func (s *stream) appendLeft(e *change.Event, ref change.Ref, p change.Partition, subscriptions []*Subscription, of *Writer) {
 	if len(subscriptions) == 0 {
 		return
 	}
@@ -199,23 +199,23 @@ func (s *stream) leave(e *change.Event, ref change.Ref, p change.Partition, subs
 	if err != nil {
 		return // it has been parsed before
 	}
-	s.leaver.Next(&left)
-	s.leaver.cost, s.leaver.copied = 0, 0
-	s.event(&left, ref, p, true, subscriptions, &s.leaver)
+	s.leftWriter.Next(&left)
+	s.leftWriter.cost, s.leftWriter.copied = 0, 0
+	s.appendEvent(&left, ref, p, true, subscriptions, &s.leftWriter)
 	s.noteWhole(e, subscriptions)
-	of.cost, of.copied = of.cost+s.leaver.cost, of.copied+s.leaver.copied
+	of.cost, of.copied = of.cost+s.leftWriter.cost, of.copied+s.leftWriter.copied
 }
 
 // gone reports to a subscription, at the end of a snapshot, the documents that it got before and
 // that do not exist now.
 func (l *loop) gone(sub *Subscription) {
-	if sub.sent == nil {
+	if sub.known == nil {
 		return
 	}
 	partitioner := l.log.Partitioner()
 	s := sub.stream
 	place := change.Later(s.at(), s.position())
-	for key, doc := range sub.sent.of {
+	for key, doc := range sub.known.of {
 		if !doc.stale {
 			continue
 		}
@@ -224,12 +224,12 @@ func (l *loop) gone(sub *Subscription) {
 			continue
 		}
 		p, _ := partitioner.Of(&left)
-		s.leaver.Next(&left)
-		if payload, err := s.leaver.Append(nil, sub.Form); err == nil && s.has(p, true) {
+		s.leftWriter.Next(&left)
+		if payload, err := s.leftWriter.Append(nil, sub.Form); err == nil && s.has(p, true) {
 			s.document(place, place.Ref(), p, sub, payload, nil)
 		}
 		s.remembers(-doc.size(key))
-		delete(sub.sent.of, key)
+		delete(sub.known.of, key)
 	}
 	s.queue(place)
 }

@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -42,7 +40,7 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 		Namespace: "streamer", Subsystem: "hub", Name: "strain",
 		Help: "How long what is off the live path rests, in multiples of how long it runs: 1 while goroutines soon have a core, up to 15 while they wait.",
 	}
-	reg.MustRegister(prometheus.NewGaugeFunc(strain, func() float64 { return h.tenants.strain.now(time.Now()) }))
+	reg.MustRegister(prometheus.NewGaugeFunc(strain, func() float64 { return h.accounts.Strain() }))
 	gauge("snapshots", "Snapshots of subscriptions that are not complete.", nil, func(l Load) int { return l.Snapshots })
 	return m
 }
@@ -58,7 +56,7 @@ type Load struct {
 
 // Load returns the current load.
 func (h *Hub) Load() (l Load) {
-	l.Ready, l.Held = !h.Position().IsZero(), h.budget.bytes()
+	l.Ready, l.Held = !h.Position().IsZero(), h.memory.Bytes()
 	for _, s := range h.Sessions() {
 		s.mu.Lock()
 		if s.mu.live {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/extjson"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
@@ -48,20 +49,13 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	if _, err := h.CheckNamespace(ctx, r.Namespace, nil); err != nil {
 		return a, err
 	}
-	of := h.tenants.enter(r.Account)
-	defer h.tenants.exit(of)
-	if of != nil {
-		defer of.asking.Add(-1)
-		if of.asking.Add(1) > mostPages {
-			return a, fault.Newf(fault.AccessLimit, "%d pages are asked for at a time, and no more may be", mostPages)
-		}
-		select {
-		case of.pages <- struct{}{}:
-			defer func() { <-of.pages }()
-		case <-ctx.Done():
-			return a, context.Cause(ctx)
-		}
+	of := h.accounts.Enter(r.Account)
+	defer h.accounts.Exit(of)
+	done, err := of.Page(ctx)
+	if err != nil {
+		return a, err
 	}
+	defer done()
 	reach, err := h.cfg.Range.Recently(ctx)
 	if r.At.IsZero() && err == nil {
 		if reach, err = h.cfg.Range.Now(ctx); err == nil {
@@ -85,8 +79,8 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 		return a, err
 	}
 	a = PageAnswer{At: r.At, Next: page.Next}
-	index, meter := &match.Index{}, &budgetMeter{left: pageUnits}
-	slice := &pageSlice{tenants: h.tenants, of: of, meter: meter, end: meter.left - sliceUnits}
+	index, meter := &match.Index{}, &budgetMeter{left: fair.PageUnits}
+	slice := &pageSlice{accounts: h.accounts, of: of, meter: meter, end: meter.left - fair.SliceUnits}
 	defer slice.giveBack()
 	index.Add(1, r.Program)
 	events := change.NewSnapshotter(r.Namespace, r.At)
@@ -96,7 +90,7 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 		if err != nil {
 			return a, err
 		}
-		if !slice.begins(ctx) {
+		if !slice.next(ctx) {
 			return a, context.Cause(ctx)
 		}
 		found := index.Match(&e, nil, meter)
@@ -143,22 +137,22 @@ func (h *Hub) readPage(ctx context.Context, q snapshot.Query) (snapshot.Page, er
 
 // A pageSlice meters an identity's cost of a page in slices: the first at once, the others in turn.
 type pageSlice struct {
-	tenants *tenants
-	of      *tenant
-	meter   *budgetMeter
-	end     int // the meter's rest then
-	slot    bool
+	accounts *fair.Accounts
+	of       *fair.Account
+	meter    *budgetMeter
+	end      int // the meter's rest then
+	slot     bool
 }
 
-// begins waits, where a slice is spent, for the next one. It returns false if the context ends
+// next waits, where a slice is spent, for the next one. It returns false if the context ends
 // first.
-func (s *pageSlice) begins(ctx context.Context) bool {
+func (s *pageSlice) next(ctx context.Context) bool {
 	if s.of == nil || s.meter.left > s.end {
 		return true
 	}
 	s.giveBack()
-	s.slot = s.tenants.acquire(s.of, nil, ctx.Done())
-	s.end = s.meter.left - sliceUnits
+	s.slot = s.accounts.Acquire(s.of, nil, ctx.Done())
+	s.end = s.meter.left - fair.SliceUnits
 	return s.slot
 }
 
@@ -166,7 +160,7 @@ func (s *pageSlice) begins(ctx context.Context) bool {
 func (s *pageSlice) giveBack() {
 	if s.slot {
 		s.slot = false
-		s.tenants.release(s.of, costing(s.end+sliceUnits-s.meter.left))
+		s.accounts.Release(s.of, s.end+fair.SliceUnits-s.meter.left)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -22,7 +23,7 @@ type page struct {
 	of        map[*reader][]hit
 	raw       [][]byte // the documents, if they are read once more
 	payloads  []byte
-	lease     *lease
+	lease     *fair.Lease
 	begun     time.Time // when it was read, zero without a tracer
 	over      time.Time
 	costly    map[*Session]*Subscription // whose filters cost too much on it
@@ -74,7 +75,7 @@ func (w *pageWriter) write(f *fetch) *page {
 		namespace: q.Namespace, after: q.After, to: f.read.To, until: q.Until, next: f.read.Next, begun: f.begun, over: f.over,
 		documents: make([]document, 0, len(f.read.Documents)), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, w.scan.encoded),
 	}
-	meter := &pageMeter{hub: w.hub, readers: w.readers, spent: make(map[*tenant]int), costly: make(map[*Session]*Subscription)}
+	meter := &pageMeter{hub: w.hub, readers: w.readers, spent: make(map[*fair.Account]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
 	if len(q.IDs) > 0 {
 		p.raw = f.read.Documents
@@ -98,7 +99,7 @@ func (w *pageWriter) write(f *fetch) *page {
 		}
 	}
 	w.scan.encoded = len(p.payloads) + len(p.payloads)/8
-	p.lease = w.hub.budget.lease(cap(p.payloads))
+	p.lease = fair.NewLease(cap(p.payloads))
 	return p
 }
 
@@ -128,7 +129,7 @@ func (w *pageWriter) append(p *page) {
 type pageMeter struct {
 	hub     *Hub
 	readers map[match.ID]*reader
-	spent   map[*tenant]int
+	spent   map[*fair.Account]int
 	costly  map[*Session]*Subscription // sessions that have spent their share
 }
 
@@ -137,12 +138,12 @@ var _ match.Meter = (*pageMeter)(nil)
 // Grant implements match.Meter.
 func (m *pageMeter) Grant(id match.ID) int {
 	sub := m.readers[id].Who
-	t := sub.session.tenant
+	t := sub.session.account
 	switch {
 	case t == nil:
 	case m.costly[sub.session] != nil:
 		return 0
-	case m.spent[t] > pageUnits:
+	case m.spent[t] > fair.PageUnits:
 		m.costly[sub.session] = sub
 		return 0
 	}
@@ -152,7 +153,7 @@ func (m *pageMeter) Grant(id match.ID) int {
 // Spent implements match.Meter.
 func (m *pageMeter) Spent(id match.ID, units int, err error) {
 	sub := m.readers[id].Who
-	if t := sub.session.tenant; t != nil {
+	if t := sub.session.account; t != nil {
 		m.spent[t] += units
 	}
 	if err != nil {
@@ -160,30 +161,30 @@ func (m *pageMeter) Spent(id match.ID, units int, err error) {
 	}
 }
 
-// placeAll hands over the pages whose time the Hub has reached.
-func (l *loop) placeAll() {
-	if l.early {
-		l.early = false
+// deliverPages hands over the pages whose time the Hub has reached.
+func (l *loop) deliverPages() {
+	if l.awaited {
+		l.awaited = false
 		l.resumeAll()
 	}
-	l.placeListings()
+	l.beginListed()
 	for _, c := range l.scans {
-		l.place(c)
+		l.deliverPage(c)
 		notify(c.moved)
 	}
 }
 
-// place passes a page to the sessions that wait at its time. A page that could not be read at this
-// time may show changes up to its read: the Hub then waits until it has seen these, and reads the
-// documents that they concern once more.
-func (l *loop) place(c *scan) {
+// deliverPage passes a page to the sessions that wait at its time. A page that could not be read at
+// this time may show changes up to its read: the Hub then waits until it has seen these, and reads
+// the documents that they concern once more.
+func (l *loop) deliverPage(c *scan) {
 	p := c.page
 	inexact := p != nil && p.to != p.after
 	if p == nil || inexact && !c.touched.Spoiled() && !l.isPast(p.to) {
 		return
 	}
 	c.page = nil
-	defer notify(c.placed)
+	defer notify(c.delivered)
 	if inexact && c.touched.Spoiled() {
 		l.giveUp(c)
 		return
@@ -277,24 +278,20 @@ func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 		documents += len(t.page.of[t.reader])
 		bytes += len(t.page.payloads)
 	}
-	return untaken < maxUntaken && s.hasRoomFor(documents, bytes)
+	return untaken < maxUntaken && s.resumesWith(documents, bytes)
 }
 
 // expensive handles a subscription that costs too much on a page of its snapshot; the page is not
 // delivered to it.
 func (l *loop) expensive(s *Session, sub *Subscription) {
-	l.costs.now = time.Now()
-	l.banish(s.tenant)
+	away := l.costs.Banish(s.account, time.Now())
 	l.metrics.costly.Inc()
-	away := s.tenant.away
 	s.do(func(s *stream) {
 		for _, other := range s.byKey {
 			other.abandon()
 		}
-		s.expense.away, s.expense.slot = away, true
-		s.expense.level = level{units: freeUnits, at: time.Now()}
-		if s.expense.pages++; s.expense.pages >= maxPages {
-			l.suspend(sub)
+		if s.expense.PageEvicted(away, time.Now()) {
+			s.hub.suspend(sub)
 		}
 	})
 }

@@ -39,9 +39,9 @@ func TestRecoveryReadsWhatIsConcerned(t *testing.T) {
 		}
 		h := New(Config{Partitions: 1, Recover: []change.Namespace{orders, other}}, nil)
 		sub := &Subscription{ID: "a", Program: program, Recover: c.recover}
-		s := &stream{Session: &Session{hub: h, stake: h.budget.enter(""), received: make(chan struct{}, 1)}, byKey: map[match.ID]*Subscription{1: sub}}
+		s := &stream{Session: &Session{hub: h, part: h.memory.Enter("", func() {}), received: make(chan struct{}, 1)}, byKey: map[match.ID]*Subscription{1: sub}}
 		sub.session, sub.stream = s.Session, s
-		s.begins(Place{}, nil, 0)
+		s.startAt(Place{}, nil, 0)
 		s.recover(&oplog.Loss{Reason: gap.HistoryLost, Namespaces: c.lost})
 		got := "nothing"
 		if p := sub.progress(); p != nil && !p.Listed {

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// rooms are the sessions for which it may have changed whether they may get a page, so that each
+// retries are the sessions for which it may have changed whether they may get a page, so that each
 // change costs what concerns its session, and not all readers that wait.
-type rooms struct {
+type retries struct {
 	signal chan struct{} // holds one signal: some have changed
 
 	mu struct {
@@ -17,8 +17,8 @@ type rooms struct {
 	}
 }
 
-func newRooms() *rooms {
-	r := &rooms{signal: make(chan struct{}, 1)}
+func newRetries() *retries {
+	r := &retries{signal: make(chan struct{}, 1)}
 	r.mu.changed = make(map[*Session]struct{})
 	return r
 }
@@ -30,7 +30,7 @@ func (l *loop) wait(r *reader) {
 }
 
 // change notes that a session may have room, or has ended.
-func (r *rooms) change(s *Session) {
+func (r *retries) change(s *Session) {
 	r.mu.Lock()
 	r.mu.changed[s] = struct{}{}
 	r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *rooms) change(s *Session) {
 }
 
 // take removes and returns the sessions that have changed.
-func (r *rooms) take() map[*Session]struct{} {
+func (r *retries) take() map[*Session]struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changed := r.mu.changed
@@ -46,10 +46,10 @@ func (r *rooms) take() map[*Session]struct{} {
 	return changed
 }
 
-// roomy resumes the scans, and offers them the readers of sessions that have changed.
-func (l *loop) roomy() {
+// retryChanged resumes the scans, and offers them the readers of sessions that have changed.
+func (l *loop) retryChanged() {
 	l.wakeScans()
-	for s := range l.rooms.take() {
+	for s := range l.retries.take() {
 		l.offerAgain(s)
 	}
 }
@@ -81,4 +81,10 @@ func (l *loop) wakeScans() {
 	for _, c := range l.scans {
 		notify(c.woken)
 	}
+}
+
+// mayResume wakes a session that waits for memory. It never blocks.
+func (s *Session) mayResume() {
+	notify(s.stirred)
+	s.hub.retries.change(s)
 }

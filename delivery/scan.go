@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ type scan struct {
 	encoded   int               // bytes of the last page's payloads
 	patient   time.Time         // deadline for readers that are not ready, zero while there are none
 	woken     chan struct{}     // holds one signal: readers may be ready
-	placed    chan struct{}     // holds one signal: the page has been handed over
+	delivered chan struct{}     // holds one signal: the page has been handed over
 
 	joining []*reader // join at the next page
 	takers  []*reader // of the page being read; their sessions wait at its time
@@ -94,7 +95,7 @@ func (l *loop) offer(r *reader) {
 	}
 	c := &scan{
 		namespace: r.Left.Namespace, identity: r.Who.session.cfg.Identity, touched: snapshot.NewTouched(r.Left.Namespace),
-		woken: make(chan struct{}, 1), placed: make(chan struct{}, 1), moved: make(chan struct{}, 1),
+		woken: make(chan struct{}, 1), delivered: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
 	c.Join(r)
 	l.scans = append(l.scans, c)
@@ -108,12 +109,12 @@ func (l *loop) isReady(r *reader) bool {
 		return false
 	}
 	if pastOf(s.from).Compare(l.past()) > 0 || s.documentsFrom.Compare(l.past()) > 0 {
-		l.early = true
+		l.awaited = true
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hasRoom()
+	return s.resumes()
 }
 
 // past returns the latest time whose events the Hub may have considered: a page that is read there
@@ -137,7 +138,7 @@ func pastOf(at change.Position) change.Timestamp {
 // session pauses.
 func (h *Hub) runScan(ctx context.Context, c *scan) {
 	for ctx.Err() == nil {
-		if !h.reads.acquire(ctx, c.identity) {
+		if !h.pages.Acquire(ctx, c.identity) {
 			return
 		}
 		var f *fetch
@@ -146,7 +147,7 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 		if f != nil {
 			f = h.readPages(ctx, c, f)
 		}
-		h.reads.release()
+		h.pages.Release()
 		switch {
 		case f == nil && over:
 			return
@@ -167,21 +168,21 @@ func (h *Hub) runScan(ctx context.Context, c *scan) {
 // the readers have to continue. While one is encoded, the next one is read. It returns the last
 // one, which may have failed.
 func (h *Hub) readPages(ctx context.Context, c *scan, f *fetch) *fetch {
-	h.begin(ctx, c, f)
+	h.startFetch(ctx, c, f)
 	w := h.newPageWriter(c, f.query) // of takers, which the loop does not change while pages are read
 	for {
 		<-f.done
 		if f.err != nil {
 			return f
 		}
-		h.reads.charge(len(f.read.Documents))
+		h.pages.Charge(len(f.read.Documents))
 		next := h.readAhead(ctx, c, f)
 		p := w.write(f)
 		h.do(ctx, func(l *loop) {
 			c.page, c.more = p, next != nil
-			l.place(c)
+			l.deliverPage(c)
 		})
-		await(ctx, c.placed, 0)
+		await(ctx, c.delivered, 0)
 		if next == nil {
 			return f
 		}
@@ -198,12 +199,12 @@ func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 		stay = l.stays(c, f)
 		documents = l.pageDocuments(c)
 	})
-	if !stay || !h.reads.more() {
+	if !stay || !h.pages.More() {
 		return nil
 	}
 	next := &fetch{query: f.query, reading: health.NewLoop(), done: make(chan struct{})}
 	next.query.From, next.query.Documents = f.read.Next, documents
-	h.begin(ctx, c, next)
+	h.startFetch(ctx, c, next)
 	return next
 }
 
@@ -279,8 +280,8 @@ func (h *Hub) SnapshotAge() (age time.Duration) {
 	return age
 }
 
-// begin begins to read a page.
-func (h *Hub) begin(ctx context.Context, c *scan, f *fetch) {
+// startFetch begins to read a page.
+func (h *Hub) startFetch(ctx context.Context, c *scan, f *fetch) {
 	h.loops.Go(func() { h.fetch(ctx, c, f) })
 }
 
@@ -373,7 +374,7 @@ func (l *loop) next(c *scan) (f *fetch, over bool) {
 		return nil, true
 	}
 	c.takers = slices.Clone(c.Readers())
-	c.identity = l.reads.least(c.takers)
+	c.identity = l.pages.Least(identities(c.takers))
 	c.touched = snapshot.NewTouched(c.namespace)
 	c.holds, c.stood = make(map[*Session]*standstill), time.Now()
 	f = &fetch{query: l.query(c), reading: health.NewLoop(), done: make(chan struct{})}
@@ -404,7 +405,7 @@ func (l *loop) query(c *scan) snapshot.Query {
 // pageDocuments bounds the documents of a page: reading more than its bytes is wasted, and each of
 // its readers needs room for their events.
 func (l *loop) pageDocuments(c *scan) int {
-	most := min(l.cfg.SnapshotPage, l.budget.events(len(c.takers)))
+	most := min(l.cfg.SnapshotPage, l.memory.Events(len(c.takers)))
 	if c.size > 0 {
 		most = min(most, pageBytes/c.size+1)
 	}
@@ -417,4 +418,15 @@ func (c *scan) isPatient() bool {
 		c.patient = time.Now().Add(patience)
 	}
 	return time.Now().Before(c.patient)
+}
+
+// identities yields those of the sessions of readers.
+func identities(of []*reader) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, r := range of {
+			if !yield(r.Who.session.cfg.Identity) {
+				return
+			}
+		}
+	}
 }

@@ -19,14 +19,14 @@ func TestRememberedDocumentsAreNotTakenForEachOther(t *testing.T) {
 	}
 	ns, a, b := change.Namespace{DB: "d", Coll: "c"}, text("12345678"), text("abcdefgh")
 	s := &Session{hub: New(Config{Partitions: 1}, nil)}
-	s.stake = s.hub.budget.enter("")
-	sub := &Subscription{session: s, stream: &stream{Session: s}, sent: &sentDocuments{whole: true, of: make(map[string]sentDocument)}}
-	if xxh3.Hash(bytes.Clone(sub.sent.key(ns, a))) != xxh3.Hash(sub.sent.key(ns, b)) {
-		t.Fatalf("the hashes differ: %x", sub.sent.key(ns, a))
+	s.part = s.hub.memory.Enter("", s.mayResume)
+	sub := &Subscription{session: s, stream: &stream{Session: s}, known: &knownDocuments{whole: true, of: make(map[string]knownDocument)}}
+	if xxh3.Hash(bytes.Clone(sub.known.key(ns, a))) != xxh3.Hash(sub.known.key(ns, b)) {
+		t.Fatalf("the hashes differ: %x", sub.known.key(ns, a))
 	}
-	sub.sends(ns, a)
+	sub.know(ns, a)
 	sub.forget(ns, b)
-	if len(sub.sent.of) != 1 {
+	if len(sub.known.of) != 1 {
 		t.Error("a document was forgotten with another one")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
@@ -49,9 +50,9 @@ type Subscription struct {
 	listing bool        // the collections of its snapshot are being listed
 	losses  int         // that it has got
 	ahead   aheads
-	readers []*reader      // of its snapshot, while the session is live
-	sent    *sentDocuments // with Leaves
-	hit     bool           // it matches the current event
+	readers []*reader       // of its snapshot, while the session is live
+	known   *knownDocuments // with Leaves
+	hit     bool            // it matches the current event
 }
 
 // A group is the subscriptions of a session that have an equal form.
@@ -112,8 +113,8 @@ type SessionConfig struct {
 type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
-	tenant   *tenant       // nil: no limits
-	stake    *stake        // of its identity in the budget
+	account  *fair.Account // nil: no limits
+	part     *fair.Part    // of the memory of all sessions
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for the session's own loop
 	// filtersAsked holds one value during a request for the owner's subscriptions.
@@ -129,7 +130,7 @@ type Session struct {
 	mu struct {
 		sync.Mutex
 		outbox
-		account
+		counts
 		places
 
 		mailbox []func(*stream) // for the owner; callers that add something wait for it, except for rewinds
@@ -142,16 +143,16 @@ type Session struct {
 // An outbox is what a session has queued, and its subscriber has not acknowledged.
 type outbox struct {
 	queue     []*Batch
-	fills     bool   // more is being queued, and goes out together
-	sent      []sent // queued or sent and not acknowledged, in order
-	last      uint64 // the last Seq
-	given     uint64 // the last Seq that was received
-	delivered uint64 // the last Seq that was written to a subscriber that acknowledges
+	fills     bool      // more is being queued, and goes out together
+	unacked   []unacked // queued or sent and not acknowledged, in order
+	last      uint64    // the last Seq
+	given     uint64    // the last Seq that was received
+	delivered uint64    // the last Seq that was written to a subscriber that acknowledges
 }
 
-// An account counts what a session has queued and its subscriber has acknowledged.
-type account struct {
-	events, bytes int       // of sent
+// A counts is what a session has queued, and its subscriber has acknowledged, in numbers.
+type counts struct {
+	events, bytes int       // of unacked
 	attached      int       // partitions in unacknowledged batches that attach them
 	held          int       // bytes of memory that count against the budget
 	released      bool      // nothing counts from now on
@@ -181,7 +182,7 @@ type places struct {
 type stream struct {
 	*Session
 
-	loop          *loop // that of the Hub while it owns the session, nil while the session's own does
+	loop          *loop // that of the Hub while the session is on the live path, nil off it
 	subscriptions map[string]*Subscription
 	byKey         map[match.ID]*Subscription
 	leavers       leavers
@@ -190,16 +191,16 @@ type stream struct {
 	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
 	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none
 	paused        bool            // reading has stopped
-	expense       expense
+	expense       fair.Expense
 
 	// The batch that is being filled.
-	open     *Batch
-	usual    usual           // typical size of a batch
-	matched  []*Subscription // subscriptions that match the current event
-	matching []*group        // that match the current event
-	leaving  []*Subscription // for which a document has stopped to match with the current event
-	leaver   Writer
-	buf      []byte // for keys
+	open       *Batch
+	usual      usual           // typical size of a batch
+	matched    []*Subscription // subscriptions that match the current event
+	matching   []*group        // that match the current event
+	without    []*Subscription // for which a document has stopped to match with the current event
+	leftWriter Writer
+	buf        []byte // for keys
 
 	// Of documents.
 	remembered    int                 // bytes that its subscriptions use to remember sent documents
@@ -211,8 +212,8 @@ type stream struct {
 // A usual is the size of the previous batch, which is preallocated for the next one.
 type usual struct{ events, bytes int }
 
-// A sent is an unacknowledged batch.
-type sent struct {
+// An unacked is an unacknowledged batch.
+type unacked struct {
 	seq           uint64
 	before        change.Position // end of the previous batch
 	to            change.Position
@@ -222,7 +223,7 @@ type sent struct {
 	loss          *Loss
 	reading       *reading
 	snapshots     []snapshot.Progress // before it
-	lease         *lease
+	lease         *fair.Lease
 }
 
 // A reading is the subscriber's state at the start of reading or after a rewind: it had everything
@@ -234,9 +235,9 @@ type reading struct {
 	generation uint64
 }
 
-// place returns the subscriber's position in a partition when everything up to acked has been
+// reached returns the subscriber's position in a partition when everything up to acked has been
 // acknowledged.
-func (r *reading) place(p change.Partition, acked change.Position) change.Position {
+func (r *reading) reached(p change.Partition, acked change.Position) change.Position {
 	had, elsewhere := r.of[p]
 	if !elsewhere {
 		had = r.rest
@@ -359,10 +360,10 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 		return 0, fault.Newf(fault.SessionBadAck, "batch %d acknowledged, but the last one sent is %d", seq, s.mu.given)
 	}
 	n, held := 0, 0
-	for n < len(s.mu.sent) && s.mu.sent[n].seq <= seq {
-		b := &s.mu.sent[n]
+	for n < len(s.mu.unacked) && s.mu.unacked[n].seq <= seq {
+		b := &s.mu.unacked[n]
 		events, held = events+b.events, held+b.held
-		s.hub.budget.giveBack(b.lease, s.stake)
+		s.part.GiveBack(b.lease)
 		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
 		if b.loss != nil && b.loss.Own {
 			s.mu.lost = appendLoss(s.mu.lost, *b.loss)
@@ -373,36 +374,36 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 		return 0, nil
 	}
 	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
-	s.mu.sent = slices.Delete(s.mu.sent, 0, n)
+	s.mu.unacked = slices.Delete(s.mu.unacked, 0, n)
 	s.mu.owes = time.Time{}
-	s.owe()
+	s.noteDebt()
 	s.hold(-held)
 	switch {
-	case !s.hasRoom():
+	case !s.resumes():
 	case !s.mu.live:
 		notify(s.stirred)
 	case s.reads.Load():
-		s.hub.rooms.change(s)
+		s.hub.retries.change(s)
 	}
 	return events, nil
 }
 
-// room is the divisor for the share of the credit that must be free before a session resumes
+// resumeShare is the divisor for the share of the credit that must be free before a session resumes
 // reading.
-const room = 2 // one half
+const resumeShare = 2 // one half
 
-// hasCredit reports whether more may be queued; hasRoom reports whether resuming is worthwhile. The
+// hasCredit reports whether more may be queued; resumes reports whether resuming is worthwhile. The
 // caller holds the mutex.
 func (s *Session) hasCredit() bool {
-	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && s.hub.budget.has(s, s.mu.held, 1)
+	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && (s.mu.released || s.part.Continues(s.mu.held))
 }
 
-func (s *Session) hasRoom() bool { return s.hasRoomFor(0, 0) }
+func (s *Session) resumes() bool { return s.resumesWith(0, 0) }
 
-// hasRoomFor is hasRoom after n more events. The caller holds the mutex.
-func (s *Session) hasRoomFor(events, bytes int) bool {
-	return s.mu.events+events <= s.cfg.CreditEvents/room && s.mu.bytes+bytes <= s.cfg.CreditBytes/room &&
-		s.hub.budget.has(s, s.mu.held+bytes+events*eventOverhead, room)
+// resumesWith is resumes after n more events. The caller holds the mutex.
+func (s *Session) resumesWith(events, bytes int) bool {
+	return s.mu.events+events <= s.cfg.CreditEvents/resumeShare && s.mu.bytes+bytes <= s.cfg.CreditBytes/resumeShare &&
+		(s.mu.released || s.part.Resumes(s.mu.held+bytes+events*fair.EventBytes))
 }
 
 // Delivered records that the batches up to seq have been written to the subscriber, which owes an
@@ -411,16 +412,16 @@ func (s *Session) Delivered(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.delivered = seq
-	s.owe()
+	s.noteDebt()
 }
 
-// owe starts to measure the time in which the subscriber acknowledges none of its batches. Empty
-// batches need no acknowledgement. The caller holds the mutex.
-func (s *Session) owe() {
+// noteDebt starts to measure the time in which the subscriber acknowledges none of its batches.
+// Empty batches need no acknowledgement. The caller holds the mutex.
+func (s *Session) noteDebt() {
 	if !s.mu.owes.IsZero() {
 		return
 	}
-	for _, b := range s.mu.sent {
+	for _, b := range s.mu.unacked {
 		if b.seq > s.mu.delivered {
 			return
 		}
@@ -553,7 +554,7 @@ func (s *stream) add(subscriptions []Subscription) {
 		}
 		if sub.Leaves {
 			s.leavers.add(sub)
-			sub.sent = &sentDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[string]sentDocument)}
+			sub.known = &knownDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[string]knownDocument)}
 		}
 		if s.loop != nil {
 			s.loop.include(sub)
@@ -571,9 +572,9 @@ func (s *stream) remove(id string) {
 	}
 	delete(s.subscriptions, id)
 	delete(s.byKey, sub.key)
-	if sub.sent != nil {
+	if sub.known != nil {
 		s.leavers.remove(sub)
-		for key, doc := range sub.sent.of {
+		for key, doc := range sub.known.of {
 			s.remembers(-doc.size(key))
 		}
 	}
@@ -584,7 +585,7 @@ func (s *stream) remove(id string) {
 		s.loop.exclude(sub)
 	}
 	sub.abandon()
-	sub.leaveTrail()
+	sub.endTrail()
 	s.setProgress(id, nil)
 }
 
@@ -620,8 +621,8 @@ func (s *Session) has(p change.Partition, keyed bool) bool {
 	return ok
 }
 
-// begin opens a batch: the last queued one if it may grow, or a new one.
-func (s *stream) begin() {
+// openBatch opens a batch: the last queued one if it may grow, or a new one.
+func (s *stream) openBatch() {
 	if s.open != nil {
 		return
 	}
@@ -634,9 +635,9 @@ func (s *stream) begin() {
 	s.open = &Batch{}
 }
 
-// beginEvents begins a batch that events are added to.
-func (s *stream) beginEvents() {
-	s.begin()
+// openEvents opens a batch that events are added to.
+func (s *stream) openEvents() {
+	s.openBatch()
 	if s.open.Events == nil {
 		s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
 	}
@@ -658,15 +659,15 @@ func (s *stream) gather(subscriptions []*Subscription) {
 	}
 }
 
-// event adds an event to the open batch, once for each form that its subscriptions request.
-func (s *stream) event(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
+// appendEvent adds an event to the open batch, once for each form that its subscriptions request.
+func (s *stream) appendEvent(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
 	if !keyed {
 		p = 0
 	}
 	w = s.hide(e, w)
 	for _, sub := range subscriptions {
-		if sub.sent != nil {
-			sub.sendsEvent(e)
+		if sub.known != nil {
+			sub.knowEvent(e)
 		}
 	}
 	s.noteWhole(e, subscriptions)
@@ -674,12 +675,12 @@ func (s *stream) event(e *change.Event, ref change.Ref, p change.Partition, keye
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one
 		g.ids, g.one = nil, nil
-		s.beginEvents()
+		s.openEvents()
 		payloads, err := w.Append(s.open.payloads, form)
 		if err != nil {
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
 		} else {
-			w.copied += eventUnits + (len(payloads)-len(s.open.payloads))/copiedBytes
+			w.copied += fair.EventUnits + (len(payloads)-len(s.open.payloads))/fair.CopiedBytes
 			s.open.payloads = payloads
 			s.open.Events = append(s.open.Events, Event{
 				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
@@ -720,7 +721,7 @@ func (s *stream) queue(to change.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.mu.considered
-	to = change.Later(to, before) // only begins moves a session back
+	to = change.Later(to, before) // only startAt moves a session back
 	s.mu.considered = to
 	if b == nil {
 		return
@@ -739,7 +740,7 @@ func (s *stream) queue(to change.Position) {
 			b.Stamp, b.Snapshots = s.mu.stamp, s.mu.snapshots
 		}
 		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads)+b.shared, s.mu.reading.generation, b.memory()
-		s.mu.sent = append(s.mu.sent, sent{
+		s.mu.unacked = append(s.mu.unacked, unacked{
 			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss,
 			reading: s.mu.reading, snapshots: s.mu.snapshots, lease: b.lease,
 		})
@@ -750,7 +751,7 @@ func (s *stream) queue(to change.Position) {
 		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
 		s.hold(b.charged)
 	} else { // the batch has grown
-		last := &s.mu.sent[len(s.mu.sent)-1]
+		last := &s.mu.unacked[len(s.mu.unacked)-1]
 		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)+b.shared-last.bytes
 		b.size, b.charged = len(b.payloads)+b.shared, b.memory()
 		if last.lease == nil {
@@ -801,7 +802,7 @@ func (s *Session) State() SessionState {
 	defer s.mu.Unlock()
 	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
 	st.Lost, st.Own = slices.Clone(s.mu.lost), s.mu.losses
-	for _, b := range s.mu.sent {
+	for _, b := range s.mu.unacked {
 		if b.loss != nil {
 			st.Losses++
 		}
@@ -809,8 +810,8 @@ func (s *Session) State() SessionState {
 	acked, reading, oldest := s.mu.considered, s.mu.reading, s.mu.last+1
 	st.Snapshots = s.mu.snapshots
 	switch {
-	case len(s.mu.sent) > 0:
-		first := s.mu.sent[0]
+	case len(s.mu.unacked) > 0:
+		first := s.mu.unacked[0]
 		acked, reading, oldest, st.Snapshots = first.before, first.reading, first.seq, first.snapshots
 	case s.mu.follows:
 		acked = change.Later(hub, acked)
@@ -821,7 +822,7 @@ func (s *Session) State() SessionState {
 			if a := s.mu.joined[p]; oldest <= a.seq {
 				st.Partitions[p] = a.at
 			} else {
-				st.Partitions[p] = reading.place(p, acked)
+				st.Partitions[p] = reading.reached(p, acked)
 			}
 			cut, leaves := s.mu.cuts[p]
 			if leaves && st.Partitions[p].After(cut.at) {
@@ -838,7 +839,7 @@ func (s *Session) State() SessionState {
 	}
 	st.At = change.Later(acked, reading.rest)
 	for p := range reading.of {
-		if at := reading.place(p, acked); at.Compare(st.At) != 0 {
+		if at := reading.reached(p, acked); at.Compare(st.At) != 0 {
 			st.Partitions[p] = at
 		}
 	}
@@ -856,7 +857,7 @@ func (s *Session) credit() bool {
 func (s *Session) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mu.sent) == 0
+	return len(s.mu.unacked) == 0
 }
 
 // Cut ends the delivery of partitions with the last received batch, and returns its number. Neither
@@ -873,11 +874,11 @@ func (s *Session) Cut(partitions []change.Partition) (last uint64) {
 // cutAfter ends the delivery of a partition with a batch. The caller holds the mutex.
 func (s *Session) cutAfter(p change.Partition, last uint64) {
 	end, reading, snapshots := s.mu.considered, s.mu.reading, s.mu.snapshots
-	if i := slices.IndexFunc(s.mu.sent, func(b sent) bool { return b.seq > last }); i >= 0 {
-		first := s.mu.sent[i]
+	if i := slices.IndexFunc(s.mu.unacked, func(b unacked) bool { return b.seq > last }); i >= 0 {
+		first := s.mu.unacked[i]
 		end, reading, snapshots = first.before, first.reading, first.snapshots
 	}
-	at := reading.place(p, end)
+	at := reading.reached(p, end)
 	// Batches from before the partition was attached, the last time, know another place of it.
 	if a, has := s.mu.joined[p]; has && last <= a.seq {
 		at = a.at
@@ -889,7 +890,7 @@ func (s *Session) cutAfter(p change.Partition, last uint64) {
 func (s *Session) HasAcked(seq uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.mu.sent) == 0 || s.mu.sent[0].seq > seq
+	return len(s.mu.unacked) == 0 || s.mu.unacked[0].seq > seq
 }
 
 // Attached reports whether the session has only partitions that were attached to it.

@@ -213,10 +213,10 @@ func FilterHash(p *match.Program) uint64 {
 	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
 }
 
-// begun returns the progress of a snapshot of a subscription, of all collections or of some, that
-// begins after another one, nil if there was none. The collections are added to a snapshot that is
-// in progress.
-func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason, some []change.Namespace) snapshot.Progress {
+// newProgress returns the progress of a snapshot of a subscription, of all collections or of some,
+// that begins after another one, nil if there was none. The collections are added to a snapshot
+// that is in progress.
+func (sub *Subscription) newProgress(before *snapshot.Progress, reason snapshot.Reason, some []change.Namespace) snapshot.Progress {
 	p := snapshot.Progress{Subscription: sub.ID, Filter: FilterHash(sub.Program), Reason: reason, Number: rand.Uint32(), Some: some, Listed: len(some) > 0}
 	if len(some) > 0 && before != nil && !before.Done {
 		number := p.Number
@@ -245,7 +245,7 @@ func (sub *Subscription) begun(before *snapshot.Progress, reason snapshot.Reason
 
 // beginSnapshot begins the snapshot of a subscription, of all collections or of some.
 func (s *stream) beginSnapshot(sub *Subscription, reason snapshot.Reason, some []change.Namespace) {
-	p := sub.begun(sub.progress(), reason, some)
+	p := sub.newProgress(sub.progress(), reason, some)
 	s.setProgress(sub.ID, &p)
 	s.beginWith(sub, p, some)
 }
@@ -255,8 +255,8 @@ func (s *stream) beginWith(sub *Subscription, p snapshot.Progress, some []change
 	if p.Read == 0 || sub.traced == nil {
 		s.hub.traceSnapshot(sub, p)
 	}
-	if sub.sent != nil {
-		sub.sent.reread(some)
+	if sub.known != nil {
+		sub.known.reread(some)
 	}
 	if sub.abandon(); p.Listed {
 		s.mark(sub, SnapshotBegun, p, some)
@@ -282,11 +282,11 @@ func (s *stream) promise(sub *Subscription, reason snapshot.Reason, some []chang
 		if at := slices.IndexFunc(before, func(p snapshot.Progress) bool { return p.Subscription == sub.ID }); at >= 0 {
 			of = &before[at]
 		}
-		p := sub.begun(of, reason, some)
+		p := sub.newProgress(of, reason, some)
 		return replaced(before, sub.ID, &p)
 	}
-	for i := range s.mu.sent {
-		s.mu.sent[i].snapshots = owed(s.mu.sent[i].snapshots)
+	for i := range s.mu.unacked {
+		s.mu.unacked[i].snapshots = owed(s.mu.unacked[i].snapshots)
 	}
 	s.setSnapshots(owed(s.mu.snapshots))
 }
@@ -334,14 +334,14 @@ func (s *stream) resumeSnapshots(added []*Subscription) {
 	for _, sub := range added {
 		switch p, has := before[sub.ID]; {
 		case !has && (sub.Snapshot || s.cfg.Snapshot):
-			begun[sub.ID] = sub.begun(nil, snapshot.Start, nil)
+			begun[sub.ID] = sub.newProgress(nil, snapshot.Start, nil)
 		case has && p.Filter != FilterHash(sub.Program):
-			begun[sub.ID] = sub.begun(&p, p.Reason, nil)
+			begun[sub.ID] = sub.newProgress(&p, p.Reason, nil)
 		}
 	}
 	if len(begun) > 0 {
-		for i := range s.mu.sent {
-			s.mu.sent[i].snapshots = replacedAll(s.mu.sent[i].snapshots, begun)
+		for i := range s.mu.unacked {
+			s.mu.unacked[i].snapshots = replacedAll(s.mu.unacked[i].snapshots, begun)
 		}
 		s.setSnapshots(replacedAll(s.mu.snapshots, begun))
 	}
@@ -419,7 +419,7 @@ func (l *loop) list(sub *Subscription) {
 				return
 			}
 			l.listings = append(l.listings, listing{sub, collections, at, losses})
-			l.placeListings()
+			l.beginListed()
 		})
 	})
 }
@@ -432,11 +432,11 @@ type listing struct {
 	losses      int // that the subscription knew when the listing began
 }
 
-// placeListings begins the snapshots whose collections are listed, if the Hub has reached the time
+// beginListed begins the snapshots whose collections are listed, if the Hub has reached the time
 // of the listing: a collection that was dropped before it is still there for the session. One that
 // has come meanwhile begins with changes, unless a loss says that there were none, or that another
 // one was renamed to its name: then the collections are listed again.
-func (l *loop) placeListings() {
+func (l *loop) beginListed() {
 	waiting := l.listings
 	l.listings = nil
 	for _, of := range waiting {

@@ -47,12 +47,12 @@ func (h *Hub) traceSnapshot(sub *Subscription, p snapshot.Progress) {
 	if h.cfg.Tracer == nil {
 		return
 	}
-	sub.leaveTrail()
+	sub.endTrail()
 	sub.traced = newTrail(h.cfg.Tracer, sub, p)
 }
 
-// leaveTrail ends the span of a snapshot that is not done, if there is one.
-func (sub *Subscription) leaveTrail() {
+// endTrail ends the span of a snapshot that is not done, if there is one.
+func (sub *Subscription) endTrail() {
 	if sub.traced != nil {
 		sub.traced.span.SetStatus(codes.Error, errUnfinished.Error())
 		sub.traced.span.End()

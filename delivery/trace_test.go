@@ -14,7 +14,7 @@ func TestSnapshotsAllocateNothingForTracesThatAreOff(t *testing.T) {
 		p.begun, p.over = h.traceTime(), h.traceTime()
 		h.tracePage(sub, p)
 		sub.marked(SnapshotDone, snapshot.Progress{})
-		sub.leaveTrail()
+		sub.endTrail()
 	})
 	if got != 0 || sub.traced != nil || !p.begun.IsZero() {
 		t.Errorf("%v allocations, recorded: %t", got, sub.traced != nil)

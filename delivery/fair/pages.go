@@ -1,7 +1,8 @@
-package delivery
+package fair
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"time"
@@ -16,10 +17,10 @@ const (
 	maxServed = 10_000
 )
 
-// A reads decides whose page is read next: that of the identity whose last turn is longest ago, so
+// Pages decide whose page is read next: that of the identity whose last turn is longest ago, so
 // that many large scans of one identity do not delay a small one of another. It waits for the rate
 // before a page, and a page costs its documents.
-type reads struct {
+type Pages struct {
 	limit *rate.Limiter // nil: none
 
 	mu struct {
@@ -38,14 +39,15 @@ type turnRequest struct {
 	granted  chan struct{}
 }
 
-func newReads(limit *rate.Limiter) *reads {
-	r := &reads{limit: limit}
+// NewPages returns Pages with a limit of documents; nil is none.
+func NewPages(limit *rate.Limiter) *Pages {
+	r := &Pages{limit: limit}
 	r.mu.served = make(map[string]uint64)
 	return r
 }
 
-// acquire waits for an identity's turn to read a page. It returns false if the context ends first.
-func (r *reads) acquire(ctx context.Context, identity string) bool {
+// Acquire waits for an identity's turn to read a page. It returns false if the context ends first.
+func (r *Pages) Acquire(ctx context.Context, identity string) bool {
 	q := &turnRequest{identity: identity, granted: make(chan struct{})}
 	r.mu.Lock()
 	r.mu.waiting = append(r.mu.waiting, q)
@@ -80,7 +82,7 @@ func (r *reads) acquire(ctx context.Context, identity string) bool {
 }
 
 // grant gives the next turn, unless that is not to be had. The caller holds the mutex.
-func (r *reads) grant() {
+func (r *Pages) grant() {
 	if r.mu.gate || r.mu.reading >= maxReads || len(r.mu.waiting) == 0 {
 		return
 	}
@@ -102,39 +104,40 @@ func (r *reads) grant() {
 	close(q.granted)
 }
 
-// charge counts the documents of a page; the first one is paid already. The next page waits for
+// Charge counts the documents of a page; the first one is paid already. The next page waits for
 // them.
-func (r *reads) charge(documents int) {
+func (r *Pages) Charge(documents int) {
 	if r.limit != nil && documents > 1 {
 		r.limit.ReserveN(time.Now(), min(documents-1, r.limit.Burst()))
 	}
 }
 
-// more reports whether another page may be read within a turn, and pays for its first document: no
+// More reports whether another page may be read within a turn, and pays for its first document: no
 // other reader waits for a turn, and the rate permits it at once.
-func (r *reads) more() bool {
+func (r *Pages) More() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.mu.gate && len(r.mu.waiting) == 0 && (r.limit == nil || r.limit.AllowN(time.Now(), 1))
 }
 
-// release ends a turn.
-func (r *reads) release() {
+// Release ends a turn.
+func (r *Pages) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.reading--
 	r.grant()
 }
 
-// least returns the identity of some readers whose last turn is longest ago.
-func (r *reads) least(readers []*reader) string {
+// Least returns the identity of some whose last turn is longest ago.
+func (r *Pages) Least(identities iter.Seq[string]) (least string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	least := readers[0].Who.session.cfg.Identity
-	for _, other := range readers {
-		if id := other.Who.session.cfg.Identity; r.mu.served[id] < r.mu.served[least] {
+	first := true
+	for id := range identities {
+		if first || r.mu.served[id] < r.mu.served[least] {
 			least = id
 		}
+		first = false
 	}
 	return least
 }

@@ -1,4 +1,4 @@
-package delivery
+package fair
 
 import (
 	runtimemetrics "runtime/metrics"
