@@ -3,14 +3,12 @@ package delivery
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -63,18 +61,6 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	s.account = h.accounts.Enter(cfg.Account)
 	h.loops.Go(func() { s.run(ctx) })
 	return s.Session, nil
-}
-
-// Lapsed has a loss of the subscriber alone come before anything of the partitions that are
-// attached next.
-func (s *Session) Lapsed(loss oplog.Loss) { s.await(func(s *stream) { s.lapsed = &loss }) }
-
-// tellLapse queues the loss of the subscriber alone, if there is one.
-func (s *stream) tellLapse() {
-	if s.lapsed != nil {
-		s.tellAt(s.lapsed, s.position())
-		s.lapsed = nil
-	}
 }
 
 // welcome queues an empty batch, which has the start of the session.
@@ -438,213 +424,49 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 	return true
 }
 
-// Attach lets the session deliver partitions, each from where its subscriber is, under the term if
-// the session needs one. A partition that is attached already begins again there. If the session is
-// later, it leaves the live path and reads on from the earliest of them; what its other partitions
-// have had is skipped. A loss, if there is one, comes before anything of these partitions. One to
-// which nothing is attached, because it has all partitions, refuses with the fault
-// SessionBadRequest; one whose subscriber has not acknowledged many times the partitions that there
-// are, with SessionUnacknowledged.
-func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Partition]change.Term, loss *Loss) error {
-	if !s.cfg.Attached {
-		return fault.Newf(fault.SessionBadRequest, "attach: the session has all partitions")
+// turn waits for the session's turn off the live path, if it has to take turns, and for another one
+// when it has spent its slice. It returns false if the session or its context is over.
+func (c *catchup) turn() bool {
+	s := c.session
+	switch {
+	case s.account == nil:
+		return true
+	case c.ended || c.over():
+		c.ended = true
+		return false
+	case c.slot && c.slice > 0:
+		return true
+	case !c.slot && !s.expense.NeedsSlot() && c.spent <= fair.FreeUnits && !s.hub.accounts.TakesTurns(s.account, time.Now()):
+		return true
 	}
-	if len(places) == 0 {
-		return nil
+	c.giveBack()
+	if !s.hub.accounts.Acquire(s.account, s.done, c.gone) {
+		c.ended = true
+		return false
 	}
+	c.slot, c.slice = true, fair.SliceUnits
+	s.fill(true)
+	return true
+}
+
+// giveBack ends the session's turn: its queued events are sent.
+func (c *catchup) giveBack() {
+	if !c.slot {
+		return
+	}
+	c.slot = false
+	c.session.fill(false)
+	c.session.hub.accounts.Release(c.session.account, fair.SliceUnits-c.slice+fair.WakeUnits)
+}
+
+// fill says that the session queues more in this turn: its transport waits for all of that, which
+// costs less than piece by piece.
+func (s *Session) fill(on bool) {
 	s.mu.Lock()
-	attaching := s.mu.attached
+	s.mu.fills = on
+	more := !on && len(s.mu.queue) > 0
 	s.mu.Unlock()
-	if most := 2*s.hub.cfg.Partitions + maxAttached; attaching+len(places) > most && !s.cfg.Owner {
-		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
-	}
-	s.await(func(s *stream) {
-		at := s.at()
-		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
-		if s.seen != nil {
-			for p := range attached {
-				elsewhere[p] = s.seen.where(p, at)
-			}
-		}
-		list := make([]change.Partition, 0, len(places))
-		for p, place := range places {
-			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
-		}
-		s.joinSnapshots(list)
-		if s.cfg.Owner { // the partitions of the snapshots that it owes, whose losses are in its subscriber's checkpoints
-			s.owed = nil
-		} else {
-			s.compensateAttached(places)
-		}
-		rest := Place{At: at}
-		if at.IsZero() { // the session has not begun
-			rest = elsewhere[list[0]]
-		}
-		s.readAgain(rest, elsewhere, s.generation(), func() {
-			s.mu.Lock()
-			for p := range places { // before anybody sees that they are attached, and takes them to be where the others are
-				s.mu.joined[p] = attachment{at: elsewhere[p].From(), seq: s.mu.last}
-				delete(s.mu.cuts, p)
-				s.reopen(p)
-			}
-			s.mu.Unlock()
-			s.attached.Store(&attached)
-			s.open = &Batch{Attached: list}
-			s.queue(s.position())
-			s.tellLapse()
-			if loss != nil {
-				s.loss(loss, s.position())
-			}
-		})
-	})
-	return nil
-}
-
-// maxAttached bounds the partitions in unacknowledged batches that attach them, besides twice those
-// that there are.
-const maxAttached = 1024
-
-// Detach removes partitions. Partitions that are not attached are ignored. A session with all
-// partitions, and partitions that there are not, are refused with the fault SessionBadRequest.
-func (s *Session) Detach(partitions []change.Partition) error {
-	if !s.cfg.Attached {
-		return fault.Newf(fault.SessionBadRequest, "detach: the session has all partitions")
-	}
-	if n := s.hub.cfg.Partitions; slices.ContainsFunc(partitions, func(p change.Partition) bool { return int(p) >= n }) {
-		return fault.Newf(fault.SessionBadRequest, "detach: there are %d partitions", n)
-	}
-	s.await(func(s *stream) {
-		attached := maps.Clone(*s.attached.Load())
-		s.mu.Lock()
-		for _, p := range partitions {
-			delete(attached, p)
-			s.reopen(p)
-		}
-		s.mu.Unlock()
-		s.attached.Store(&attached)
-	})
-	return nil
-}
-
-// Pause stops reading. Queued batches can still be received and acknowledged. It waits until
-// reading has stopped, or until the context ends: a hub that hangs reads nothing either.
-func (s *Session) Pause(ctx context.Context) {
-	did := make(chan struct{})
-	s.do(func(s *stream) {
-		defer close(did)
-		s.paused = true
-		if s.loop != nil {
-			s.loop.leave(s, s.at())
-		}
-	})
-	select {
-	case <-did:
-	case <-s.done:
-	case <-ctx.Done():
-	}
-}
-
-// generation returns the checkpoint generation in which the session reads.
-func (s *Session) generation() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.reading.generation
-}
-
-// movedBack returns the place of a subscriber, limited to a rewind that it has not acknowledged
-// yet.
-func (s *Session) movedBack(p Place) Place {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.mu.unacked) > 0 && s.mu.unacked[0].seq <= s.mu.rewound.seq && p.From().After(s.mu.rewound.at) {
-		return Place{At: s.mu.rewound.at}
-	}
-	return p
-}
-
-// Rewind moves the subscriber back in all partitions in which it is later, and raises the
-// generation. It sends a loss of kind Rewound before it redelivers. If a session with all
-// partitions is not later anywhere, only the generation changes.
-func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
-	s.do(func(s *stream) {
-		at := s.at()
-		rest, of := Place{At: at}, map[change.Partition]Place(nil)
-		later := !to.Covers(at)
-		switch {
-		case later:
-			rest = Place{At: to}
-		case s.seen != nil: // partitions at earlier places keep them
-			if !s.seen.rest.passed {
-				rest = s.seen.rest.place
-			}
-			if rest.From().After(to) {
-				rest, later = Place{At: to}, true
-			}
-			of = make(map[change.Partition]Place, len(s.seen.of))
-			for p := range s.seen.of {
-				if of[p] = s.seen.where(p, at); of[p].From().After(to) {
-					of[p], later = Place{At: to}, true
-				}
-			}
-		}
-		if !later && !s.cfg.Attached {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			next := *s.mu.reading
-			next.generation = generation
-			s.mu.reading = &next
-			return
-		}
-		s.readAgain(rest, of, generation, func() {
-			loss := NewRewind(to, nil)
-			loss.Generation = generation
-			loss.Namespaces, _ = s.readable(namespaces)
-			s.loss(loss, s.position())
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.mu.rewound = attachment{at: to, seq: s.mu.last}
-		})
-	})
-}
-
-// NewRewind is the entry that tells a subscriber that an operator has moved it to a position, in
-// partitions or, if there are none, in all.
-func NewRewind(to change.Position, partitions []change.Partition) *Loss {
-	return &Loss{
-		Kind: Rewound, Reason: "operator", From: to, To: to, Partitions: partitions, Found: time.Now(),
-		Advice: "An operator has moved this subscriber back: what follows may have been delivered before.",
-	}
-}
-
-// readAgain makes the session read from the subscriber's position, off the live path, and calls
-// then right before it starts to read. The owner calls it, and does not touch the session
-// afterwards.
-func (s *stream) readAgain(rest Place, of map[change.Partition]Place, generation uint64, then func()) {
-	at := s.at()
-	s.queue(at)
-	s.breakHold()
-	switch live := s.loop != nil; {
-	case live && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation():
-		then()
-	case live:
-		s.loop.takeOff(s, at)
-		s.startAt(rest, of, generation)
-		then()
-		s.handOver()
-	default:
-		s.startAt(rest, of, generation)
-		then()
-	}
-}
-
-// advice returns the recommended reaction to a loss of the log.
-func advice(l *oplog.Loss) string {
-	switch l.Reason {
-	case gap.Poison:
-		return "One change was too large for MongoDB to deliver: read the large documents of the namespaces again."
-	case gap.Renamed:
-		return "Another collection was renamed to this name: read its documents again."
-	default:
-		return "Changes may have been missed: read the documents of the namespaces again."
+	if more {
+		notify(s.received)
 	}
 }

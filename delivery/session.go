@@ -1,7 +1,6 @@
 package delivery
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -140,28 +138,6 @@ type Session struct {
 	}
 }
 
-// An outbox is what a session has queued, and its subscriber has not acknowledged.
-type outbox struct {
-	queue     []*Batch
-	fills     bool      // more is being queued, and goes out together
-	unacked   []unacked // queued or sent and not acknowledged, in order
-	last      uint64    // the last Seq
-	given     uint64    // the last Seq that was received
-	delivered uint64    // the last Seq that was written to a subscriber that acknowledges
-}
-
-// A counts is what a session has queued, and its subscriber has acknowledged, in numbers.
-type counts struct {
-	events, bytes int       // of unacked
-	attached      int       // partitions in unacknowledged batches that attach them
-	held          int       // bytes of memory that count against the budget
-	released      bool      // nothing counts from now on
-	owes          time.Time // since when the subscriber has acknowledged nothing of what it was delivered; zero if it owes nothing
-	acked         uint64    // events
-	lost          []Loss    // of the subscriber alone, acknowledged, at most maxLost
-	losses        uint64    // of the subscriber alone, queued or acknowledged
-}
-
 // A places is where a session is in the log, in its partitions and in its snapshots.
 type places struct {
 	considered change.Position // everything up to here was queued or considered; on the live path the Hub may be later
@@ -207,23 +183,6 @@ type stream struct {
 	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
 	owed          []snapshot.Progress // see Owe
 	standing      bool                // it waits at the time of its hold
-}
-
-// A usual is the size of the previous batch, which is preallocated for the next one.
-type usual struct{ events, bytes int }
-
-// An unacked is an unacknowledged batch.
-type unacked struct {
-	seq           uint64
-	before        change.Position // end of the previous batch
-	to            change.Position
-	events, bytes int
-	attached      int // partitions
-	held          int // bytes that count against the budget
-	loss          *Loss
-	reading       *reading
-	snapshots     []snapshot.Progress // before it
-	lease         *fair.Lease
 }
 
 // A reading is the subscriber's state at the start of reading or after a rewind: it had everything
@@ -283,39 +242,6 @@ type Notice struct {
 	Private    bool
 }
 
-// Receive returns at least one batch or notice. It blocks until there is one. After the session has
-// ended it returns the cause.
-func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
-	for {
-		queue, notices, cause := s.take()
-		if cause != nil || len(queue) > 0 || len(notices) > 0 {
-			return queue, notices, cause
-		}
-		select {
-		case <-s.received:
-		case <-s.done:
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		}
-	}
-}
-
-// take removes and returns the queued batches.
-func (s *Session) take() (queue []*Batch, notices []Notice, cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	notices, cause = s.mu.notices, s.mu.cause
-	s.mu.notices = nil
-	if cause != nil || s.mu.fills {
-		return nil, notices, cause
-	}
-	queue, s.mu.queue = s.mu.queue, nil
-	if n := len(queue); n > 0 {
-		s.mu.given = queue[n-1].Seq
-	}
-	return queue, notices, nil
-}
-
 // Prune removes events that may not be handed over: those whose term or window has ended, or that
 // were queued before their partition was attached under its current term. The transport calls it
 // right before it hands over a batch. The next owner, or later batches, deliver the removed events.
@@ -348,88 +274,6 @@ func (s *Session) Term(p change.Partition, seq uint64) (change.Term, bool) {
 	defer s.mu.Unlock()
 	cut, leaves := s.mu.cuts[p]
 	return term, seq > s.mu.joined[p].seq && (!leaves || seq <= cut.seq)
-}
-
-// Ack acknowledges the received batches up to seq and returns the number of their events. Repeated
-// acknowledgements are ignored; a batch that was not received is rejected with the fault
-// SessionBadAck.
-func (s *Session) Ack(seq uint64) (events int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if seq > s.mu.given {
-		return 0, fault.Newf(fault.SessionBadAck, "batch %d acknowledged, but the last one sent is %d", seq, s.mu.given)
-	}
-	n, held := 0, 0
-	for n < len(s.mu.unacked) && s.mu.unacked[n].seq <= seq {
-		b := &s.mu.unacked[n]
-		events, held = events+b.events, held+b.held
-		s.part.GiveBack(b.lease)
-		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
-		if b.loss != nil && b.loss.Own {
-			s.mu.lost = appendLoss(s.mu.lost, *b.loss)
-		}
-		n++
-	}
-	if n == 0 {
-		return 0, nil
-	}
-	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
-	s.mu.unacked = slices.Delete(s.mu.unacked, 0, n)
-	s.mu.owes = time.Time{}
-	s.noteDebt()
-	s.hold(-held)
-	switch {
-	case !s.resumes():
-	case !s.mu.live:
-		notify(s.stirred)
-	case s.reads.Load():
-		s.hub.retries.change(s)
-	}
-	return events, nil
-}
-
-// resumeShare is the divisor for the share of the credit that must be free before a session resumes
-// reading.
-const resumeShare = 2 // one half
-
-// hasCredit reports whether more may be queued; resumes reports whether resuming is worthwhile. The
-// caller holds the mutex.
-func (s *Session) hasCredit() bool {
-	return s.mu.events < s.cfg.CreditEvents && s.mu.bytes < s.cfg.CreditBytes && (s.mu.released || s.part.Continues(s.mu.held))
-}
-
-func (s *Session) resumes() bool { return s.resumesWith(0, 0) }
-
-// resumesWith is resumes after n more events. The caller holds the mutex.
-func (s *Session) resumesWith(events, bytes int) bool {
-	return s.mu.events+events <= s.cfg.CreditEvents/resumeShare && s.mu.bytes+bytes <= s.cfg.CreditBytes/resumeShare &&
-		(s.mu.released || s.part.Resumes(s.mu.held+bytes+events*fair.EventBytes))
-}
-
-// Delivered records that the batches up to seq have been written to the subscriber, which owes an
-// acknowledgement from now on. Transports call it whose subscribers acknowledge by themselves.
-func (s *Session) Delivered(seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.delivered = seq
-	s.noteDebt()
-}
-
-// noteDebt starts to measure the time in which the subscriber acknowledges none of its batches.
-// Empty batches need no acknowledgement. The caller holds the mutex.
-func (s *Session) noteDebt() {
-	if !s.mu.owes.IsZero() {
-		return
-	}
-	for _, b := range s.mu.unacked {
-		if b.seq > s.mu.delivered {
-			return
-		}
-		if b.events > 0 {
-			s.mu.owes = time.Now()
-			return
-		}
-	}
 }
 
 // Notify queues a notice, or drops it if too many are queued. It never blocks.
@@ -621,148 +465,11 @@ func (s *Session) has(p change.Partition, keyed bool) bool {
 	return ok
 }
 
-// openBatch opens a batch: the last queued one if it may grow, or a new one.
-func (s *stream) openBatch() {
-	if s.open != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.mu.queue); n > 0 && s.mu.queue[n-1].grows() {
-		s.open, s.mu.queue = s.mu.queue[n-1], s.mu.queue[:n-1]
-		return
-	}
-	s.open = &Batch{}
-}
-
-// openEvents opens a batch that events are added to.
-func (s *stream) openEvents() {
-	s.openBatch()
-	if s.open.Events == nil {
-		s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
-	}
-}
-
-// gather sorts the subscriptions that match an event by their forms.
-func (s *stream) gather(subscriptions []*Subscription) {
-	s.matching = s.matching[:0]
-	for _, sub := range subscriptions {
-		switch g := sub.group; len(g.ids) {
-		case 0:
-			g.ids, g.one = sub.ids, sub
-			s.matching = append(s.matching, g)
-		case 1: // the slice is that of the subscription
-			g.ids = append(make([]string, 0, 4), g.ids[0], sub.ID)
-		default:
-			g.ids = append(g.ids, sub.ID)
-		}
-	}
-}
-
-// appendEvent adds an event to the open batch, once for each form that its subscriptions request.
-func (s *stream) appendEvent(e *change.Event, ref change.Ref, p change.Partition, keyed bool, subscriptions []*Subscription, w *Writer) {
-	if !keyed {
-		p = 0
-	}
-	w = s.hide(e, w)
-	for _, sub := range subscriptions {
-		if sub.known != nil {
-			sub.knowEvent(e)
-		}
-	}
-	s.noteWhole(e, subscriptions)
-	s.gather(subscriptions)
-	for _, g := range s.matching {
-		form, ids, one := g.form, g.ids, g.one
-		g.ids, g.one = nil, nil
-		s.openEvents()
-		payloads, err := w.Append(s.open.payloads, form)
-		if err != nil {
-			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
-		} else {
-			w.copied += fair.EventUnits + (len(payloads)-len(s.open.payloads))/fair.CopiedBytes
-			s.open.payloads = payloads
-			s.open.Events = append(s.open.Events, Event{
-				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
-			})
-		}
-	}
-	clear(s.matching)
-}
-
-// closeUnit queues the open batch if it is full. Called when everything of a position is in it: a
-// batch never ends within the entries of one position, because a subscriber that has had the last
-// of them drops the others as repeated.
-func (s *stream) closeUnit(at change.Position) {
-	if s.open != nil && !s.open.grows() {
-		s.queue(change.Later(s.position(), at).Clone())
-	}
-}
-
-// loss queues a loss after the open batch.
-func (s *stream) loss(l *Loss, to change.Position) {
-	s.queue(s.position())
-	s.open = &Batch{Loss: l}
-	s.queue(to)
-}
-
 // position returns the end of the last batch, or where the session began.
 func (s *Session) position() change.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.considered
-}
-
-// queue queues the open batch, which ends at to, and advances the session to to even without an
-// open batch.
-func (s *stream) queue(to change.Position) {
-	b := s.open
-	s.open = nil
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before := s.mu.considered
-	to = change.Later(to, before) // only startAt moves a session back
-	s.mu.considered = to
-	if b == nil {
-		return
-	}
-	b.To = to
-	events := len(b.Events)
-	if events > 0 { // one large event says nothing of the next batch
-		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads)+len(b.payloads)/8, MaxBatchBytes)}
-	}
-	if b.Loss != nil || b.Snapshot != nil {
-		events = 1 // a session that does not receive must run out of credit
-	}
-	if b.Seq == 0 {
-		s.mu.last++
-		if b.Snapshot == nil {
-			b.Stamp, b.Snapshots = s.mu.stamp, s.mu.snapshots
-		}
-		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads)+b.shared, s.mu.reading.generation, b.memory()
-		s.mu.unacked = append(s.mu.unacked, unacked{
-			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss,
-			reading: s.mu.reading, snapshots: s.mu.snapshots, lease: b.lease,
-		})
-		s.lend(b.lease)
-		if b.Loss != nil && b.Loss.Own {
-			s.mu.losses++
-		}
-		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
-		s.hold(b.charged)
-	} else { // the batch has grown
-		last := &s.mu.unacked[len(s.mu.unacked)-1]
-		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)+b.shared-last.bytes
-		b.size, b.charged = len(b.payloads)+b.shared, b.memory()
-		if last.lease == nil {
-			last.lease = b.lease
-			s.lend(b.lease)
-		}
-		s.hold(b.charged - last.held)
-		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
-	}
-	s.mu.queue = append(s.mu.queue, b)
-	notify(s.received)
 }
 
 // A SessionState is the state of a session.
@@ -846,20 +553,6 @@ func (s *Session) State() SessionState {
 	return st
 }
 
-// credit reports whether more may be queued.
-func (s *Session) credit() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hasCredit()
-}
-
-// idle reports whether everything is acknowledged.
-func (s *Session) idle() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.mu.unacked) == 0
-}
-
 // Cut ends the delivery of partitions with the last received batch, and returns its number. Neither
 // their checkpoints nor the progress of snapshots in them pass it.
 func (s *Session) Cut(partitions []change.Partition) (last uint64) {
@@ -886,52 +579,14 @@ func (s *Session) cutAfter(p change.Partition, last uint64) {
 	s.mu.cuts[p] = cut{attachment{at: at, seq: last}, snapshots}
 }
 
-// HasAcked reports whether the batches up to seq are acknowledged.
-func (s *Session) HasAcked(seq uint64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.mu.unacked) == 0 || s.mu.unacked[0].seq > seq
-}
-
 // Attached reports whether the session has only partitions that were attached to it.
 func (s *Session) Attached() bool { return s.attached.Load() != nil }
-
-// Credit returns how many more events, and bytes of them, the session may be sent before it
-// acknowledges some.
-func (s *Session) Credit() (events, bytes int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return max(0, s.cfg.CreditEvents-s.mu.events), max(0, s.cfg.CreditBytes-s.mu.bytes)
-}
 
 // Cause returns why the session has ended, nil while it has not.
 func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.cause
-}
-
-// maxLost bounds the acknowledged losses that a session remembers.
-const maxLost = 8
-
-// appendLoss adds a loss. Of more than maxLost the two oldest become one, which contains both and
-// the span between them.
-func appendLoss(lost []Loss, l Loss) []Loss {
-	if lost = append(lost, l); len(lost) <= maxLost {
-		return lost
-	}
-	both := lost[1]
-	both.From, both.To = change.Earlier(lost[0].From, both.From), change.Later(lost[0].To, both.To)
-	both.Namespaces = nil // all
-	return append([]Loss{both}, lost[2:]...)
-}
-
-// lossOf converts a loss of the log.
-func lossOf(l *oplog.Loss) *Loss {
-	return &Loss{
-		Kind: Resync, Reason: string(l.Reason), From: l.From, To: l.To, Namespaces: l.Namespaces, Found: l.Found, Advice: advice(l),
-		Own: !l.Tail && l.Reason != gap.Renamed, // where nothing is missing
-	}
 }
 
 // notify sends a signal to a channel of capacity 1 unless one is pending.
