@@ -1,7 +1,7 @@
 // Package fair shares a node among identities. It knows accounts, and no sessions: the delivery
 // tells it what was spent, and does what it says. It reads no event and evaluates no filter.
 //
-// Each mechanism is there because of an attack; docs/fairness.md has the table.
+// Each mechanism is there because of an attack; docs/security.md has the table.
 //
 //	Live      what the live path costs: which account leaves it, and for how long
 //	Expense   what one session costs off the live path: when it needs a slot, and when it ends
