@@ -11,7 +11,7 @@ FUZZTIME ?= 60s
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release wheel clients manifests deploy-check browser browser-clients streams site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests deploy-check browser browser-clients streams site
 
 check:
 	.ci/run
@@ -131,29 +131,55 @@ OUT      ?= bin/streamer
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -tags timetzdata -ldflags '-s -w -X main.version=$(VERSION)' -o $(OUT) ./cmd/streamer
 
-# A container image for both architectures as an OCI archive, without a container engine.
+# A container image for each Linux platform as an OCI archive, without a container engine.
+PLATFORMS ?= linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+LINUX      = $(filter linux-%,$(PLATFORMS))
 image:
-	$(MAKE) build GOOS=linux GOARCH=amd64 OUT=bin/linux-amd64/streamer
-	$(MAKE) build GOOS=linux GOARCH=arm64 OUT=bin/linux-arm64/streamer
+	@set -e; for platform in $(LINUX); do $(MAKE) -s build GOOS=linux GOARCH=$${platform#*-} OUT=bin/$$platform/streamer; done
 	cd deploy/check && $(GO) run ./image -version '$(VERSION)' -revision '$(REVISION)' -o $(CURDIR)/bin/streamer.oci.tar \
-		linux/amd64=$(CURDIR)/bin/linux-amd64/streamer linux/arm64=$(CURDIR)/bin/linux-arm64/streamer
+		$(foreach p,$(LINUX),linux/$(p:linux-%=%)=$(CURDIR)/bin/$(p)/streamer)
 
 # The documentation as a site in bin/site. A link that leads nowhere is an error.
 site:
 	cd docs/site && $(GO) vet ./... && $(GO) test ./... && $(GO) run . -o $(CURDIR)/bin/site
 
-# Archives for each platform in bin/release, with their checksums and what is in them (CycloneDX).
-PLATFORMS := linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+# Everything of a release in bin/release, the same bytes for the same commit and tools (RELEASING.md): archives for each platform with what is in them (CycloneDX), the image, the chart,
+# the packages of npm and Python, the site, and their checksums. RELEASE is in one place, the file VERSION; set-version writes it where tools want it.
+RELEASE := $(shell cat VERSION)
+PACK     = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf -
+release: export VERSION = v$(RELEASE)
 release:
-	@rm -rf bin/release && mkdir -p bin/release
+	@rm -rf bin/release bin/site && mkdir -p bin/release
+	$(MAKE) -s image
 	cd deploy/check && $(GO) build -o $(CURDIR)/bin/sbom ./sbom
 	@set -e; for platform in $(PLATFORMS); do \
-		name=streamer-$(VERSION)-$$platform; \
+		name=streamer-$$VERSION-$$platform; \
 		$(MAKE) -s build GOOS=$${platform%-*} GOARCH=$${platform#*-} OUT=bin/$$platform/streamer; \
-		bin/sbom '$(VERSION)' bin/$$platform/streamer > bin/release/$$name.cdx.json; \
-		tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf - \
-			--transform "s|^|$$name/|" -C bin/$$platform streamer -C $(CURDIR) LICENSE README.md CHANGELOG.md config.yaml | gzip -9n > bin/release/$$name.tar.gz; \
-	done; cd bin/release && sha256sum *.tar.gz *.cdx.json > SHA256SUMS && cat SHA256SUMS
+		bin/sbom "$$VERSION" bin/$$platform/streamer > bin/release/$$name.cdx.json; \
+		$(PACK) --transform "s|^|$$name/|" -C bin/$$platform streamer -C $(CURDIR) LICENSE README.md CHANGELOG.md config.yaml | gzip -9n > bin/release/$$name.tar.gz; \
+	done
+	cp bin/streamer.oci.tar bin/release/streamer-$$VERSION.oci.tar
+	$(PACK) --transform 's|^\.|streamer|' -C deploy/chart . | gzip -9n > bin/release/streamer-chart-$(RELEASE).tgz
+	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm pack --silent --pack-destination $(CURDIR)/bin/release
+	$(MAKE) -s wheel && cp bin/wheel/*.whl bin/release
+	cd docs/site && $(GO) run . -o $(CURDIR)/bin/site
+	$(PACK) --transform "s|^\.|streamer-$$VERSION-site|" -C bin/site . | gzip -9n > bin/release/streamer-$$VERSION-site.tar.gz
+	cd bin/release && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+# Builds the release of the commit in two fresh clones and compares the checksums.
+release-check:
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; for n in one two; do \
+		git clone -q . "$$dir/$$n/streamer" && $(MAKE) -C "$$dir/$$n/streamer" release PLATFORMS='$(PLATFORMS)' > "$$dir/$$n/log" 2>&1 || { tail -n 50 "$$dir/$$n/log"; exit 1; }; \
+	done; cat "$$dir/one/streamer/bin/release/SHA256SUMS"; diff "$$dir/one/streamer/bin/release/SHA256SUMS" "$$dir/two/streamer/bin/release/SHA256SUMS" && echo 'both clones gave the same bytes'
+
+# make set-version V=0.2.0
+set-version:
+	@echo '$(V)' | grep -qxE '[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?' || { echo 'V is a version such as 0.2.0'; exit 1; }
+	echo '$(V)' > VERSION
+	sed -i 's/^version: .*/version: $(V)/; s/^appVersion: .*/appVersion: v$(V)/' deploy/chart/Chart.yaml
+	sed -i 's/^version = .*/version = "$(V)"/' client/python/pyproject.toml
+	cd client/typescript && npm version --no-git-tag-version --allow-same-version '$(V)'
+	$(MAKE) manifests
 
 # The clients in other languages, against real nodes; needs Node 18 and npm, and Python 3.8.
 clients:
@@ -167,8 +193,8 @@ clients:
 # The Python package in bin/wheel, the same bytes each time; needs Debian's python3-build, python3-setuptools and python3-wheel, no network.
 PYTHON ?= /usr/bin/python3
 wheel:
-	@rm -rf bin/wheel && mkdir -p bin/wheel/src && cp -r client/python/pyproject.toml client/python/README.md client/python/mongostream_streamer bin/wheel/src && chmod -R u=rwX,go=rX bin/wheel/src
-	cd bin/wheel/src && SOURCE_DATE_EPOCH=315532800 $(PYTHON) -B -m build --wheel --no-isolation -o ..
+	@umask 022 && rm -rf bin/wheel && mkdir -p bin/wheel/src && cp -r client/python/pyproject.toml client/python/README.md client/python/mongostream_streamer bin/wheel/src && chmod -R u=rwX,go=rX bin/wheel/src
+	umask 022 && cd bin/wheel/src && SOURCE_DATE_EPOCH=315532800 $(PYTHON) -B -m build --wheel --no-isolation -o ..
 	@rm -r bin/wheel/src && ls bin/wheel
 
 # The plain manifests, from the chart.

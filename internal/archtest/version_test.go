@@ -1,0 +1,36 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The version is in the file VERSION; what repeats it for a tool has the same (make set-version).
+func TestVersionIsTheSameEverywhere(t *testing.T) {
+	read := func(path string) string {
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join("../..", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	version := strings.TrimSuffix(read("VERSION"), "\n")
+	for path, patterns := range map[string][]string{
+		"deploy/chart/Chart.yaml":             {`(?m)^version: (\S+)$`, `(?m)^appVersion: v(\S+)$`},
+		"deploy/kubernetes/streamer.yaml":     {`helm.sh/chart: streamer-(\S+)`, `app.kubernetes.io/version: "v([^"]+)"`, `image: \S+:v(\S+)`},
+		"client/python/pyproject.toml":        {`(?m)^version = "([^"]+)"$`},
+		"client/typescript/package.json":      {`(?m)^  "version": "([^"]+)"`},
+		"client/typescript/package-lock.json": {`(?m)^  "version": "([^"]+)"`, `(?m)^      "name": "@mongostream/streamer",\n      "version": "([^"]+)"`},
+	} {
+		for _, pattern := range patterns {
+			found := regexp.MustCompile(pattern).FindStringSubmatch(read(path))
+			if found == nil || found[1] != version {
+				t.Errorf("%s: %s is %q, want %s", path, pattern, found, version)
+			}
+		}
+	}
+}
