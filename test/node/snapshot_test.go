@@ -476,10 +476,10 @@ func TestSnapshotsOfLaterSubscriptionsAndAfterALoss(t *testing.T) {
 }
 
 // Subscribers that want a collection while it is being read join in at the next page and get the
-// pages before it afterwards: 100 of them cost MongoDB little more than one.
+// pages before it afterwards: many of them cost MongoDB little more than one.
 func TestOneScanServesManySubscribers(t *testing.T) {
 	t.Parallel()
-	const documents, subscribers = 1000, 100
+	const documents, subscribers = 500, 25
 	joined := make(chan struct{})
 	w := newRig(t, devmongo.Config{Adjust: func(p *devmongo.Profile) {
 		p.BeforeReply = func(command, namespace string) {
@@ -515,9 +515,9 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 		}
 		r.mu.Unlock()
 	}
-	// A subscriber that is late for a page gets it in the next turn of the scan, so a busy machine takes
-	// a few turns. Scans of their own would take a hundred.
-	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*subscribers/10 {
+	// A subscriber that is late for a page by a second reads the rest with a scan of its own, as may
+	// happen on a busy machine. All of them would do so if scans were not shared.
+	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*subscribers/2 {
 		t.Errorf("%d documents examined for %d subscribers of %d documents", examined, subscribers, documents)
 	}
 }
