@@ -123,6 +123,7 @@ func FuzzEventsRequest(f *testing.F) {
 	f.Add("db=shop&coll=orders&op=insert,delete&op=update&filter=key._id+%3D%3D+1", "")
 	f.Add("subscriber=s&start=snapshot&on_loss=snapshot", id+".7.ff")
 	f.Add("start=2026-01-02T15:04:05Z&Last-Event-ID="+id, id+".18446744073709551615.ffffffff")
+	f.Add("start=earliest&end=2026-01-02T15:04:05Z", "")
 	f.Add("db=%zz&db=a;b", id+"..")
 	f.Add("subscriber=%ff&lasteventid="+id, "")
 	h := NewEvents(EventsConfig{Cluster: "c"}, nil)
@@ -130,7 +131,7 @@ func FuzzEventsRequest(f *testing.F) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/events", nil)
 		r.URL.RawQuery = query
 		r.Header["Last-Event-Id"] = []string{last}
-		_, request, sub, err := h.parse(r)
+		_, request, sub, _, err := h.parse(r)
 		if err != nil {
 			if fault.Of(err) == "" {
 				t.Fatalf("an error without a code: %v", err)

@@ -28,7 +28,7 @@ func (e endings) count(reason string) { e.by.WithLabelValues(reason).Inc() }
 func newEnded(reg prometheus.Registerer, transport string) endings {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "streamer_sessions_ended_total", ConstLabels: prometheus.Labels{"transport": transport},
-		Help: "Sessions that ended, by transport (grpc, sse) and reason: left, silent, stalled, lost, replaced, costly, revoked, stopped, limited, refused, failed.",
+		Help: "Sessions that ended, by transport (grpc, sse) and reason: left, silent, stalled, lost, replaced, costly, revoked, stopped, ended, limited, refused, failed.",
 	}, []string{"reason"})
 	if reg != nil {
 		reg.MustRegister(c)

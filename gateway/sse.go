@@ -76,8 +76,9 @@ func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Seco
 // time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify, or
 // snapshot: the documents come again after a loss; defaults to notify), leaves (true: an event left
 // comes when a document stops matching), fresh (true: the client has no document yet, so that left
-// comes only for those that it is sent). Snapshots need a subscriber. The header or parameter
-// Last-Event-ID resumes after the event with that id.
+// comes only for those that it is sent), end (an RFC 3339 time: changes before it come, then an event
+// end, and the response ends). Snapshots need a subscriber; an end goes with neither. The header or
+// parameter Last-Event-ID resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reason, err := h.serve(w, r)
 	if err != nil {
@@ -94,9 +95,13 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	if err := leaving(r.Context()); err != nil {
 		return "", err
 	}
-	filter, request, sub, err := h.parse(r)
+	filter, request, sub, until, err := h.parse(r)
 	if err != nil {
 		return "", err
+	}
+	if !until.IsZero() && request.Known && request.At.Ref.Time().Compare(until) >= 0 {
+		w.WriteHeader(http.StatusNoContent) // which keeps an EventSource from connecting again
+		return "ended", nil
 	}
 	account, err := h.admit(r, filter)
 	if err != nil {
@@ -125,7 +130,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
 	w.Header().Set("X-Accel-Buffering", "no")
-	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref}
+	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
 	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
 	defer func() { over(reason) }()
 	return c.run(r.Context()), nil
@@ -170,26 +175,27 @@ func openAccount(accounts *access.Accounts, r *http.Request, use access.Use) (*a
 	return accounts.Open(access.From(r.Context()), use, r.RemoteAddr)
 }
 
-// parse reads the request. sub has the options of a subscription besides its filter.
-func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, sub delivery.Subscription, err error) {
+// parse reads the request. sub has the options of a subscription besides its filter; until is the
+// end, zero if there is none.
+func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Request, sub delivery.Subscription, until change.Timestamp, err error) {
 	f.Carries = h.cfg.Carries
 	request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartNow}
 	if i := access.From(r.Context()); i != nil {
 		request.Readable = i.Readable
 	}
-	bad := func(format string, args ...any) (match.Filter, streamer.Request, delivery.Subscription, error) {
-		return f, request, sub, fault.Newf(fault.SessionBadRequest, format, args...)
+	bad := func(format string, args ...any) (match.Filter, streamer.Request, delivery.Subscription, change.Timestamp, error) {
+		return f, request, sub, until, fault.Newf(fault.SessionBadRequest, format, args...)
 	}
 	if r.Method != http.MethodGet {
 		return bad("method %s: use GET", r.Method)
 	}
-	query, err := input.Query(r, "db", "coll", "op", "filter", "subscriber", "start", "on_loss", "leaves", "fresh", input.LastEventID)
+	query, err := input.Query(r, "db", "coll", "op", "filter", "subscriber", "start", "end", "on_loss", "leaves", "fresh", input.LastEventID)
 	if err != nil {
-		return f, request, sub, err
+		return f, request, sub, until, err
 	}
 	last, err := input.Resumes(r, query)
 	if err != nil {
-		return f, request, sub, err
+		return f, request, sub, until, err
 	}
 	for name, values := range query {
 		switch name {
@@ -214,10 +220,16 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 				request.Start = streamer.StartSnapshot
 			default:
 				request.Start = streamer.StartTime
-				if request.Time, err = time.Parse(time.RFC3339, values[0]); err != nil || request.Time.Unix() <= 0 || request.Time.Unix() > 1<<32-1 {
+				if request.Time, err = parseTime(values[0]); err != nil {
 					return bad("parameter start: now, earliest, snapshot, or a time like 2026-01-02T15:04:05Z")
 				}
 			}
+		case "end":
+			end, err := parseTime(values[0])
+			if err != nil {
+				return bad("parameter end: a time like 2026-01-02T15:04:05Z")
+			}
+			until.T = uint32(end.Unix())
 		case "on_loss":
 			if sub.Recover = values[0] == "snapshot"; !sub.Recover && values[0] != "notify" {
 				return bad("parameter on_loss: notify or snapshot")
@@ -235,9 +247,12 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 	if (sub.Recover || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
 		return bad("a snapshot needs the parameter subscriber: what is left of it is kept under the name")
 	}
+	if !until.IsZero() && (sub.Recover || request.Start == streamer.StartSnapshot || request.Subscriber != "") {
+		return bad("parameter end: a stretch of the log has no subscriber and no snapshot")
+	}
 	identify(&request, access.From(r.Context()))
 	if last == "" {
-		return f, request, sub, nil
+		return f, request, sub, until, nil
 	}
 	sub.Fresh = false // an EventSource that connects again repeats its parameters
 	text, rest, _ := strings.Cut(last, idMark)
@@ -258,10 +273,19 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		}
 	}
 	if err != nil {
-		return f, request, sub, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+		return f, request, sub, until, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
 	}
 	request.Known, request.Stamped, request.At = true, true, delivery.Place{Ref: ref}
-	return f, request, sub, nil
+	return f, request, sub, until, nil
+}
+
+// parseTime reads an RFC 3339 time that a cluster time can be.
+func parseTime(text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err == nil && (t.Unix() <= 0 || t.Unix() > 1<<32-1) {
+		err = errors.New("not a cluster time")
+	}
+	return t, err
 }
 
 // idMark separates the position, the checkpoint generation, the stamp of snapshots and their

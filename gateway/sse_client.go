@@ -32,6 +32,9 @@ type client struct {
 	at         change.Ref // of the last id that the client has
 	stamped    uint32     // the stamp that text is of
 	text       string     // the progress of its snapshots
+
+	until change.Timestamp // where the response ends, zero if nowhere
+	over  bool             // that has been reached
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
@@ -50,7 +53,7 @@ func (c *client) run(ctx context.Context) (reason string) {
 	defer c.events.metrics.clients.Dec()
 	session := c.subscriber.Session()
 	for {
-		wait, cancel := context.WithTimeout(ctx, c.events.cfg.Heartbeat)
+		wait, cancel := context.WithTimeout(ctx, c.patience())
 		batches, notices, err := session.Receive(wait)
 		cancel()
 		for _, n := range notices {
@@ -62,12 +65,16 @@ func (c *client) run(ctx context.Context) (reason string) {
 			return c.ended(ctx)
 		case errors.Is(err, context.DeadlineExceeded):
 			c.buffer = append(c.buffer, ": heartbeat\n\n"...)
+			c.reach(session.State().At) // where nothing that it wants happens
 		default:
 			return c.fail(ctx, err)
 		}
 		for _, b := range batches {
 			if err := c.batch(b); err != nil {
 				return c.fail(ctx, err)
+			}
+			if c.over {
+				break
 			}
 			if len(c.buffer) >= maxWrite {
 				if reason := c.flush(ctx); reason != "" {
@@ -78,7 +85,19 @@ func (c *client) run(ctx context.Context) (reason string) {
 		if reason := c.flush(ctx); reason != "" {
 			return reason
 		}
+		if c.over {
+			return "ended"
+		}
 	}
+}
+
+// patience is how long to wait for something to write. A response that is to end looks more often
+// whether it has come there.
+func (c *client) patience() time.Duration {
+	if c.until.IsZero() {
+		return c.events.cfg.Heartbeat
+	}
+	return min(c.events.cfg.Heartbeat, time.Second)
 }
 
 // abandon ends a write that blocks when the client has gone. Call the returned function before the
@@ -164,7 +183,10 @@ func (c *client) progress(b *delivery.Batch) string {
 func (c *client) batch(b *delivery.Batch) error {
 	c.last = b.Seq
 	end := b.To.Ref()
+	defer c.reach(b.To)
 	switch {
+	case b.Loss != nil && c.beyond(b.Loss.From.Time):
+		return nil
 	case b.Loss != nil:
 		id := c.id(b, end)
 		c.at = end
@@ -186,6 +208,9 @@ func (c *client) batch(b *delivery.Batch) error {
 	}
 	for i := range b.Events {
 		e, payload := &b.Events[i], b.Payload(i)
+		if c.beyond(e.Ref.Time()) {
+			return nil
+		}
 		if bytes.ContainsAny(payload, "\r\n") {
 			return fault.Newf(fault.SessionEncoding, "encoded event contains a line break")
 		}
@@ -196,6 +221,21 @@ func (c *client) batch(b *delivery.Batch) error {
 		c.written++
 	}
 	return nil
+}
+
+// beyond reports whether a time is not before the end of the response.
+func (c *client) beyond(t change.Timestamp) bool {
+	return !c.until.IsZero() && t.Compare(c.until) >= 0
+}
+
+// reach ends the response if the client has everything before its end. A client that continues
+// there without an end gets the changes from the end on.
+func (c *client) reach(at change.Position) {
+	if c.beyond(at.Time) {
+		c.over = true
+		id := change.At(c.until).Ref().AppendText(nil, c.events.cfg.Cluster)
+		c.buffer = endEvent(append(c.buffer, "event: end\ndata: {\"message\":\"the end is reached\"}"...), id)
+	}
 }
 
 // endEvent ends an event with its id, after everything else. Many clients take an id for theirs as

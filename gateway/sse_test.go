@@ -714,3 +714,54 @@ func TestIDIsTheLastLineOfItsEvent(t *testing.T) {
 		}
 	}
 }
+
+// A stretch of the log ends where it is to end, also in an idle log and between two changes of a
+// reply, and a client that continues there misses nothing.
+func TestStretchOfTheLogEnds(t *testing.T) {
+	w := newWorld(t, options{})
+	w.source.Tick(10) // 1010
+	w.write(2, 0)
+	w.source.Tick(10) // 1020
+	w.write(3, 0)
+	at := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+	read := func(query, last string) (ids []string, end string) {
+		t.Helper()
+		body := w.stream(query, last).Body
+		defer body.Close() //nolint:errcheck // only read
+		r := sse.NewReader(body)
+		for {
+			m, err := r.Next()
+			switch {
+			case errors.Is(err, io.EOF):
+				return ids, end
+			case err != nil:
+				t.Fatal(err)
+			case end != "":
+				t.Errorf("%q %s after the end", m.Event, m.Data)
+			case m.Event == "end":
+				end = m.ID
+			default:
+				ids = append(ids, m.ID)
+			}
+		}
+	}
+	ids, end := read("?start="+at(1010)+"&end="+at(1020), "")
+	if len(ids) != 2 || end == "" {
+		t.Fatalf("%v, end %q", ids, end)
+	}
+	if resp := w.do("?start="+at(1010)+"&end="+at(1020), end); resp.StatusCode != http.StatusNoContent {
+		t.Errorf("again: %s", resp.Status)
+	}
+	w.source.Tick(10) // 1030: nothing more happens
+	if ids, end := read("?end="+at(1030), end); len(ids) != 3 || end == "" {
+		t.Errorf("from there on: %v, end %q", ids, end)
+	}
+	if ids, end := read("?coll=none&start=earliest&end="+at(1030), ""); len(ids) != 0 || end == "" {
+		t.Errorf("nothing matches: %v, end %q", ids, end)
+	}
+	for _, query := range []string{"?end=x", "?end=now", "?end=" + at(1030) + "&subscriber=s", "?end=" + at(1030) + "&start=snapshot&subscriber=s", "?end=" + at(0)} {
+		if resp := w.do(query, ""); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", query, resp.Status)
+		}
+	}
+}

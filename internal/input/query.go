@@ -19,6 +19,7 @@ func parameters() map[string]Bound {
 		"coll":                  namespace,
 		"db":                    namespace,
 		"do":                    word,
+		"end":                   word,
 		"filter":                expression,
 		"for":                   word,
 		"fresh":                 word,

@@ -45,16 +45,18 @@ const (
 
 func tailCommand() *cobra.Command {
 	t := &tail{query: url.Values{}}
-	var db, coll, filter, start, subscriber string
+	var db, coll, filter, start, until, subscriber string
 	var ops []string
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the events of a running node",
 		Long: `Follow the events of a running node, from now on or from --start. After a lost connection it continues after the last event. With --subscriber
-it has a checkpoint of that name and continues there the next time.
+it has a checkpoint of that name and continues there the next time. With --until it ends where the log reaches that time, at the latest some seconds after it
+in a deployment without writes.
 
   streamer tail --db shop --coll orders --op insert,delete
   streamer tail --db shop --coll orders --filter 'doc.total >= 100.0' --start -10m --count 5
+  streamer tail --db shop --coll orders --start -2h --until -1h -o json
   streamer tail --address https://node-1:8080 --ca-file ca.crt --token-file token
   streamer tail -o json | jq .documentKey`,
 		Args: Args(cobra.NoArgs),
@@ -63,7 +65,11 @@ it has a checkpoint of that name and continues there the next time.
 			if err != nil {
 				return err
 			}
-			for name, value := range map[string]string{"db": db, "coll": coll, "op": strings.Join(ops, ","), "filter": filter, "subscriber": subscriber, "start": from} {
+			end, err := untilParameter(until)
+			if err != nil {
+				return err
+			}
+			for name, value := range map[string]string{"db": db, "coll": coll, "op": strings.Join(ops, ","), "filter": filter, "subscriber": subscriber, "start": from, "end": end} {
 				if value != "" {
 					t.query.Set(name, value)
 				}
@@ -86,6 +92,7 @@ it has a checkpoint of that name and continues there the next time.
 	flags.StringSliceVar(&ops, "op", nil, "only these operations: "+strings.Join(operations(), ", "))
 	flags.StringVar(&filter, "filter", "", "only changes for which this expression is true (docs/filters.md)")
 	flags.StringVar(&start, "start", "", "where to begin: now, earliest, or a time ("+admin.TimeForms+")")
+	flags.StringVar(&until, "until", "", "where to end: a time ("+admin.TimeForms+"); without --subscriber")
 	flags.StringVar(&subscriber, "subscriber", "", "name of a subscriber: what it has been sent is kept as its checkpoint")
 	flags.IntVar(&t.most, "count", 0, "end after so many events")
 	flags.StringVarP(&t.output, "output", "o", "", "text (the default), json: one event a line, pretty: JSON over several lines")
@@ -110,6 +117,18 @@ func startParameter(text string) (string, error) {
 	at, err := admin.ParseTime(text, time.Now())
 	if err != nil {
 		return "", fault.Newf(fault.CommandBadArgument, "--start %q: now, earliest, or %w", text, err)
+	}
+	return at.UTC().Format(time.RFC3339), nil
+}
+
+// untilParameter translates --until into the node's parameter.
+func untilParameter(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	at, err := admin.ParseTime(text, time.Now())
+	if err != nil {
+		return "", fault.Newf(fault.CommandBadArgument, "--until %q: %w", text, err)
 	}
 	return at.UTC().Format(time.RFC3339), nil
 }
@@ -157,7 +176,10 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 	if err != nil {
 		return t.client.unreachable(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read only
+	defer resp.Body.Close()                      //nolint:errcheck // read only
+	if resp.StatusCode == http.StatusNoContent { // it had reached the end
+		return nil
+	}
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		err := refusal(body, resp.Status)
@@ -181,6 +203,8 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 			return err
 		case m.Event == "error":
 			return refusal(m.Data, "ended")
+		case m.Event == "end":
+			return nil
 		}
 		switch {
 		case m.Event == "resync" && !t.json():
