@@ -6,7 +6,7 @@ BENCH    ?= .
 COUNT    ?= 6
 FUZZTIME ?= 60s
 
-# What CI does not test again with the race detector: packages without goroutines that it makes up to ten times as slow;
+# What CI does not test with the race detector: packages without goroutines that it makes up to ten times as slow;
 # the benchmark and the development servers, which run within the tests of nodes; and whole processes, of which CI runs two
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
