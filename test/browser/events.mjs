@@ -55,6 +55,13 @@ async function tester(page) {
   await filter.fill('');
 }
 
+// opened opens an event and returns it, once it is drawn.
+async function opened(row) {
+  await row.locator('summary').click();
+  await row.locator('pre', {hasText: '}'}).waitFor();
+  return JSON.parse(await row.locator('pre').innerText());
+}
+
 // resuming pauses the view, and finds after that exactly what comes after the last event.
 async function resuming(page) {
   await begin(page, async () => {
@@ -71,17 +78,12 @@ async function resuming(page) {
   const first = rows(page).last();
   await first.locator('summary').click();
   const id = await first.locator('.bar code').innerText();
-  const second = JSON.parse(await (async () => {
-    const next = page.locator('ol.events > li').nth(await rows(page).count() - 2);
-    await next.locator('summary').click();
-    return next.locator('pre').innerText();
-  })());
+  const second = await opened(page.locator('ol.events > li').nth(await rows(page).count() - 2));
   await first.getByRole('button', {name: 'Start after it'}).click();
   await has(page, 'events/s');
   await rows(page).nth(1).waitFor();
   await page.getByRole('button', {name: 'Pause', exact: true}).click();
-  await rows(page).last().locator('summary').click();
-  const again = JSON.parse(await rows(page).last().locator('pre').innerText());
+  const again = await opened(rows(page).last());
   check(again.id === second.id, 'what comes after an id is not the next event');
   return id;
 }
