@@ -40,7 +40,7 @@ try {
   await page.locator('#theme').click();
   check(await background() !== light, 'dark is not dark');
   await page.locator('.around a[rel="next"]').click();
-  await page.locator('h1', {hasText: 'Filters'}).waitFor();
+  await page.locator('h1', {hasText: 'How-tos'}).waitFor();
   check(await background() !== light, 'the next page has forgotten the theme');
 
   const phone = await open({viewport: {width: 390, height: 800}});
