@@ -331,9 +331,6 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 			s := room.Seconds()
 			row.HeadRoom = &s
 		}
-		if !countable(reach, at) {
-			continue
-		}
 		if earliest.IsZero() || earliest.Compare(at) > 0 {
 			earliest = at
 		}
