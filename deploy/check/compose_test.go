@@ -42,6 +42,10 @@ func TestComposeFileIsValid(t *testing.T) {
 			}
 		}
 	}
+	module, err := os.ReadFile("../../go.mod")
+	if tested := regexp.MustCompile(`etcd/server/v3 (\S+)`).FindSubmatch(module); err != nil || tested == nil || project.Services["etcd-1"].Image != "quay.io/coreos/etcd:"+string(tested[1]) {
+		t.Errorf("%s is not the etcd of the tests, %s: %v", project.Services["etcd-1"].Image, tested, err)
+	}
 	for name, count := range map[string]int{"streamer-": 3, "etcd-": 3, "mongodb": 1, "shop": 1, "prometheus": 1, "grafana": 1} {
 		for service := range project.Services {
 			if strings.HasPrefix(service, name) {
