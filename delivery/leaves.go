@@ -61,7 +61,7 @@ func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
 }
 
 // knownDocuments records the documents sent to a subscription with Leaves: those that match its
-// filter, as far as its subscriber know. It belongs to the owner of the session.
+// filter, as far as its subscriber knows. It belongs to the owner of the session.
 type knownDocuments struct {
 	whole bool                     // it has all of them
 	of    map[string]knownDocument // by key
