@@ -28,6 +28,9 @@ def main(arguments: List[str]) -> int:
     if file and os.path.exists(file):
         with open(file) as saved:
             after = saved.read().strip()
+        if not after:  # nothing would say which changes have been missed
+            print(f"{file}: the file is empty: write the id of the last change into it, or delete it to start without a position", file=sys.stderr)
+            return 1
     try:
         with Subscription(
             [urlunsplit((url.scheme, url.netloc, "", "", ""))], parse_qsl(url.query, keep_blank_values=True),
@@ -53,6 +56,8 @@ def main(arguments: List[str]) -> int:
 def _save(file: str, position: str) -> None:
     with open(file + ".new", "w") as new:
         new.write(position)
+        new.flush()
+        os.fsync(new.fileno())  # or the file may be empty when the machine has failed
     os.replace(file + ".new", file)
 
 

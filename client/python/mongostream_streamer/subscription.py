@@ -89,7 +89,8 @@ def subscribe(
 
 class Subscription:
     """Yields the messages of a subscription in order. Asking for the next one says that the last is done: after a failure of the node or the network it
-    continues after that one. A StreamerError ends it where another attempt does not help. close ends it, also from another thread."""
+    continues after that one. A StreamerError ends it where another attempt does not help. close ends it, also from another thread, and the parameter end
+    does when everything before that time has come."""
 
     def __init__(
         self,
@@ -107,6 +108,7 @@ class Subscription:
             raise ValueError("no address")
         self._addresses = [_parsed(address) for address in addresses]
         self._target = "/v1/events" + ("?" + urlencode(parameters) if parameters else "")
+        self._ends = any(name == "end" for name, _ in parameters)
         self._token = token
         self._silence = silence
         self._progress = progress
@@ -140,7 +142,8 @@ class Subscription:
             self._closed.set()
             if self._socket is not None:
                 try:
-                    self._socket.shutdown(socket.SHUT_RDWR)
+                    # Not SSLSocket.shutdown: after that, a read or write of another thread would be in clear text.
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
                 except OSError:
                     pass  # it has ended already
 
@@ -181,37 +184,51 @@ class Subscription:
                 raise _Passing(f"{at}: {error}") from error
             except http.client.BadStatusLine as error:
                 raise _Passing(f"{at}: {error}: is this the address of a node's HTTP server, port 8080?") from error
-            if response.status != 200 or not response.headers.get("Content-Type", "").startswith("text/event-stream"):
-                self._refusal(response)
-            self._refused = False
-            try:
-                for event in events(lambda: response.read1(1 << 16)):
-                    yield from self._message(event)
-            except ValueError as error:  # no event stream
-                raise _Passing(f"{at}: {error}") from error
+            with response:
+                yield from self._answer(at, response)
         finally:
             with self._lock:
                 self._socket = None
             connection.close()
+
+    def _answer(self, at: str, response: http.client.HTTPResponse) -> Iterator[Message]:
+        if response.status == 204 and self._ends:  # the position is at the end already
+            self._closed.set()
+            return
+        if response.status != 200 or not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+            self._refusal(response)
+        self._refused = False
+        try:
+            for event in events(lambda: response.read1(1 << 16)):
+                if self._closed.is_set():  # what has arrived before is not asked for any more
+                    return
+                yield from self._message(event)
+        except ValueError as error:  # no event stream
+            raise _Passing(f"{at}: {error}") from error
 
     def _headers(self) -> Dict[str, str]:
         headers = {"Accept": "*/*", "Cache-Control": "no-store"}  # who asks for an event stream is told of refusals in one
         if self.position:
             headers["Last-Event-ID"] = self.position
         if self._token is not None:
-            headers["Authorization"] = "Bearer " + (self._token if isinstance(self._token, str) else self._token())
+            token = (self._token if isinstance(self._token, str) else self._token()).strip()  # files end with a newline
+            if not (token.isascii() and token.isprintable()):
+                raise ValueError("the token has characters other than printable ASCII")  # http.client would show it
+            headers["Authorization"] = "Bearer " + token
         return headers
 
     def _message(self, event: Event) -> Iterator[Message]:
         """Yields the message of an event, if it has one. What the loop does with it is not ours to catch."""
         if event.retry is not None:
             self._retry = event.retry
-        if event.data is None:
+        if event.data is None or event.kind == "end":
             if event.id:
                 self._failures = 0
                 if self._progress:
                     yield Progress(event.id)
                 self.position = event.id
+            if event.kind == "end":  # all before it has come: another attempt would bring nothing
+                self._closed.set()
             return
         if event.kind in ("error", "unavailable"):
             error = _told(event.data)

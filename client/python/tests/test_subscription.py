@@ -1,14 +1,20 @@
 """What a node does at its limits is told by a server that does nothing else."""
 
+import io
+import os
 import socket
+import ssl
+import tempfile
 import threading
 import unittest
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Callable, Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
 from mongostream_streamer import Change, Loss, Progress, SnapshotMark, StreamerError, Subscription, subscribe
+from mongostream_streamer.__main__ import main
 from mongostream_streamer.sse import events
 
 
@@ -17,8 +23,10 @@ class Node(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, answer: Callable[["Request"], None]) -> None:
+    def __init__(self, answer: Callable[["Request"], None], tls: Optional[ssl.SSLContext] = None) -> None:
         super().__init__(("127.0.0.1", 0), Request)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.answer = answer
         self.asked: List[str] = []
         self.released = threading.Event()  # what ends a silent answer
@@ -51,8 +59,8 @@ class Request(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def node(answer: Callable[[Request], None]) -> Iterator[Node]:
-    server = Node(answer)
+def node(answer: Callable[[Request], None], tls: Optional[ssl.SSLContext] = None) -> Iterator[Node]:
+    server = Node(answer, tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -83,7 +91,7 @@ class Subscriptions(unittest.TestCase):
                 request.reply(200, 'event: resync\nid: 4\ndata: {"notice":"resync","reason":"r","lost_to":{},"namespaces":["shop.*"]}\n\n')
 
         reasons: List[Exception] = []
-        with node(answer) as server, subscribe(server.address, silence=0.5, on_reconnect=reasons.append) as messages:
+        with node(answer) as server, subscribe(server.address, silence=3, on_reconnect=reasons.append) as messages:
             got = [next(messages) for _ in range(3)]
             self.assertEqual(messages.position, "3")  # the loss is not done
         self.assertEqual([m.id for m in got], ["1", "2", "4"])
@@ -159,6 +167,25 @@ class Subscriptions(unittest.TestCase):
                 next(messages)  # t2 and t3 are refused
         self.assertEqual((caught.exception.status, tokens), (401, ["t0", "t1", "t2", "t3"]))
 
+    def test_no_error_shows_a_token(self) -> None:
+        seen: List[str] = []
+
+        def answer(request: Request) -> None:
+            seen.append(request.headers["Authorization"])
+            request.reply(200, "data: {}\n\n")
+
+        with node(answer) as server:
+            for token in ("secret\n", " secret\r\n", lambda: "secret\n"):  # as files and commands end
+                with subscribe(server.address, token=token) as messages:
+                    next(messages)
+            for token in ("sec\nret", "sec\0ret", "secr\u00e9t", "sec\u20acret", lambda: "sec\x7fret"):
+                with self.subTest(token), self.assertRaises(ValueError) as caught:
+                    next(subscribe(server.address, token=token))
+                self.assertRegex(str(caught.exception), "^the token has ")
+                self.assertIsNone(caught.exception.__context__)
+                self.assertNotIn("sec", str(caught.exception))
+        self.assertEqual(seen, ["Bearer secret"] * 3)
+
     def test_the_next_address_is_tried_at_once(self) -> None:
         def answer(request: Request) -> None:
             request.reply(200, "id: 1\ndata: {}\n\n")
@@ -200,6 +227,111 @@ class Subscriptions(unittest.TestCase):
             thread.start()
             self.assertEqual(list(messages), [])
             thread.join()
+
+    def test_nothing_comes_after_close(self) -> None:
+        def answer(request: Request) -> None:
+            request.reply(200, "".join(f"id: {i}\ndata: {{}}\n\n" for i in range(1, 4)))  # it arrives at once
+            request.silence()
+
+        with node(answer) as server:
+            messages = subscribe(server.address, on_reconnect=unheard)
+            next(messages)
+            messages.close()
+            self.assertEqual(list(messages), [])
+            self.assertEqual((messages.position, len(server.asked)), ("1", 1))
+
+    def test_a_connection_stays_encrypted_when_it_is_closed(self) -> None:
+        def answer(request: Request) -> None:
+            request.reply(200, "id: 1\ndata: {}\n\n")
+            request.silence()
+
+        def anonymous(protocol: int) -> ssl.SSLContext:  # needs no certificate
+            context = ssl.SSLContext(protocol)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.set_ciphers("aNULL:@SECLEVEL=0")
+            return context
+
+        with node(answer, anonymous(ssl.PROTOCOL_TLS_SERVER)) as server:
+            address = f"https://127.0.0.1:{server.server_port}"
+            with subscribe(address, tls=anonymous(ssl.PROTOCOL_TLS_CLIENT), on_reconnect=unheard) as messages:
+                next(messages)
+                connection = messages._socket
+                assert isinstance(connection, ssl.SSLSocket)
+                messages.close()
+                self.assertEqual(connection.version(), "TLSv1.2")  # a thread that still reads does so in TLS
+                self.assertEqual(list(messages), [])
+
+    def test_the_end_that_was_asked_for_ends_it(self) -> None:
+        def answer(request: Request) -> None:
+            if request.headers["Last-Event-ID"] == "end":  # as a node answers there
+                request.send_response(204)
+                request.end_headers()
+            else:
+                request.reply(200, 'id: 1\ndata: {}\n\nevent: end\ndata: {"message":"the end is reached"}\nid: end\n\n')
+
+        with node(answer) as server:
+            for progress, want in ((False, ["1"]), (True, ["1", "end"])):
+                messages = Subscription([server.address], [("end", "2026-01-01T00:00:00Z")], progress=progress)
+                self.assertEqual([m.id for m in messages], want)
+                self.assertEqual(messages.position, "end")
+            self.assertEqual(list(Subscription([server.address], [("end", "2026-01-01T00:00:00Z")], after="end")), [])
+            self.assertEqual(server.asked, ["", "", "end"])
+            with self.assertRaises(StreamerError):  # nobody has asked for an end: a proxy's answer, perhaps
+                next(subscribe(server.address, after="end"))
+
+
+class Program(unittest.TestCase):
+    """The program that python3 -m mongostream_streamer runs."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.file = os.path.join(folder.name, "position.txt")
+
+    def run_it(self, address: str) -> Tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            code = main([address + "/v1/events?end=2026-01-01T00:00:00Z", self.file])
+        return code, out.getvalue(), err.getvalue()
+
+    def saved(self) -> str:
+        with open(self.file) as saved:
+            return saved.read()
+
+    def test_ends_at_the_end_and_continues_there(self) -> None:
+        def answer(request: Request) -> None:
+            if request.headers["Last-Event-ID"] == "end":
+                request.send_response(204)
+                request.end_headers()
+            else:
+                request.reply(200, "id: 1\ndata: {}\n\nevent: end\ndata: {}\nid: end\n\n")
+
+        with node(answer) as server:
+            self.assertEqual(self.run_it(server.address), (0, "{}\n", ""))
+            self.assertEqual(self.saved(), "end")
+            self.assertEqual(self.run_it(server.address), (0, "", ""))
+
+    def test_a_position_is_on_disk_before_it_has_its_name(self) -> None:
+        synced: List[int] = []
+
+        def fsync(file: int) -> None:
+            synced.append(os.fstat(file).st_size)
+            self.assertFalse(os.path.exists(self.file))
+
+        with node(lambda request: request.reply(200, "event: end\ndata: {}\nid: end\n\n")) as server, mock.patch("os.fsync", fsync):
+            self.assertEqual(self.run_it(server.address), (0, "", ""))
+        self.assertEqual((synced, self.saved()), ([len("end")], "end"))
+
+    def test_an_empty_file_says_not_where_to_continue(self) -> None:
+        with node(lambda request: request.reply(200, "event: end\ndata: {}\n\n")) as server:
+            for text in ("", "\n"):
+                with open(self.file, "w") as empty:
+                    empty.write(text)
+                code, out, err = self.run_it(server.address)
+                self.assertEqual((code, out, server.asked), (1, "", []))
+                self.assertIn(f"{self.file}: the file is empty: ", err)
 
 
 class Streams(unittest.TestCase):
