@@ -19,7 +19,7 @@ export interface CollectionOptions<T extends object> {
 
 /** StreamerCollectionOptions say which documents a collection has, and where they are. */
 export interface StreamerCollectionOptions extends LiveOptions {
-  /** Names the collection. Defaults to what it selects. */
+  /** Names the collection. Defaults to what it selects, and where. */
   id?: string;
   /** Called with a StreamerError after which no change comes any more. Defaults to console.error. */
   onError?: (error: unknown) => void;
@@ -34,7 +34,7 @@ export function streamerCollectionOptions<T extends object>(options: StreamerCol
   const keys = new WeakMap<T, string>(); // of documents as they came: JSON has no text for some _ids
   const idOf = (document: T) => stringify((document as { _id?: unknown })._id);
   return {
-    id: id ?? stringify([live.db, live.coll, live.filter ?? ""]),
+    id: id ?? stringify([live.addresses, live.db, live.coll, live.filter ?? ""]),
     getKey: (document) => keys.get(document) ?? idOf(document),
     sync: { rowUpdateMode: "full", sync: (store) => follow(live, store, keys, onError ?? ((error) => console.error(error))) },
   };
@@ -45,8 +45,9 @@ function follow<T extends object>(options: LiveOptions, store: CollectionSync<T>
   const ended = new AbortController();
   let open = false;
   const commit = () => {
-    if (open && !ended.signal.aborted) store.commit();
-    open = false;
+    const begun = open;
+    open = false; // also if the store throws, as it does when a subscriber of it fails
+    if (begun && !ended.signal.aborted) store.commit();
   };
   const write = (message: Parameters<typeof store.write>[0]) => {
     if (ended.signal.aborted) return;
