@@ -147,6 +147,8 @@ site:
 # the packages of npm and Python, the site, and their checksums. RELEASE is in one place, the file VERSION; set-version writes it where tools want it.
 RELEASE := $(shell cat VERSION)
 PACK     = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw -cf -
+release: SHELL = /bin/bash
+release: .SHELLFLAGS = -o pipefail -c
 release: export VERSION = v$(RELEASE)
 release:
 	@rm -rf bin/release bin/site && mkdir -p bin/release
@@ -160,7 +162,9 @@ release:
 	done
 	cp bin/streamer.oci.tar bin/release/streamer-$$VERSION.oci.tar
 	$(PACK) --transform 's|^\.|streamer|' -C deploy/chart . | gzip -9n > bin/release/streamer-chart-$(RELEASE).tgz
-	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm pack --silent --pack-destination $(CURDIR)/bin/release
+	umask 022 && rm -rf bin/npm && mkdir -p bin/npm && cd client/typescript && cp -r package.json package-lock.json README.md tsconfig.json src $(CURDIR)/bin/npm && chmod -R u=rwX,go=rX $(CURDIR)/bin/npm
+	umask 022 && cd bin/npm && npm ci --ignore-scripts --no-audit --no-fund && npm pack --silent --pack-destination $(CURDIR)/bin/release
+	rm -r bin/npm
 	$(MAKE) -s wheel && cp bin/wheel/*.whl bin/release
 	cd docs/site && $(GO) run . -o $(CURDIR)/bin/site
 	$(PACK) --transform "s|^\.|streamer-$$VERSION-site|" -C bin/site . | gzip -9n > bin/release/streamer-$$VERSION-site.tar.gz
@@ -179,6 +183,9 @@ set-version:
 	sed -i 's/^version: .*/version: $(V)/; s/^appVersion: .*/appVersion: v$(V)/' deploy/chart/Chart.yaml
 	sed -i 's/^version = .*/version = "$(V)"/' client/python/pyproject.toml
 	cd client/typescript && npm version --no-git-tag-version --allow-same-version '$(V)'
+	sed -i '/"name": "@mongostream\/streamer"/{n;s/"version": "[^"]*"/"version": "$(V)"/}' examples/react/package-lock.json
+	sed -i 's/mongostream-streamer-[0-9].*\.tgz/mongostream-streamer-$(V).tgz/' client/typescript/README.md
+	sed -i 's/streamer:v[0-9][^ ]*/streamer:v$(V)/' deploy/chart/README.md
 	$(MAKE) manifests
 
 # The clients in other languages, against real nodes; needs Node 18 and npm, and Python 3.8.

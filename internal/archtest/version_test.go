@@ -22,14 +22,22 @@ func TestVersionIsTheSameEverywhere(t *testing.T) {
 	for path, patterns := range map[string][]string{
 		"deploy/chart/Chart.yaml":             {`(?m)^version: (\S+)$`, `(?m)^appVersion: v(\S+)$`},
 		"deploy/kubernetes/streamer.yaml":     {`helm.sh/chart: streamer-(\S+)`, `app.kubernetes.io/version: "v([^"]+)"`, `image: \S+:v(\S+)`},
+		"deploy/chart/README.md":              {`streamer:v(\S+)`},
 		"client/python/pyproject.toml":        {`(?m)^version = "([^"]+)"$`},
+		"client/typescript/README.md":         {`mongostream-streamer-(\S+)\.tgz`},
 		"client/typescript/package.json":      {`(?m)^  "version": "([^"]+)"`},
 		"client/typescript/package-lock.json": {`(?m)^  "version": "([^"]+)"`, `(?m)^      "name": "@mongostream/streamer",\n      "version": "([^"]+)"`},
+		"examples/react/package-lock.json":    {`(?m)^      "name": "@mongostream/streamer",\n      "version": "([^"]+)"`},
 	} {
 		for _, pattern := range patterns {
-			found := regexp.MustCompile(pattern).FindStringSubmatch(read(path))
-			if found == nil || found[1] != version {
-				t.Errorf("%s: %s is %q, want %s", path, pattern, found, version)
+			found := regexp.MustCompile(pattern).FindAllStringSubmatch(read(path), -1)
+			if len(found) == 0 {
+				t.Errorf("%s: %s is not there", path, pattern)
+			}
+			for _, m := range found {
+				if m[1] != version {
+					t.Errorf("%s: %s is %s, want %s", path, pattern, m[1], version)
+				}
 			}
 		}
 	}
