@@ -76,9 +76,10 @@ func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Seco
 // time, or snapshot: now, with the documents that exist; defaults to now), on_loss (notify, or
 // snapshot: the documents come again after a loss; defaults to notify), leaves (true: an event left
 // comes when a document stops matching), fresh (true: the client has no document yet, so that left
-// comes only for those that it is sent), end (an RFC 3339 time: changes before it come, then an event
-// end, and the response ends). Snapshots need a subscriber; an end goes with neither. The header or
-// parameter Last-Event-ID resumes after the event with that id.
+// comes only for those that it is sent), end (an RFC 3339 time: changes before it come, then an
+// event end, and the response ends; an event begin says if the log begins later than start).
+// Snapshots need a subscriber; an end goes with neither. The header or parameter Last-Event-ID
+// resumes after the event with that id.
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	reason, err := h.serve(w, r)
 	if err != nil {
@@ -131,6 +132,11 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
 	w.Header().Set("X-Accel-Buffering", "no")
 	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
+	if asked := request.Start == streamer.StartTime && !request.Known; asked && !until.IsZero() {
+		if at := subscriber.Session().State().At.Time; at.Time().After(request.Time) {
+			c.begins = at
+		}
+	}
 	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
 	defer func() { over(reason) }()
 	return c.run(r.Context()), nil

@@ -33,8 +33,10 @@ type client struct {
 	stamped    uint32     // the stamp that text is of
 	text       string     // the progress of its snapshots
 
-	until change.Timestamp // where the response ends, zero if nowhere
-	over  bool             // that has been reached
+	until  change.Timestamp // where the response ends, zero if nowhere
+	over   bool             // that has been reached
+	begins change.Timestamp // of the log, if that is later than the start that was asked for
+	sent   time.Time        // when something was written last
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
@@ -45,6 +47,9 @@ func (c *client) run(ctx context.Context) (reason string) {
 	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
 		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", missed.Kind)
 		c.buffer = append(delivery.AppendLoss(c.buffer, "", missed), "\n\n"...)
+	}
+	if !c.begins.IsZero() {
+		c.buffer = fmt.Appendf(c.buffer, "event: begin\ndata: {\"message\":\"the log begins at %s: earlier changes are not in it\"}\n\n", c.begins.Time().UTC().Format(time.RFC3339))
 	}
 	if reason := c.flush(ctx); reason != "" {
 		return reason
@@ -64,7 +69,9 @@ func (c *client) run(ctx context.Context) (reason string) {
 		case ctx.Err() != nil:
 			return c.ended(ctx)
 		case errors.Is(err, context.DeadlineExceeded):
-			c.buffer = append(c.buffer, ": heartbeat\n\n"...)
+			if time.Since(c.sent) >= c.events.cfg.Heartbeat-c.patience()/2 {
+				c.buffer = append(c.buffer, ": heartbeat\n\n"...)
+			}
 			c.reach(session.State().At) // where nothing that it wants happens
 		default:
 			return c.fail(ctx, err)
@@ -73,7 +80,7 @@ func (c *client) run(ctx context.Context) (reason string) {
 			if err := c.batch(b); err != nil {
 				return c.fail(ctx, err)
 			}
-			if c.over {
+			if c.reach(b.To); c.over {
 				break
 			}
 			if len(c.buffer) >= maxWrite {
@@ -183,7 +190,6 @@ func (c *client) progress(b *delivery.Batch) string {
 func (c *client) batch(b *delivery.Batch) error {
 	c.last = b.Seq
 	end := b.To.Ref()
-	defer c.reach(b.To)
 	switch {
 	case b.Loss != nil && c.beyond(b.Loss.From.Time):
 		return nil
@@ -302,6 +308,7 @@ func (c *client) send(ctx context.Context) error {
 	if _, err := c.w.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
+	c.sent = time.Now()
 	if c.buffer, c.written = c.buffer[:0], 0; cap(c.buffer) > 4*maxWrite { // of a large event
 		c.buffer = nil
 	}

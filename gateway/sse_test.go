@@ -727,7 +727,7 @@ func TestStretchOfTheLogEnds(t *testing.T) {
 	read := func(query, last string) (ids []string, end string) {
 		t.Helper()
 		body := w.stream(query, last).Body
-		defer body.Close() //nolint:errcheck // only read
+		defer body.Close()
 		r := sse.NewReader(body)
 		for {
 			m, err := r.Next()
@@ -745,7 +745,7 @@ func TestStretchOfTheLogEnds(t *testing.T) {
 			}
 		}
 	}
-	ids, end := read("?start="+at(1010)+"&end="+at(1020), "")
+	ids, end := read("?start="+at(1010)+"&end="+at(1020), "") // no more than its changes
 	if len(ids) != 2 || end == "" {
 		t.Fatalf("%v, end %q", ids, end)
 	}
@@ -758,6 +758,14 @@ func TestStretchOfTheLogEnds(t *testing.T) {
 	}
 	if ids, end := read("?coll=none&start=earliest&end="+at(1030), ""); len(ids) != 0 || end == "" {
 		t.Errorf("nothing matches: %v, end %q", ids, end)
+	}
+	for _, until := range []int64{500, 1030} { // what the log no longer has is not nothing
+		body := w.stream("?start="+at(100)+"&end="+at(until), "").Body
+		text, err := io.ReadAll(body)
+		_ = body.Close()
+		if begins := strings.Index(string(text), "event: begin\n"); err != nil || begins < 0 || begins > strings.Index(string(text), "event: end\n") {
+			t.Errorf("until %d: %s, %v", until, text, err)
+		}
 	}
 	for _, query := range []string{"?end=x", "?end=now", "?end=" + at(1030) + "&subscriber=s", "?end=" + at(1030) + "&start=snapshot&subscriber=s", "?end=" + at(0)} {
 		if resp := w.do(query, ""); resp.StatusCode != http.StatusBadRequest {
