@@ -21,11 +21,13 @@ const (
 	// Sessions that left the live path because of their costs stay off it for leastAway, and twice
 	// as long each time, up to mostAway.
 	leastAway, mostAway = 10 * time.Second, 10 * time.Minute
-	// What deliveries cost. An event is copied by the Hub and by its transport; and each reply of
-	// MongoDB wakes a writer, which frames what there is and hands it to the system.
-	WakeUnits   = UnitsPerSecond / 40_000
-	EventUnits  = UnitsPerSecond / 1_000_000
-	CopiedBytes = 16 // bytes for a unit
+	// WakeUnits is what the delivery of a reply of MongoDB costs for each session: it wakes a writer,
+	// which frames what there is and hands it to the system.
+	WakeUnits = UnitsPerSecond / 40_000
+	// EventUnits is what the delivery of an event costs besides its bytes.
+	EventUnits = UnitsPerSecond / 1_000_000
+	// CopiedBytes are the bytes that are copied for a unit, by the Hub and by a transport.
+	CopiedBytes = 16
 )
 
 // deliverUnits is what all deliveries on the live path may cost within about a window while several

@@ -11,8 +11,10 @@ const (
 	// leastHeld is how much a session may always hold, so that each makes progress. It is less if
 	// the budget is small, or if all sessions together would take more than a quarter of it.
 	leastHeld = 64 << 10
-	// EventBytes and BatchBytes are the bytes of an event and of a batch besides its payload.
-	EventBytes, BatchBytes = 128, 512
+	// EventBytes are the bytes of an event besides its payload.
+	EventBytes = 128
+	// BatchBytes are the bytes of a batch besides its events.
+	BatchBytes = 512
 	// resumeShare is the divisor for the parts in which a session resumes that has waited.
 	resumeShare = 2
 )

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/dev/workload"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // A subscriber that is away stops after a tenth of the time, and resumes where it was after four
@@ -82,9 +83,7 @@ func (a *absentee) run(ctx context.Context, p *parts) error {
 	}
 	leftAt := time.Now()
 	left, _ := p.mongo.OplogEntries()
-	select {
-	case <-time.After(time.Until(share(returnsAfter))):
-	case <-ctx.Done():
+	if retry.Sleep(ctx, time.Until(share(returnsAfter))) != nil {
 		return nil
 	}
 	gone, held := p.mongo.OplogEntries()

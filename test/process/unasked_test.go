@@ -31,6 +31,7 @@ func changing() map[string][][]string {
 		"snapshot":                 {{printer}, {printer, "cancel", "-o", "json"}},
 		"sinks pause":              {{"orders"}, {"orders", "-o", "json"}},
 		"sinks resume":             {{"orders"}, {"orders", "-o", "json"}},
+		"retention prune":          {{"--store", "STORE"}, {"--store", "STORE", "-o", "json"}},
 	}
 }
 
@@ -38,7 +39,7 @@ func changing() map[string][][]string {
 // and run, which is a node.
 func harmless() []string {
 	return []string{
-		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "config init", "config show", "context add", "context list", "context remove", "context use", "explain", "gaps", "run",
+		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "config init", "config show", "context add", "context list", "context remove", "context use", "explain", "gaps", "retention list", "retention show", "retention verify", "run",
 		"sinks status", "status", "supervisor reports", "supervisor status", "tail", "version",
 	}
 }
@@ -129,9 +130,17 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 			archive := filepath.Join(t.TempDir(), "marks.json")
 			f.lab.result("subscribers", "export", archive)
 			before := f.lab.store.everything()
-			with := strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "ARCHIVE", archive)
-			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt")
+			retained := t.TempDir()
+			chain := filepath.Join(retained, "v1", "source", "1")
+			if err := os.MkdirAll(filepath.Join(chain, "seg"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			with := strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "ARCHIVE", archive, "STORE", "file://"+retained)
+			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt", "retention prune")
 			unchanged(t, before, f.lab.store.everything())
+			if there, err := os.ReadDir(chain); err != nil || len(there) != 1 {
+				t.Errorf("the retained log has %v: %v", there, err)
+			}
 			if _, err := os.Stat(archive); err != nil {
 				t.Error(err)
 			}

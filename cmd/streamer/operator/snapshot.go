@@ -75,7 +75,7 @@ func followSnapshots(ctx context.Context, o *command, name, subscription string,
 		case err == nil:
 			answered = time.Now()
 			if o.output == "" {
-				bar.show(int(f.Read), int(f.Estimated)) //nolint:gosec // documents of a collection
+				bar.show(int(f.Read), int(f.Estimated))
 			}
 		case fault.Of(err) != fault.NodeUnreachable || time.Since(answered) > maxSilence:
 			return err
