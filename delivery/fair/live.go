@@ -21,10 +21,10 @@ const (
 	// Sessions that left the live path because of their costs stay off it for leastAway, and twice
 	// as long each time, up to mostAway.
 	leastAway, mostAway = 10 * time.Second, 10 * time.Minute
-	// WakeUnits is what the delivery of a reply of MongoDB costs for each session: it wakes a writer,
-	// which frames what there is and hands it to the system.
+	// WakeUnits is the cost of delivering a reply of MongoDB to a session: a writer wakes up, frames
+	// all changes, and hands them to the system.
 	WakeUnits = UnitsPerSecond / 40_000
-	// EventUnits is what the delivery of an event costs besides its bytes.
+	// EventUnits is the cost of delivering an event, besides its bytes.
 	EventUnits = UnitsPerSecond / 1_000_000
 	// CopiedBytes are the bytes that are copied for a unit, by the Hub and by a transport.
 	CopiedBytes = 16
