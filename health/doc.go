@@ -26,4 +26,7 @@
 //   - Only health.Judge derives problems: every surface shows its verdict, and one that another
 //     explains is part of that one (health.TestEverySituationHasOneVerdict,
 //     health.TestVerdictsAreSound)
+//   - Problems of one subject are joined only after their causes are known: one that began long
+//     before an outage is no part of it, however many others of the subject are
+//     (health.TestEverySituationHasOneVerdict)
 package health

@@ -71,11 +71,18 @@ type Facts struct {
 
 	Partitions  []Partition
 	Subscribers []Subscriber
-	// Components are the parts of the node that are stalled.
-	Components []Vital
+	// Stalled are the components of the node that make no progress.
+	Stalled []Stall
 
 	// Others are the problems that other nodes report.
 	Others []Problem
+}
+
+// A Stall is a component without progress. Since is when its stall began, as it was first seen: the
+// age of its progress stands still while a dependency is away.
+type Stall struct {
+	Slug  string
+	Since time.Time
 }
 
 // A Subscriber describes a subscriber with a session at the node. A slow client is not a problem of

@@ -125,7 +125,7 @@ func (v Verdict) Public() Verdict {
 // or its cluster shows a Verdict.
 //
 // A problem that another one explains is left out: the other one takes over its Affects and its
-// severity.
+// severity. Those that are left are joined by their subjects.
 func Judge(f Facts) Verdict {
 	own := problems(&f)
 	v := Verdict{Status: Healthy, Ready: true}
@@ -140,7 +140,7 @@ func Judge(f Facts) Verdict {
 			all = append(all, p)
 		}
 	}
-	v.Problems, v.Explained = explain(merge(all))
+	v.Problems, v.Explained = explain(all)
 	for i := range v.Problems {
 		v.Problems[i].explainTo()
 	}
@@ -155,7 +155,7 @@ func Judge(f Facts) Verdict {
 
 // Reported returns the problems that the node reports to others in its heartbeats, at most n.
 func Reported(f Facts, most int) (told []Problem) {
-	causes, _ := explain(merge(problems(&f)))
+	causes, _ := explain(problems(&f))
 	for _, p := range causes {
 		if p.Severity != Info && p.Subject != subjectNodes && p.Subject != subjectLeader && len(told) < most {
 			told = append(told, p.Told())
@@ -185,6 +185,7 @@ func (p *Problem) take(q Problem) {
 // merge joins the problems of each subject: the most urgent one has the cause, and the earliest the
 // beginning.
 func merge(all []Problem) (merged []Problem) {
+	merged = []Problem{}
 	for _, p := range all {
 		i := slices.IndexFunc(merged, func(m Problem) bool { return m.Subject == p.Subject })
 		if i < 0 {
@@ -208,35 +209,38 @@ func merge(all []Problem) (merged []Problem) {
 	return merged
 }
 
-// explain removes the problems that others explain, and returns their subjects.
+// explain removes the problems that others explain, and returns the subjects of which none is left.
+// It joins problems only afterwards: one of a subject may have a cause, and another one none,
+// because it began earlier.
 func explain(all []Problem) (causes []Problem, explained []string) {
-	index := make(map[string]int, len(all))
-	for i, p := range all {
-		index[p.Subject] = i
-	}
 	var root func(i int) int
 	root = func(i int) int {
 		for _, subject := range all[i].rests {
-			if j, there := index[subject]; there && j != i && all[j].explains(all[i]) {
-				return root(j)
+			for j := range all {
+				if all[j].Subject == subject && all[j].explains(all[i]) {
+					return root(j)
+				}
 			}
 		}
 		return i
 	}
-	roots := make([]int, len(all)) // before severities change
+	roots := make([]int, len(all))
 	for i := range all {
-		roots[i] = root(i)
-	}
-	for i, r := range roots {
-		if r != i {
-			all[r].take(all[i])
-			explained = append(explained, all[i].Subject)
+		if roots[i] = root(i); roots[i] == i {
+			causes = append(causes, all[i])
 		}
 	}
-	causes = []Problem{}
+	causes = merge(causes)
+	of := func(subject string) int {
+		return slices.IndexFunc(causes, func(p Problem) bool { return p.Subject == subject })
+	}
 	for i, r := range roots {
 		if r == i {
-			causes = append(causes, all[i])
+			continue
+		}
+		causes[of(all[r].Subject)].take(all[i])
+		if of(all[i].Subject) < 0 && !slices.Contains(explained, all[i].Subject) {
+			explained = append(explained, all[i].Subject)
 		}
 	}
 	return causes, explained

@@ -116,14 +116,14 @@ func longAgo(facts ...func(f *Facts)) func(f *Facts) {
 				s.Late.At = now().Add(-time.Hour)
 			}
 		}
-		for i := range f.Components {
-			f.Components[i].LastDecision = time.Hour.Milliseconds()
+		for i := range f.Stalled {
+			f.Stalled[i].Since = now().Add(-time.Hour)
 		}
 	}
 }
 
 func stalled(slug string) func(f *Facts) {
-	return func(f *Facts) { f.Components = append(f.Components, Vital{Slug: slug, LastDecision: 11_000}) }
+	return func(f *Facts) { f.Stalled = append(f.Stalled, Stall{Slug: slug, Since: now().Add(-11 * time.Second)}) }
 }
 
 func other(subject string, code fault.Code) func(f *Facts) {
@@ -175,6 +175,8 @@ func situations() map[string]situation {
 		"the origin is gone":                  {all(detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
 		"etcd is back, it is not yet":         {all(etcdBack(time.Second), func(f *Facts) { f.Detached = ago(3*time.Second, away()) }), Unhealthy, true, etcd},
 		"etcd is back, seen later":            {all(etcdBack(time.Second), detached, unowned), Unhealthy, true, etcd},
+		"etcd is back, it claims partitions":  {all(etcdBack(time.Second), unserved), Unhealthy, true, etcd},
+		"etcd is back, it claims none":        {all(etcdBack(11*time.Second), unserved), Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
 		"etcd is back, and it is":             {etcdBack(time.Second), Healthy, true, ""},
 		"etcd is back for long, it is not":    {all(etcdBack(11*time.Second), func(f *Facts) { f.Detached = ago(12*time.Second, away()) }), Unhealthy, true, "membership:STRM-NODE-DETACHED:critical"},
 		"etcd is back, another origin":        {all(etcdBack(time.Second), detached, func(f *Facts) { f.Apart = ago(0, fault.Newf(fault.ClusterReplaced, "gone")) }), Unhealthy, false, "membership:STRM-CLUSTER-REPLACED:critical"},
@@ -205,7 +207,9 @@ func situations() map[string]situation {
 		"a sink is halted, then MongoDB is away":    {all(sinkHalted, mongoAway), Unhealthy, false, mongo + " sink/out:STRM-SINK-HALTED:critical"},
 		"a sink is late, then MongoDB is away":      {all(longAgo(sinkLate), mongoAway), Unhealthy, false, mongo + " sink/out:STRM-SUBSCRIBER-LATE:warning"},
 		"a sink is late, then the log is":           {all(longAgo(sinkLate), late), Degraded, true, "reading:STRM-LOG-LATE:warning sink/out:STRM-SUBSCRIBER-LATE:warning"},
-		"it reads late, then MongoDB is away":       {all(longAgo(late), mongoAway), Unhealthy, false, mongo + " reading:STRM-LOG-STUCK:critical"},
+		"it reads late, then MongoDB is away":       {all(longAgo(late), mongoAway), Unhealthy, false, mongo + " reading:STRM-LOG-LATE:warning"},
+		"it reads nothing, then MongoDB is away":    {all(longAgo(silent), mongoAway), Unhealthy, false, mongo + " reading:STRM-LOG-STUCK:critical"},
+		"it reads late, then it is away for long":   {all(longAgo(late), mongoAway, silent, sinkLate), Unhealthy, false, mongo + " reading:STRM-LOG-LATE:warning"},
 		"a component stalls, then MongoDB is away":  {all(longAgo(stalled("snapshots")), mongoAway), Unhealthy, false, "component/snapshots:STRM-SUPERVISOR-COMPONENT-DOWN:critical " + mongo},
 		"MongoDB has the checkpoints, failed before": {all(longAgo(unsaved), mongoAway, func(f *Facts) { f.Store = SubjectMongoDB }), Unhealthy, false,
 			"checkpoints:STRM-CHECKPOINT-UNSAVED:critical " + mongo},

@@ -154,11 +154,17 @@ func (f *Facts) patienceWithEtcd() time.Duration {
 	return passing
 }
 
+// recovers reports whether etcd has only just answered again.
+func (f *Facts) recovers() bool {
+	return f.Etcd.At.IsZero() && !f.EtcdWas.At.IsZero() && f.Now.Sub(f.EtcdBack) < recovering
+}
+
 // rules are those of single facts.
 func rules(f *Facts) []rule {
 	etcd := f.patienceWithEtcd()
-	// A node without etcd serves every client on: it stays ready, although its partitions wait.
-	joined := f.Etcd.At.IsZero() && f.Detached.At.IsZero()
+	// A node without etcd serves every client on: it stays ready, although its partitions wait, also
+	// while it claims them again.
+	joined := f.Etcd.At.IsZero() && f.Detached.At.IsZero() && !f.recovers()
 	return []rule{
 		{f.Stopping, subjectStop, fault.NodeStopping, "The node stops: what was delivered is acknowledged and saved.", Info, Degraded, true, 0},
 		{f.Starting, subjectStart, fault.NodeStarting, "The node starts and is not ready yet.", Info, Unhealthy, true, 0},
@@ -226,10 +232,10 @@ func problems(f *Facts) (all []Problem) {
 	all = append(all, ofEtcd(f, all)...)
 	all = append(all, ofShared(f)...)
 	all = append(all, ofClients(f)...)
-	for _, v := range f.Components {
+	for _, v := range f.Stalled {
 		all = append(all, Problem{
 			Code: fault.SupervisorDown, Subject: componentPrefix + v.Slug, Cause: "The component " + v.Slug + " makes no progress.", Severity: Critical,
-			Since: f.Now.Add(-time.Duration(v.LastDecision) * time.Millisecond), Affects: Affects{Nodes: node}, rests: restsOf(componentPrefix+v.Slug, fault.SupervisorDown), makes: Degraded,
+			Since: v.Since, Affects: Affects{Nodes: node}, rests: restsOf(componentPrefix+v.Slug, fault.SupervisorDown), makes: Degraded,
 		})
 	}
 	return all
@@ -239,7 +245,7 @@ func problems(f *Facts) (all []Problem) {
 // that its outage caused are still there. So these do not become problems of their own in between.
 func ofEtcd(f *Facts, others []Problem) []Problem {
 	lasted := f.EtcdBack.Sub(f.EtcdWas.At)
-	if !f.Etcd.At.IsZero() || f.EtcdWas.At.IsZero() || f.Now.Sub(f.EtcdBack) >= recovering || lasted < f.patienceWithEtcd() || !f.Apart.At.IsZero() {
+	if !f.recovers() || lasted < f.patienceWithEtcd() || !f.Apart.At.IsZero() {
 		return nil
 	}
 	outage := Problem{

@@ -283,8 +283,10 @@ type Reading struct {
 	// Stuck says that nothing comes although the oplog advances, or that MongoDB answers nothing,
 	// NoMajority that the majority commit point does not follow.
 	Stuck, NoMajority bool
-	// Lag is the log time from the node's position to the last operation, 0 while unknown.
+	// Lag is the log time from the node's position to the last operation.
 	Lag time.Duration
+	// Known says that the extent of the oplog is known, without which NoMajority and Lag are not.
+	Known bool
 }
 
 // Reading returns how the node reads the oplog.
@@ -292,7 +294,7 @@ func (n *Node) Reading() Reading {
 	now := time.Now()
 	reach, known := n.cfg.Range.Latest(now)
 	e := n.evidence(now, reach, known)
-	r := Reading{Stuck: e.Stuck, NoMajority: e.NoMajority}
+	r := Reading{Stuck: e.Stuck, NoMajority: e.NoMajority, Known: known}
 	if at := n.hub.Position(); known && !at.IsZero() {
 		r.Lag = max(0, reach.Last.Time().Sub(at.Time.Time()))
 	}

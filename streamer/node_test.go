@@ -39,6 +39,7 @@ type world struct {
 	halt   bool
 	policy checkpoint.Policy
 	stall  func(context.Context) // of the hubs; nil for none
+	blind  atomic.Bool           // the extent of the log cannot be asked for
 
 	documents snapshot.Source // nil for none
 	board     *notice.Board   // nil for none
@@ -139,6 +140,9 @@ type node struct {
 func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	w.t.Helper()
 	reach := oplog.NewRange(oplog.RangeConfig{Ask: func(context.Context) (gap.Reach, error) {
+		if w.blind.Load() {
+			return gap.Reach{}, errAway
+		}
 		first, last := w.source.Reach()
 		return gap.Reach{First: first, Last: last}, nil
 	}})
@@ -782,6 +786,14 @@ func TestWhatWaitsForNothingIsNotLate(t *testing.T) {
 		}
 		if late := lag(); late != 0 {
 			t.Errorf("%s late while nothing waits", late)
+		}
+		if !n.Reading().Known {
+			t.Error("how late the node reads is unknown")
+		}
+		w.blind.Store(true)
+		time.Sleep(time.Minute)
+		if all := n.Subscribers(); n.Reading().Known || all[0].Lag != nil || all[0].Position.IsZero() {
+			t.Errorf("nothing says how far the log goes: %+v, %+v", n.Reading(), all)
 		}
 	})
 }

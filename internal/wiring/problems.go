@@ -16,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/sink"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // judgeEvery is how often the node judges itself without a request.
@@ -27,11 +28,12 @@ type observed struct {
 	told  atomic.Pointer[reported] // what its heartbeats report
 
 	mu     sync.Mutex
-	since  map[string]time.Time // since when facts held at the last look, by name
-	before map[string]time.Time // and at the one before
-	beats  map[string]heard     // of other nodes, by name
-	etcd   health.Since         // the last outage of etcd
-	back   time.Time            // when it was over, zero while it is not
+	since  map[string]health.Since      // the facts that held at the last look, by name
+	before map[string]health.Since      // and at the one before
+	seen   map[string]health.Subscriber // at the last look, by name
+	beats  map[string]heard             // of other nodes, by name
+	etcd   health.Since                 // the last outage of etcd
+	back   time.Time                    // when it was over, zero while it is not
 }
 
 // reported is the part of the verdict in a node's heartbeats.
@@ -56,13 +58,29 @@ func (o *observed) fact(name string, now, known time.Time, err error) health.Sin
 	}
 	if known.IsZero() {
 		known = now
-		if at, there := o.before[name]; there {
-			known = at
+		if last, there := o.before[name]; there {
+			known = last.At
 		}
-		o.since[name] = known
 	}
-	return health.Since{At: known, Err: err}
+	o.since[name] = health.Since{At: known, Err: err}
+	return o.since[name]
 }
+
+// still returns a fact as fact does. While it is unknown whether it holds, it is as it was at the
+// last look. The caller holds the mutex.
+func (o *observed) still(name string, now time.Time, known bool, err error) health.Since {
+	if known {
+		return o.fact(name, now, time.Time{}, err)
+	}
+	last, held := o.before[name]
+	if held {
+		o.since[name] = last
+	}
+	return last
+}
+
+// look begins another look. The caller holds the mutex.
+func (o *observed) look() { o.before, o.since = o.since, make(map[string]health.Since) }
 
 // when returns an error if something holds.
 func when(holds bool, text string) error {
@@ -111,8 +129,7 @@ func (s *Service) watchProblems(ctx context.Context) {
 func (s *Service) facts(now time.Time) health.Facts {
 	cfg, o := s.opts.Config, &s.observed
 	f := health.Facts{
-		Now: now, Node: cfg.Node.ID, Partitions: s.partitions(), Components: s.components.Stalled(),
-		Store: health.SubjectEtcd,
+		Now: now, Node: cfg.Node.ID, Partitions: s.partitions(), Store: health.SubjectEtcd,
 	}
 	if cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
 		f.Store = health.SubjectMongoDB
@@ -120,9 +137,10 @@ func (s *Service) facts(now time.Time) health.Facts {
 	reading := s.node.Reading()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.before, o.since = o.since, make(map[string]time.Time)
+	o.look()
 	fact := func(name string, err error) health.Since { return o.fact(name, now, time.Time{}, err) }
-	f.Subscribers = s.observedSubscribers(now, fact)
+	f.Subscribers = s.observedSubscribers(now)
+	f.Stalled = o.stalled(now, s.components.Stalled())
 	since, err := s.source.Failure(now)
 	if err == nil {
 		since, err = s.unanswered(now)
@@ -134,9 +152,7 @@ func (s *Service) facts(now time.Time) health.Facts {
 	since, err = s.retained.trouble()
 	f.Retention = o.fact("retention", now, since, err)
 	if s.clusterFacts(&f, now, fact) {
-		f.Late = fact("late", s.late(reading.Lag))
-		f.Silent = fact("silent", when(reading.Stuck, "no reply for long, or replies without progress"))
-		f.Majority = fact("majority", when(reading.NoMajority, "the majority commit point does not follow"))
+		o.reading(&f, reading, s.opts.Config.Reliability.LagThreshold)
 	}
 	return f
 }
@@ -310,42 +326,81 @@ func (o *observed) missing(others []cluster.Member, expected int, silence, lease
 // gathering is how long after its start a node expects the others.
 const gathering = 30 * time.Second
 
-// late returns an error for a lag that is more than is tolerated.
-func (s *Service) late(lag time.Duration) error {
-	most := s.opts.Config.Reliability.LagThreshold
-	if most <= 0 || lag <= most {
-		return nil
-	}
-	return fmt.Errorf("%s behind, %s are tolerated", lag.Truncate(time.Second), most)
+// reading adds the facts about how the node reads the oplog.
+func (o *observed) reading(f *health.Facts, r streamer.Reading, tolerated time.Duration) {
+	f.Late = o.still("late", f.Now, r.Known, late(r.Lag, tolerated))
+	f.Silent = o.fact("silent", f.Now, time.Time{}, when(r.Stuck, "no reply for long, or replies without progress"))
+	f.Majority = o.still("majority", f.Now, r.Known, when(r.NoMajority, "the majority commit point does not follow"))
 }
 
-// observedSubscribers returns the facts about the subscribers with a session at the node.
-func (s *Service) observedSubscribers(now time.Time, fact func(string, error) health.Since) []health.Subscriber {
-	known := s.node.Subscribers()
+// stalled returns the components that are stalled. Each stall began when it was first seen to have
+// begun: an age that stands still moves its beginning.
+func (o *observed) stalled(now time.Time, vitals []health.Vital) (all []health.Stall) {
+	for _, v := range vitals {
+		name := "stalled " + v.Slug
+		began := now.Add(-time.Duration(v.LastDecision) * time.Millisecond)
+		if last, there := o.before[name]; there {
+			began = last.At
+		}
+		o.fact(name, now, began, errors.New("no progress"))
+		all = append(all, health.Stall{Slug: v.Slug, Since: began})
+	}
+	return all
+}
+
+// late returns an error for a lag that is more than is tolerated; 0 tolerates any.
+func late(lag, tolerated time.Duration) error {
+	if tolerated <= 0 || lag <= tolerated {
+		return nil
+	}
+	return fmt.Errorf("%s behind, %s are tolerated", lag.Truncate(time.Second), tolerated)
+}
+
+// subscribers returns the facts about subscribers. While the extent of the oplog is unknown, those
+// that were late, or near its end, still are.
+func (o *observed) subscribers(now time.Time, known []streamer.SubscriberStatus, tolerated time.Duration) []health.Subscriber {
 	all := make([]health.Subscriber, len(known))
+	seen := make(map[string]health.Subscriber, len(known))
 	for i, k := range known {
 		sub := health.Subscriber{Name: k.Name, Shared: k.Shared}
-		if k.Shared && k.Lag != nil {
-			sub.Late = fact("late "+k.Name, s.late(*k.Lag))
+		measured := k.Lag != nil || k.Position.IsZero() // without a position it is neither
+		if k.Shared {
+			var behind error
+			if k.Lag != nil {
+				behind = late(*k.Lag, tolerated)
+			}
+			sub.Late = o.still("late "+k.Name, now, measured, behind)
 		}
-		sub.Lost = fact("lost "+k.Name, when(k.Losses > 0, "a loss is not acknowledged yet"))
-		sub.Failed = fact("failed "+k.Name, k.Failure)
-		if k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine {
-			sub.Near, sub.HeadRoom = fact("near "+k.Name, errors.New("the position leaves the oplog")), *k.HeadRoom
-			sub.Urgent = k.HeadRoomLevel == oplog.CriticallyLow
+		sub.Lost = o.fact("lost "+k.Name, now, time.Time{}, when(k.Losses > 0, "a loss is not acknowledged yet"))
+		sub.Failed = o.fact("failed "+k.Name, now, time.Time{}, k.Failure)
+		low := k.HeadRoom != nil && k.HeadRoomLevel != oplog.Fine
+		sub.Near = o.still("near "+k.Name, now, measured, when(low, "the position leaves the oplog"))
+		switch {
+		case low:
+			sub.HeadRoom, sub.Urgent = *k.HeadRoom, k.HeadRoomLevel == oplog.CriticallyLow
+		case !sub.Near.At.IsZero():
+			sub.HeadRoom, sub.Urgent = o.seen[k.Name].HeadRoom, o.seen[k.Name].Urgent
 		}
 		if !k.Shared && k.Overdue {
 			sub.Unacknowledged = health.Since{At: now.Add(-k.Owes)}
 		}
-		all[i] = sub
+		all[i], seen[k.Name] = sub, sub
 	}
+	o.seen = seen
+	return all
+}
+
+// observedSubscribers returns the facts about the subscribers with a session at the node.
+func (s *Service) observedSubscribers(now time.Time) []health.Subscriber {
+	o := &s.observed
+	all := o.subscribers(now, s.node.Subscribers(), s.opts.Config.Reliability.LagThreshold)
 	for _, k := range s.sinks {
 		st := k.Status()
 		i := slices.IndexFunc(all, func(sub health.Subscriber) bool { return sub.Name == st.Subscriber })
 		switch {
 		case i < 0:
 		case st.State == sink.Halted:
-			all[i].Failed = fact("halted "+st.Subscriber, fault.Newf(fault.SinkHalted, "%s", st.Error))
+			all[i].Failed = o.fact("halted "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
 		case st.Silent != nil:
 			all[i].Unacknowledged = health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", st.Error)}
 		}

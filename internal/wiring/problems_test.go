@@ -5,7 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A node that is silent is missing, and so is one whose lease ends while it is. One that leaves by
@@ -75,5 +79,90 @@ func TestNodesThatAreMissing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// While the extent of the oplog is unknown, what was late, without a majority or near the end of
+// the oplog still is, since when it was. What is known counts at once, and so does that a
+// subscriber has no place, or has gone.
+func TestWhatIsUnknownHoldsOn(t *testing.T) {
+	const none = -1
+	seconds := func(n int) *time.Duration { d := time.Duration(n) * time.Second; return &d }
+	status := func(lag, room *time.Duration, level oplog.Level) []streamer.SubscriberStatus {
+		return []streamer.SubscriberStatus{{
+			Name: "sink/x", Shared: true, Position: change.Position{Time: change.Timestamp{T: 1, I: 1}}, Lag: lag, HeadRoom: room, HeadRoomLevel: level,
+		}}
+	}
+	well := status(seconds(0), seconds(90), oplog.Fine)
+	low := status(seconds(60), seconds(9), oplog.CriticallyLow)
+	unknown := status(nil, nil, oplog.Fine)
+	nowhere := []streamer.SubscriberStatus{{Name: "sink/x", Shared: true}}
+	late := streamer.Reading{Known: true, Lag: time.Minute, NoMajority: true}
+	reads := streamer.Reading{Known: true}
+	type look struct {
+		subscribers []streamer.SubscriberStatus
+		reading     streamer.Reading
+		sink, node  int // the look since which it holds
+	}
+	for name, looks := range map[string][]look{
+		"nothing":                  {{well, reads, none, none}, {unknown, streamer.Reading{}, none, none}, {well, reads, none, none}},
+		"late, and still":          {{well, reads, none, none}, {low, late, 1, 1}, {unknown, streamer.Reading{}, 1, 1}, {unknown, streamer.Reading{}, 1, 1}, {low, late, 1, 1}},
+		"late, and well again":     {{low, late, 0, 0}, {unknown, streamer.Reading{}, 0, 0}, {well, reads, none, none}, {unknown, streamer.Reading{}, none, none}, {low, late, 4, 4}},
+		"late while nothing known": {{unknown, streamer.Reading{}, none, none}, {low, late, 1, 1}},
+		"late, and without place":  {{low, late, 0, 0}, {nowhere, streamer.Reading{}, none, 0}, {unknown, streamer.Reading{}, none, 0}},
+		"late, and gone":           {{low, late, 0, 0}, {nil, streamer.Reading{}, none, 0}, {unknown, streamer.Reading{}, none, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o observed
+			begun := time.Unix(1000, 0)
+			since := func(s health.Since) int {
+				if s.At.IsZero() {
+					return none
+				}
+				return int(s.At.Sub(begun) / time.Second)
+			}
+			for i, l := range looks {
+				f := health.Facts{Now: begun.Add(time.Duration(i) * time.Second)}
+				o.look()
+				o.reading(&f, l.reading, time.Second)
+				if since(f.Late) != l.node || since(f.Majority) != l.node {
+					t.Errorf("look %d: late since %v, no majority since %v", i, f.Late, f.Majority)
+				}
+				for _, s := range o.subscribers(f.Now, l.subscribers, time.Second) {
+					if since(s.Late) != l.sink || since(s.Near) != l.sink || s.Urgent != (l.sink != none) || s.Urgent && s.HeadRoom != 9*time.Second {
+						t.Errorf("look %d: %+v", i, s)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A stall begins once, although the age of the last progress stands still while MongoDB is away;
+// another one has a beginning of its own.
+func TestStallHasOneBeginning(t *testing.T) {
+	var o observed
+	begun := time.Unix(1000, 0)
+	for i, l := range []struct {
+		at, age time.Duration
+		since   time.Duration // when it began
+	}{
+		{at: 0},
+		{at: 11 * time.Second, age: 11 * time.Second, since: 0},
+		{at: 12 * time.Second, age: 12 * time.Second, since: 0},
+		{at: time.Minute, age: 12 * time.Second, since: 0},
+		{at: time.Hour, age: 12 * time.Second, since: 0},
+		{at: time.Hour + time.Second},
+		{at: 2 * time.Hour, age: 30 * time.Second, since: 2*time.Hour - 30*time.Second},
+	} {
+		var vitals []health.Vital
+		if l.age > 0 {
+			vitals = []health.Vital{{Slug: "snapshots", LastDecision: l.age.Milliseconds()}}
+		}
+		o.look()
+		stalls := o.stalled(begun.Add(l.at), vitals)
+		if len(stalls) != len(vitals) || len(stalls) > 0 && stalls[0] != (health.Stall{Slug: "snapshots", Since: begun.Add(l.since)}) {
+			t.Errorf("look %d: %v", i, stalls)
+		}
 	}
 }
