@@ -103,8 +103,8 @@ func (s *Files) open() error {
 	case s.lock != nil || s.kept:
 		return nil
 	}
-	if err := os.MkdirAll(s.root, folderMode); err != nil {
-		return fmt.Errorf("create folder: %w", err)
+	if err := s.makeRoot(); err != nil {
+		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(s.root, lockName), os.O_CREATE|os.O_RDWR, fileMode)
 	if err != nil {
@@ -117,6 +117,22 @@ func (s *Files) open() error {
 		return errors.Join(fmt.Errorf("lock folder: %w", err), lock.Close())
 	}
 	s.lock = lock
+	return nil
+}
+
+// makeRoot creates the folder if it is missing, but none above it: where a volume is not mounted,
+// they would be made on the disk below.
+func (s *Files) makeRoot() error {
+	if _, err := os.Stat(s.root); !errors.Is(err, fs.ErrNotExist) {
+		return nil // whether it can be used, its use shows
+	}
+	err := os.Mkdir(s.root, folderMode)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("create folder: %w: the folder above must exist; is the volume mounted?", err)
+	case err != nil && !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("create folder: %w", err)
+	}
 	return nil
 }
 
@@ -157,17 +173,46 @@ func (s *Files) Close() error {
 
 // Chains returns the folders of the chains in the store, for ChainAt.
 func (s *Files) Chains(ctx context.Context) ([]string, error) {
-	return within(ctx, s, s.reads, func() (chains []string, err error) {
-		found, err := filepath.Glob(filepath.Join(s.root, "v1", "*", "*", "seg")) // its pattern is valid
-		for _, folder := range found {
-			chain, err := filepath.Rel(s.root, filepath.Dir(folder))
-			if err != nil {
-				return nil, fmt.Errorf("name %s: %w", folder, err)
-			}
-			chains = append(chains, filepath.ToSlash(chain))
+	return within(ctx, s, s.reads, s.chains)
+}
+
+func (s *Files) chains() (chains []string, err error) {
+	sources, err := s.namesIn("v1")
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		incarnations, err := s.namesIn("v1", source)
+		if err != nil {
+			return nil, err
 		}
-		return chains, err
-	})
+		for _, incarnation := range incarnations {
+			segments := filepath.Join(s.root, "v1", source, incarnation, "seg")
+			if _, err := os.Stat(segments); err == nil {
+				chains = append(chains, filepath.ToSlash(filepath.Join("v1", source, incarnation)))
+			} else if !isNoFolder(err) {
+				return nil, fmt.Errorf("look for chains: %w", err)
+			}
+		}
+	}
+	return chains, nil
+}
+
+// namesIn returns the names in a folder of the store, sorted; none if it is missing or no folder.
+func (s *Files) namesIn(folder ...string) (names []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(s.root, filepath.Join(folder...)))
+	if err != nil && !isNoFolder(err) {
+		return nil, fmt.Errorf("look for chains: %w", err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// isNoFolder reports whether an error says that a folder is missing, or is a file.
+func isNoFolder(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 func flock(f *os.File, how int) error { return syscall.Flock(int(f.Fd()), how) }
@@ -233,18 +278,26 @@ func (s *Files) put(key string, data []byte) error {
 	return syncFolder(folder)
 }
 
-// makeFolder creates a folder durably.
+// makeFolder creates a folder of the store durably, but not the store's own: if that is gone, its
+// volume may be.
 func (s *Files) makeFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(folder, folderMode); err != nil {
+	below, err := filepath.Rel(s.root, folder)
+	if err != nil {
 		return fmt.Errorf("create folder: %w", err)
 	}
-	for parent := filepath.Dir(folder); strings.HasPrefix(parent, s.root); parent = filepath.Dir(parent) {
+	parent := s.root
+	for _, part := range strings.Split(below, string(filepath.Separator)) {
+		child := filepath.Join(parent, part)
+		if err := os.Mkdir(child, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("create folder: %w", err)
+		}
 		if err := syncFolder(parent); err != nil {
 			return err
 		}
+		parent = child
 	}
 	return nil
 }

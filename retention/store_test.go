@@ -177,7 +177,7 @@ func TestFolderIsOpenedOnceItCanBe(t *testing.T) {
 	if _, err := s.List(t.Context(), "a/seg", ""); err == nil {
 		t.Error("listed a folder that cannot be")
 	}
-	if err := os.Remove(there); err != nil {
+	if err := errors.Join(os.Remove(there), os.Mkdir(there, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err != nil {
@@ -191,5 +191,80 @@ func TestFolderIsOpenedOnceItCanBe(t *testing.T) {
 	}
 	if err := s.Put(t.Context(), "a/seg/2", nil); err == nil {
 		t.Error("put after it was closed")
+	}
+}
+
+// Where the volume of the folder is not mounted, nothing is made on the disk below.
+func TestFoldersAboveTheStoreAreNotMade(t *testing.T) {
+	volume := filepath.Join(t.TempDir(), "volume")
+	s := retention.NewFiles(filepath.Join(volume, "log"))
+	t.Cleanup(func() { _ = s.Close() })
+	put := func(key string) error {
+		err := s.Put(t.Context(), key, []byte("x"))
+		if _, there := os.Stat(volume); err != nil && there == nil {
+			t.Errorf("%s: %v, and the volume was made", key, err)
+		}
+		return err
+	}
+	if put("v1/a/1/seg/1") == nil {
+		t.Error("put where no volume is")
+	}
+	if err := os.Mkdir(volume, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := put("v1/a/1/seg/1"); err != nil {
+		t.Error(err)
+	}
+	if err := os.RemoveAll(volume); err != nil {
+		t.Fatal(err)
+	}
+	if put("v1/a/1/seg/2") == nil {
+		t.Error("put after the volume has gone")
+	}
+}
+
+// Chains are found in a folder of any name, beside files of others. What cannot be read is an
+// error: it could be a chain.
+func TestChainsAreFoundOrTheErrorIsTold(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "log [1]*?")
+	writer := openFiles(t, root)
+	if err := writer.Put(t.Context(), "v1/a/1/seg/1", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "v1", "a", "empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"v1/file", "v1/a/file"} {
+		if err := os.WriteFile(filepath.Join(root, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader, err := retention.ReadFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*retention.Files{writer, reader} {
+		if chains, err := s.Chains(t.Context()); err != nil || len(chains) != 1 || chains[0] != "v1/a/1" {
+			t.Errorf("%q, %v", chains, err)
+		}
+	}
+	for _, broken := range []string{"v1/b", "v1/a/2"} { // links to themselves, which nobody can read
+		path := filepath.Join(root, broken)
+		if err := os.Symlink(path, path); err != nil {
+			t.Fatal(err)
+		}
+		if chains, err := reader.Chains(t.Context()); !errors.Is(err, syscall.ELOOP) {
+			t.Errorf("%s: %q, %v", broken, chains, err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, err := retention.ReadFiles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chains, err := other.Chains(t.Context()); err != nil || len(chains) != 0 {
+		t.Errorf("a folder without a log: %q, %v", chains, err)
 	}
 }

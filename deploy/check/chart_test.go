@@ -33,8 +33,8 @@ const (
 # docs/security.md and docs/operations.md say why each line is there. Before use:
 #   - the image, by its digest, and the addresses of MongoDB and etcd in the ConfigMap
 #   - the secret streamer: mongodb-uri, identities (docs/access.md), etcd-ca.crt, etcd.crt, etcd.key
-#   - the secret streamer-tls: tls.crt, tls.key, and ca.crt of their authority, valid for *.streamer.streamer.svc, *.streamer and
-#     streamer-client.streamer.svc, for example of cert-manager
+#   - the secret streamer-tls: tls.crt, tls.key, and ca.crt of their authority, valid for *.streamer.streamer.svc, *.streamer,
+#     streamer.streamer.svc and streamer-client.streamer.svc, for example of cert-manager
 #   - in the network policy where clients, MongoDB and etcd are
 `
 )

@@ -4,10 +4,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -174,6 +176,79 @@ func TestValuesToTryItNeedNoSecret(t *testing.T) {
 		var found struct{ OK bool }
 		if said := output(t, []string{"STREAMER_NODE_ID=try-streamer-0"}, binary, "config", "check", "-f", file, "-o", "json"); yaml.Unmarshal([]byte(said), &found) != nil || !found.OK {
 			t.Errorf("%s in\n%s", said, config.Data["config.yaml"])
+		}
+	}
+}
+
+// A CronJob's name may have 52 characters, and names of two releases that differ differ when they
+// are shortened.
+func TestBackupOfALongNameHasAName(t *testing.T) {
+	t.Parallel()
+	taken := map[string]string{}
+	for _, name := range []string{"a", strings.Repeat("x", 45), strings.Repeat("x", 46), strings.Repeat("x", 51) + "y", strings.Repeat("x", 52), strings.Repeat("x", 35) + "-" + strings.Repeat("y", 16)} {
+		for _, object := range render(t, values(t, image+"backup: {enabled: true}\nfullnameOverride: "+name)) {
+			var job batchv1.CronJob
+			if decode(t, object) != "CronJob" {
+				continue
+			}
+			if err := yaml.Unmarshal([]byte(object), &job); err != nil {
+				t.Fatal(err)
+			}
+			if !regexp.MustCompile(`^[a-z]([a-z0-9]|-[a-z0-9]){0,51}$`).MatchString(job.Name) || len(job.Name) > 52 || !strings.HasSuffix(job.Name, "-backup") {
+				t.Errorf("the backup of %s is %s", name, job.Name)
+			}
+			if len(name) <= 45 && job.Name != name+"-backup" {
+				t.Errorf("%s is shortened to %s", name, job.Name)
+			}
+			if before, twice := taken[job.Name]; twice {
+				t.Errorf("%s and %s have the backup %s", before, name, job.Name)
+			}
+			taken[job.Name] = name
+		}
+	}
+	if len(taken) != 6 {
+		t.Errorf("the backups are %v", taken)
+	}
+}
+
+// The names that a certificate must have are documented as cert-manager is asked for them, and
+// Prometheus verifies one of them.
+func TestNamesOfTheCertificateAreDocumented(t *testing.T) {
+	t.Parallel()
+	var names []string
+	var verified string
+	for _, object := range render(t, values(t, image+"tls: {certManager: {enabled: true, issuerRef: {kind: ClusterIssuer, name: ca}}}\nserviceMonitor: {enabled: true}")) {
+		var o struct {
+			Spec struct {
+				DNSNames  []string
+				Endpoints []struct{ TLSConfig struct{ ServerName string } }
+			}
+		}
+		if kind := decode(t, object); kind != "Certificate" && kind != "ServiceMonitor" {
+			continue
+		}
+		if err := yaml.Unmarshal([]byte(object), &o); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, o.Spec.DNSNames...)
+		for _, e := range o.Spec.Endpoints {
+			verified = e.TLSConfig.ServerName
+		}
+	}
+	if len(names) == 0 || !slices.Contains(names, verified) {
+		t.Errorf("Prometheus verifies %q, and the certificate has %q", verified, names)
+	}
+	comments, err := os.ReadFile(filepath.Join(chartPath, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := strings.NewReplacer("NAMESPACE", "streamer", "NAME", "streamer").Replace(string(comments))
+	for place, text := range map[string]string{"values.yaml": said, "the head of the plain manifests": plainHead} {
+		words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,\n", r) })
+		for _, name := range names {
+			if !slices.Contains(words, name) {
+				t.Errorf("%s does not name %s", place, name)
+			}
 		}
 	}
 }

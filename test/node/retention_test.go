@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -157,7 +158,7 @@ func TestNodeStartsWithoutTheStoreOfItsRetainedLog(t *testing.T) {
 	n := r.begin()
 	n.sees(r.series(0, 10)...)
 	n.until("the store has failed", func() bool { return n.metric("streamer_retention_write_failures_total") > 0 })
-	if err := os.Remove(there); err != nil {
+	if err := errors.Join(os.Remove(there), os.Mkdir(there, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	n.until("the log is retained", func() bool {

@@ -23,6 +23,8 @@ type progress struct {
 	begun time.Time // when it was first shown, and what was done then
 	first int
 	lined time.Time // when the last line was written
+	// complete says that nothing was left in the last line.
+	complete bool
 }
 
 const (
@@ -53,9 +55,15 @@ func (p *progress) show(done, total int) {
 	}
 	p.total = total
 	if terminalWidth(p.w) == 0 {
-		if p.lined.IsZero() || at.Sub(p.lined) >= p.every || done >= total {
+		due := p.lined.IsZero() || at.Sub(p.lined) >= p.every
+		complete := done >= total
+		if complete {
+			due = !p.complete // at once, and once
+		}
+		if due {
 			fmt.Fprintf(p.w, "%d %s left%s\n", max(total-done, 0), p.unit, p.pace(at, done))
 			p.lined = at
+			p.complete = complete
 		}
 		return
 	}

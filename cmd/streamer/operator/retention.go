@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -284,9 +286,12 @@ type verifiedChain struct {
 
 func verifyRetained() *cobra.Command {
 	var o retained
-	long := "Read every block of the retained log, and look whether its segments follow each other. The exit code is 1 if anything is wrong."
+	long := "Read every block of the retained log, and look whether its segments follow each other. The exit code is 1 if anything is wrong, or if there is no log."
 	return o.build("verify", "Read the whole retained log, and say what is damaged or missing", long, cobra.NoArgs,
 		func(ctx context.Context, files *retention.Files, chains, _ []string, w io.Writer) error {
+			if len(chains) == 0 {
+				return fault.Newf(fault.RetentionStore, "verify %s: the folder has no retained log", o.folder)
+			}
 			all, wrong := []verifiedChain{}, 0
 			for _, folder := range chains {
 				v, err := retention.ChainAt(files, folder).Verify(ctx)
@@ -305,9 +310,6 @@ func verifyRetained() *cobra.Command {
 
 // writeVerified writes findings for people.
 func writeVerified(t *tabwriter.Writer, all []verifiedChain) {
-	if len(all) == 0 {
-		fmt.Fprintln(t, "The folder has no retained log.")
-	}
 	for _, c := range all {
 		fmt.Fprintf(t, "%s: %d segments, %d changes, %d losses, %s (%s before compression): %d faults\n", printable(c.Chain), c.Segments, c.Events, c.Losses,
 			formatBytes(c.Bytes), formatBytes(c.Raw), len(c.Findings))
@@ -328,8 +330,9 @@ type pruned struct {
 func pruneRetained() *cobra.Command {
 	var o retained
 	var age, size string
-	long := `Expire segments that are older than --max-age, and the oldest ones while all together are larger than --max-bytes; without them, retention.max_age and
-retention.max_bytes of the configuration. Expired segments are not read any more, and are deleted an hour later: by the node, or by this command. The newest segment stays.`
+	long := `Expire segments that are older than --max-age, and the oldest ones while all together are larger than --max-bytes. If only one of them is given, it is
+the only bound; without them, retention.max_age and retention.max_bytes of the configuration count. Expired segments are not read any more, and are
+deleted an hour later: by the node, or by this command. The newest segment stays. Run it as the user of the node, whose files they are.`
 	cmd := o.build("prune", "Expire the oldest segments, and delete those that expired an hour ago", long, cobra.NoArgs,
 		func(ctx context.Context, _ *retention.Files, chains, _ []string, w io.Writer) error {
 			folder, err := one(chains)
@@ -340,7 +343,10 @@ retention.max_bytes of the configuration. Expired segments are not read any more
 			if err != nil {
 				return err
 			}
-			if err := o.ask(fmt.Sprintf("Expire what is older than %s or beyond %s in %s?", keep.MaxAge, formatBytes(keep.MaxBytes), folder)); err != nil {
+			if err := checkOwner(filepath.Join(o.folder, filepath.FromSlash(folder), "seg"), os.Geteuid()); err != nil {
+				return err
+			}
+			if err := o.ask(pruneQuestion(keep, folder)); err != nil {
 				return err
 			}
 			writable, err := retention.OpenFiles(o.folder)
@@ -364,7 +370,36 @@ retention.max_bytes of the configuration. Expired segments are not read any more
 	return o.confirmFlag(cmd)
 }
 
+// checkOwner refuses to write into a folder of another user, as whom the node runs: it could not
+// use the files of this user.
+func checkOwner(folder string, user int) error {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return fault.New(fault.RetentionStore, err)
+	}
+	if owner, known := info.Sys().(*syscall.Stat_t); known && int(owner.Uid) != user {
+		return fault.Newf(fault.RetentionStore, "%s belongs to user %d, who could not use files of user %d: run the command as that user (sudo -u '#%[2]d')", folder, owner.Uid, user)
+	}
+	return nil
+}
+
+// pruneQuestion asks whether to expire a chain, and names the bounds.
+func pruneQuestion(keep config.Retention, chain string) string {
+	var bounds []string
+	if keep.MaxAge > 0 {
+		bounds = append(bounds, fmt.Sprintf("older than %s", keep.MaxAge))
+	}
+	if keep.MaxBytes > 0 {
+		bounds = append(bounds, "beyond "+formatBytes(keep.MaxBytes))
+	}
+	if len(bounds) == 0 {
+		return fmt.Sprintf("Delete what has expired in %s?", chain)
+	}
+	return fmt.Sprintf("Expire what is %s in %s?", strings.Join(bounds, " or "), chain)
+}
+
 // bounds returns the bounds of the configuration, or of the flags, which are checked like its keys.
+// A flag that is given alone is the only bound.
 func (o *retained) bounds(age, size string) (config.Retention, error) {
 	environment := slices.Clone(os.Environ())
 	for name, value := range map[string]string{"STREAMER_RETENTION_MAX_AGE": age, "STREAMER_RETENTION_MAX_BYTES": size} {
@@ -374,5 +409,15 @@ func (o *retained) bounds(age, size string) (config.Retention, error) {
 		}
 	}
 	cfg, err := config.Load(o.file, environment)
-	return cfg.Retention, err
+	if err != nil {
+		return config.Retention{}, err
+	}
+	keep := cfg.Retention
+	switch {
+	case age == "" && size != "":
+		keep.MaxAge = 0
+	case age != "" && size == "":
+		keep.MaxBytes = 0
+	}
+	return keep, nil
 }

@@ -79,6 +79,10 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv("STREAMER_RETENTION_MAX_AGE", "1s")
+	if err := run(&after, "prune", "--max-bytes", "1MiB", "--yes"); err != nil || after.Expired != 0 {
+		t.Errorf("a bound that was not given counts: %+v, %v", after, err)
+	}
 	if err := run(&after, "prune", "--max-age", "1s", "--yes"); err != nil || after.Expired == 0 || after.Floor < 2 {
 		t.Errorf("%+v, %v", after, err)
 	}
@@ -140,5 +144,77 @@ func fill(t *testing.T, store retention.Store, folder string, segments int) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Only the bounds that somebody gave count, in the question, too.
+func TestGivenBoundIsTheOnlyOne(t *testing.T) {
+	lonely(t)
+	for _, tt := range []struct{ age, size, question string }{
+		{"", "", "Expire what is older than 168h0m0s or beyond 100.0 GiB in x?"},
+		{"72h", "", "Expire what is older than 72h0m0s in x?"},
+		{"", "200GiB", "Expire what is beyond 200.0 GiB in x?"},
+		{"72h", "200GiB", "Expire what is older than 72h0m0s or beyond 200.0 GiB in x?"},
+		{"0s", "", "Delete what has expired in x?"},
+	} {
+		keep, err := new(retained).bounds(tt.age, tt.size)
+		if got := pruneQuestion(keep, "x"); err != nil || got != tt.question {
+			t.Errorf("--max-age %q --max-bytes %q: %q, %v", tt.age, tt.size, got, err)
+		}
+	}
+}
+
+// A folder without a log, or one that cannot be read, is not a log without a fault.
+func TestNothingIsVerifiedWhereNoLogIs(t *testing.T) {
+	lonely(t)
+	d := &fixture{T: t}
+	root := t.TempDir()
+	look := func(command string) (string, error) {
+		return d.command("retention", command, "--store", "file://"+root)
+	}
+	if text, err := look("list"); err != nil || !strings.Contains(text, "no retained log") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if text, err := look("verify"); fault.Of(err) != fault.RetentionStore || ExitCode(err) != exitRefused {
+		t.Errorf("%s, %v", text, err)
+	}
+	v1 := filepath.Join(root, "v1")
+	if err := os.Symlink(v1, v1); err != nil { // to itself: nobody can read it
+		t.Fatal(err)
+	}
+	for _, command := range []string{"list", "verify"} {
+		if text, err := look(command); fault.Of(err) != fault.RetentionStore || !strings.Contains(err.Error(), "look for chains") {
+			t.Errorf("%s: %s, %v", command, text, err)
+		}
+	}
+}
+
+// Whoever is not the user of the node leaves no file that the node cannot use.
+func TestPruneIsOfTheOwner(t *testing.T) {
+	lonely(t)
+	d := &fixture{T: t}
+	root := t.TempDir()
+	segments := filepath.Join(root, "v1", "a", "1", "seg")
+	if err := os.MkdirAll(segments, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	user := os.Geteuid()
+	if err := checkOwner(segments, user); err != nil {
+		t.Error(err)
+	}
+	if err := checkOwner(segments, user+1); fault.Of(err) != fault.RetentionStore || !strings.Contains(err.Error(), fmt.Sprintf("sudo -u '#%d'", user)) {
+		t.Errorf("%v", err)
+	}
+	if user != 0 {
+		return // only root can give a folder away
+	}
+	if err := os.Chown(segments, 65532, -1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.command("retention", "prune", "--yes", "--store", "file://"+root); fault.Of(err) != fault.RetentionStore {
+		t.Errorf("%v", err)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

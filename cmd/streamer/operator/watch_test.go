@@ -53,7 +53,7 @@ func TestWatchLooksAgain(t *testing.T) {
 }
 
 // What takes many steps says how fast it is, and how long the rest may take, but not at each step
-// where nobody looks at a terminal.
+// where nobody looks at a terminal, and only once that nothing is left.
 func TestProgressTellsItsPace(t *testing.T) {
 	var text strings.Builder
 	at := time.Unix(1000, 0)
@@ -61,7 +61,7 @@ func TestProgressTellsItsPace(t *testing.T) {
 	for _, step := range []struct {
 		after       time.Duration
 		done, total int
-	}{{0, 100, 1000}, {4 * time.Second, 400, 1000}, {time.Second, 500, 1000}, {time.Second, 600, 1000}, {time.Second, 1000, 1000}} {
+	}{{0, 100, 1000}, {4 * time.Second, 400, 1000}, {time.Second, 500, 1000}, {time.Second, 600, 1000}, {time.Second, 1000, 1000}, {time.Second, 1000, 1000}, {6 * time.Second, 1010, 1010}} {
 		at = at.Add(step.after)
 		p.show(step.done, step.total)
 	}

@@ -5,6 +5,13 @@
 {{- $name -}}
 {{- end -}}
 
+{{/* The name of the backup. A CronJob's may have 52 characters; a hash tells shortened ones apart. */}}
+{{- define "streamer.backup" -}}
+{{- $name := include "streamer.name" . -}}
+{{- if gt (len $name) 45 }}{{ $name = printf "%s-%s" ($name | trunc 36 | trimSuffix "-") ($name | sha256sum | trunc 8) }}{{ end -}}
+{{- $name }}-backup
+{{- end -}}
+
 {{- define "streamer.selector" -}}
 app.kubernetes.io/name: streamer
 app.kubernetes.io/instance: {{ .Release.Name }}
