@@ -289,7 +289,7 @@ func (s *Files) makeFolder(folder string) error {
 		return fmt.Errorf("create folder: %w", err)
 	}
 	parent := s.root
-	for _, part := range strings.Split(below, string(filepath.Separator)) {
+	for part := range strings.SplitSeq(below, string(filepath.Separator)) {
 		child := filepath.Join(parent, part)
 		if err := os.Mkdir(child, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("create folder: %w", err)
