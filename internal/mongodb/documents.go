@@ -183,6 +183,7 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 		return err
 	}
 	defer func() { _ = cursor.Close(ctx) }()
+	p.Documents = make([][]byte, 0, cursor.RemainingBatchLength())
 	size, chunk := 0, []byte(nil)
 	for cursor.Next(ctx) {
 		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {

@@ -17,11 +17,11 @@ const gcPercent, gcPercentLimited = 50, 400
 // A ballast counts as held although it is never touched and takes no memory, so that a node that
 // holds little does not collect its garbage all the time. It is ballastShare of GOMEMLIMIT: nothing
 // is collected before the memory has grown to about a third of the limit. Without a limit it is
-// leastBallast, which permits some 16 MiB of garbage: collected at every 4 MiB, garbage took a third
-// of the CPU time of a snapshot.
+// leastBallast, which permits 4 MiB of garbage more: without it, a snapshot spends a third of its
+// CPU time on collecting. More would show in the memory of an idle node.
 const (
 	ballastShare = 1. / 16
-	leastBallast = 32 << 20
+	leastBallast = 8 << 20
 )
 
 // SpareMemory makes this process collect its garbage as a node should, unless the environment sets

@@ -25,7 +25,7 @@ func TestMemoryIsSparedUnlessTheEnvironmentSaysHow(t *testing.T) {
 		return int64(sample[0].Value.Uint64())
 	}
 	end := wiring.SpareMemory()
-	if got := goal(); got < 48<<20 || got > 100<<20 {
+	if got := goal(); got < 12<<20 || got > 40<<20 {
 		t.Errorf("without a limit, the garbage of a node that holds little is collected at %d MiB", got>>20)
 	}
 	end()

@@ -154,7 +154,7 @@ func TestNodeIsReadyWhileItOwnsItsPartitions(t *testing.T) {
 // program as is in its cache, shares it, and takes it back.
 func TestIdleNodeIsCheap(t *testing.T) {
 	t.Parallel()
-	const many, most = 64, (14 + 16) << 10 // KiB, of which 16 MiB may be garbage (wiring.SpareMemory)
+	const many, most = 64, 14 << 10 // KiB
 	l, server := newDevLab(t, "etcd")
 	l = l.with("STREAMER_CLUSTER_PARTITIONS=64", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms")
 	program := os.Getenv(binaryVariable)
