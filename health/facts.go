@@ -46,8 +46,8 @@ type Facts struct {
 	// Unled says that the cluster has no leader. Unserved says that partitions that the plan
 	// assigns to the node are not served, Unowned that partitions have no owner.
 	Unled, Unserved, Unowned Since
-	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes: a heartbeat is
-	// due since then.
+	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes: a heartbeat
+	// is due since then.
 	Missing      Since
 	MissingNodes []string
 	// Differ says that nodes read or serve something else than this one, Refused that nodes are

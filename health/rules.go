@@ -162,8 +162,8 @@ func (f *Facts) recovers() bool {
 // rules are those of single facts.
 func rules(f *Facts) []rule {
 	etcd := f.patienceWithEtcd()
-	// A node without etcd serves every client on: it stays ready, although its partitions wait, also
-	// while it claims them again.
+	// A node without etcd serves every client on: it stays ready, although its partitions wait,
+	// also while it claims them again.
 	joined := f.Etcd.At.IsZero() && f.Detached.At.IsZero() && !f.recovers()
 	return []rule{
 		{f.Stopping, subjectStop, fault.NodeStopping, "The node stops: what was delivered is acknowledged and saved.", Info, Degraded, true, 0},

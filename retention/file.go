@@ -34,8 +34,8 @@ type Files struct {
 // maxCalls is how many calls of a kind may be under way. Each takes a thread.
 const maxCalls = 32
 
-// within opens the folder, if that has to be, calls the file system, and returns when the context ends, although the call may still be
-// under way then.
+// within opens the folder, if that has to be, calls the file system, and returns when the context
+// ends, although the call may still be under way then.
 func within[T any](ctx context.Context, s *Files, busy chan struct{}, call func() (T, error)) (result T, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return result, err

@@ -21,7 +21,7 @@ const (
 	mostPages = 100
 )
 
-// An Account is an identity whose sessions share what they may cost.
+// An Account is an identity whose sessions share a bound of costs.
 type Account struct {
 	Name string
 

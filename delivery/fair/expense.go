@@ -63,7 +63,7 @@ func (x *Expense) AwayFor(now time.Time) time.Duration {
 	return max(hold, 0)
 }
 
-// Spend adds what the session has spent off the live path.
+// Spend adds the session's costs off the live path.
 func (x *Expense) Spend(now time.Time, units int) {
 	if x.level.add(now, units, window) > FreeUnits {
 		x.slot = true

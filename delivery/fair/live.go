@@ -15,14 +15,14 @@ const (
 	// CostlyUnits is the most that one evaluation may cost on the live path. Off it, what costs
 	// more counts towards suspension.
 	CostlyUnits = UnitsPerSecond / 1000
-	// liveUnits is what all accounts together may spend on the live path within about a window: a
-	// quarter of the Hub's loop. Above it, the one that spends most leaves.
+	// liveUnits bounds the costs of all accounts on the live path within about a window: a quarter
+	// of the Hub's loop. Above it, the one that spends most leaves.
 	liveUnits = UnitsPerSecond / 10
 	// Sessions that left the live path because of their costs stay off it for leastAway, and twice
 	// as long each time, up to mostAway.
 	leastAway, mostAway = 10 * time.Second, 10 * time.Minute
-	// WakeUnits is the cost of delivering a reply of MongoDB to a session: a writer wakes up, frames
-	// all changes, and hands them to the system.
+	// WakeUnits is the cost of delivering a reply of MongoDB to a session: a writer wakes up,
+	// frames all changes, and hands them to the system.
 	WakeUnits = UnitsPerSecond / 40_000
 	// EventUnits is the cost of delivering an event, besides its bytes.
 	EventUnits = UnitsPerSecond / 1_000_000
@@ -30,18 +30,18 @@ const (
 	CopiedBytes = 16
 )
 
-// deliverUnits is what all deliveries on the live path may cost within about a window while several
-// accounts are on it: a quarter of the cores. Above it, the account whose deliveries cost most
-// leaves.
+// deliverUnits bounds the costs of all deliveries on the live path within about a window while
+// several accounts are on it: a quarter of the cores. Above it, the account whose deliveries cost
+// most leaves.
 func deliverUnits() float64 {
 	return window.Seconds() * UnitsPerSecond * float64(runtime.GOMAXPROCS(0)) / 4
 }
 
-// A liveAccount is what an account spends on the live path. It belongs to the owner of Live.
+// A liveAccount has the costs of an account on the live path. It belongs to the owner of Live.
 type liveAccount struct {
 	spent      level // on filters and encodings
 	reply      int   // of it, in the current reply
-	deliveries level // what its deliveries have cost
+	deliveries level // of its deliveries
 	delivering int   // of it, in the current reply
 
 	away time.Time     // until when its sessions with costly filters stay off the live path
@@ -62,7 +62,7 @@ type Live struct {
 	level    level      // spent before it
 	spenders []*Account // in it
 
-	deliveries level      // what all deliveries have cost
+	deliveries level      // of all deliveries
 	senders    []*Account // in the current reply
 }
 
@@ -81,7 +81,7 @@ func (v *Live) Begin(now time.Time, events int) {
 // Left returns the cost that an account may still spend in the reply.
 func (v *Live) Left(of *Account) int { return v.allowed - of.live.reply }
 
-// Charge adds what a session of an account has spent on filters and encodings.
+// Charge adds the costs of a session's filters and encodings to its account.
 func (v *Live) Charge(of *Account, x *Expense, units int) {
 	if of == nil || units == 0 {
 		return
@@ -111,9 +111,9 @@ func (v *Live) Deliver(of *Account, units int) {
 // Exceeds reports whether all accounts together spend too much on filters and encodings.
 func (v *Live) Exceeds() bool { return v.spent > 0 && v.level.units+float64(v.spent) > liveUnits }
 
-// Expel takes the account that spends most out of the costs, and returns it and what it has spent
-// in this reply; nil if all have left. Its sessions leave the live path, and Expelled then forgets
-// what it has spent.
+// Expel takes the account that spends most out of the costs, and returns it and its costs in
+// this reply; nil if all have left. Its sessions leave the live path, and Expelled then forgets the
+// costs.
 func (v *Live) Expel() (most *Account, reply int) {
 	var units float64
 	for _, of := range v.spenders {
@@ -130,10 +130,10 @@ func (v *Live) Expel() (most *Account, reply int) {
 	return most, most.live.reply
 }
 
-// Expelled forgets what an account has spent, once its sessions have left.
+// Expelled forgets the costs of an account, once its sessions have left.
 func (v *Live) Expelled(of *Account) { of.live.spent.units, of.live.reply = 0, 0 }
 
-// SpentNow returns what a session has spent in the current reply.
+// SpentNow returns the costs of a session in the current reply.
 func (v *Live) SpentNow(x *Expense) int {
 	if x.reply != v.reply {
 		return 0

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A subscriber that is away until the oplog has been replaced several times has every change once if
-// the log is retained; otherwise it is told of a loss, and the demo fails.
+// A subscriber that is away until the oplog has been replaced several times has every change once
+// if the log is retained; otherwise it is told of a loss, and the demo fails.
 func TestProveSubscriberThatIsAwayHasEverythingIfTheLogIsRetained(t *testing.T) {
 	for _, retain := range []bool{true, false} {
 		args := []string{"-http", "127.0.0.1:0", "-grpc", "127.0.0.1:0", "-oplog", "1", "-for", "8s", "-o", "json"}

@@ -107,8 +107,8 @@ func documents(t *testing.T) (paths []string) {
 		}
 		paths = append(paths, found...)
 	}
-	// The requests of operators there are for a cluster of the reader's, with names that the demo does
-	// not have.
+	// The requests of operators there are for a cluster of the reader's, with names that the demo
+	// does not have.
 	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "operations.md" })
 }
 

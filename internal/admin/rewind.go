@@ -29,7 +29,8 @@ type Source interface {
 	Identity(ctx context.Context) (string, error)
 	// Now returns the operation time.
 	Now(ctx context.Context) (change.Timestamp, error)
-	// FirstEntry returns the time of the oplog's oldest entry; ok is false where it cannot be known.
+	// FirstEntry returns the time of the oplog's oldest entry; ok is false where it cannot be
+	// known.
 	FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, err error)
 	// CountEntries estimates the changes of the oplog after from, up to to; known is false if that
 	// is impossible.
@@ -75,8 +76,8 @@ const (
 	Unknown    Reach = "unknown"
 )
 
-// reach returns where the log begins, whether that is before the time, and whether the changes after
-// the time can be counted.
+// reach returns where the log begins, whether that is before the time, and whether the changes
+// after the time can be counted.
 func reach(ctx context.Context, source Source, t change.Timestamp) (begins *time.Time, reached Reach, counts bool, err error) {
 	r, known, err := found(ctx, source)
 	if err != nil || !known {

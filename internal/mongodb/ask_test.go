@@ -22,8 +22,8 @@ func TestRefusalOfACertificateOutlastsResets(t *testing.T) {
 	}
 	server := &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authority.Client(t, "").RootCAs}
 	o := options.Client().SetTLSConfig(authority.Client(t, ""))
-	// The driver cancels the context of a connection that fails, and now and then before it looks at
-	// the error: then no attempt has shown the alert, and there is nothing to remember.
+	// The driver cancels the context of a connection that fails, and now and then before it looks
+	// at the error: then no attempt has shown the alert, and there is nothing to remember.
 	for range 10 {
 		var n int
 		if n, err = askRefusing(t, server, o); n > 1 && certificate(err) != nil {
@@ -33,8 +33,8 @@ func TestRefusalOfACertificateOutlastsResets(t *testing.T) {
 	t.Errorf("the alert was forgotten: %v", err)
 }
 
-// askRefusing asks a server that refuses the first connection by an alert, and resets the others. It
-// returns how many there were.
+// askRefusing asks a server that refuses the first connection by an alert, and resets the others.
+// It returns how many there were.
 func askRefusing(t *testing.T, server *tls.Config, o *options.ClientOptions) (n int, err error) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -114,8 +114,8 @@ func (c *Client) misfit(ctx context.Context) error {
 }
 
 // ask asks one server for its kind, which needs no right. If an attempt shows why a certificate is
-// refused, that is the error, whatever becomes of later ones: the server's reset of a connection can
-// overtake its alert.
+// refused, that is the error, whatever becomes of later ones: the server's reset of a connection
+// can overtake its alert.
 func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string) (hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTimeout, c.cfg.SelectionTimeout))
 	defer cancel()

@@ -25,8 +25,8 @@ func TestStalledRetainedLogCountsNoMore(t *testing.T) {
 	}
 }
 
-// What one node's folder has, other nodes have not: operators, who ask any node about a subscriber of
-// all, see the oplog only.
+// What one node's folder has, other nodes have not: operators, who ask any node about a subscriber
+// of all, see the oplog only.
 func TestOperatorsOfSeveralNodesSeeOnlyTheOplog(t *testing.T) {
 	oplog := gap.Reach{First: change.Timestamp{T: 1000}, Last: change.Timestamp{T: 2000}}
 	for nodes, want := range map[int]uint32{1: 10, 2: 0} {

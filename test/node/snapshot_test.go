@@ -515,8 +515,8 @@ func TestOneScanServesManySubscribers(t *testing.T) {
 		}
 		r.mu.Unlock()
 	}
-	// A subscriber that is late for a page by a second reads the rest with a scan of its own, as may
-	// happen on a busy machine. All of them would do so if scans were not shared.
+	// A subscriber that is late for a page by a second reads the rest with a scan of its own, as
+	// may happen on a busy machine. All of them would do so if scans were not shared.
 	if examined := w.server.Stats().DocumentsExamined - before; examined > documents*subscribers/2 {
 		t.Errorf("%d documents examined for %d subscribers of %d documents", examined, subscribers, documents)
 	}

@@ -24,8 +24,8 @@ func inPython(args ...string) launch {
 	return launch{program: "python3", args: append([]string{"-B", "-m", "mongostream_streamer"}, args...), env: []string{"PYTHONPATH=../../client/python"}}
 }
 
-// The program of the Python client handles every change, also while its node and it itself are killed, and
-// begins where it was.
+// The program of the Python client handles every change, also while its node and it itself are
+// killed, and begins where it was.
 func TestConsumerInPythonMissesNothing(t *testing.T) {
 	t.Parallel()
 	listen, position := devmongotest.FreeAddress(), filepath.Join(t.TempDir(), "position.txt")
