@@ -11,20 +11,27 @@ type Snapshotter struct {
 	err           error
 }
 
+var errNoID = errors.New("document without _id")
+
 // emptyDocument is a document without elements.
 var emptyDocument = EndDocument(BeginDocument(nil), 0) //nolint:gochecknoglobals // a constant
 
 // NewSnapshotter returns a Snapshotter for documents of a collection that are read at a time.
 func NewSnapshotter(ns Namespace, at Timestamp) *Snapshotter {
-	before := AppendDocument(nil, "_id", progressToken(at))
-	before = AppendString(before, "operationType", SnapshotName)
-	s := &Snapshotter{
-		before: AppendTimestamp(before, "clusterTime", at.T, at.I),
-		after:  AppendDocument(nil, "ns", WrapDocument(AppendString(AppendString(nil, "db", ns.DB), "coll", ns.Coll))),
-	}
+	s := around(ns, at)
 	s.write(emptyDocument, Value{})
 	s.like, s.err = Parse(s.event)
 	return s
+}
+
+// around returns a Snapshotter without the event of an empty document.
+func around(ns Namespace, at Timestamp) *Snapshotter {
+	before := AppendDocument(nil, "_id", progressToken(at))
+	before = AppendString(before, "operationType", SnapshotName)
+	return &Snapshotter{
+		before: AppendTimestamp(before, "clusterTime", at.T, at.I),
+		after:  AppendDocument(nil, "ns", WrapDocument(AppendString(AppendString(nil, "db", ns.DB), "coll", ns.Coll))),
+	}
 }
 
 // Event returns the event of a document read by a snapshot: its operation is OpSnapshot, its
@@ -36,7 +43,7 @@ func (s *Snapshotter) Event(doc []byte) (Event, error) {
 	}
 	id := lookup(doc, "_id")
 	if id.IsZero() {
-		return Event{}, errors.New("document without _id")
+		return Event{}, errNoID
 	}
 	key := s.write(doc, id)
 	e := s.like // but for the places after the document, and the key
@@ -69,7 +76,13 @@ func (s *Snapshotter) write(doc []byte, id Value) (key uint32) {
 
 // Snapshotted returns the event of one document; see Snapshotter.
 func Snapshotted(ns Namespace, doc []byte, at Timestamp) (Event, error) {
-	return NewSnapshotter(ns, at).Event(doc)
+	id := lookup(doc, "_id")
+	if id.IsZero() {
+		return Event{}, errNoID
+	}
+	s := around(ns, at)
+	s.write(doc, id)
+	return Parse(s.event)
 }
 
 // IDOf returns the _id of a document, or the zero Value.

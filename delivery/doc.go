@@ -41,11 +41,11 @@
 // reply. It owns the streams of live sessions; the own loop of a session owns its stream while it
 // catches up. Nobody else has one: functions for the owner wait in the mailbox of the session, and
 // those for the Hub's loop in Hub.do. The mutex of a session is held briefly. Under it Ack, queue,
-// hold, release, hasCredit and affords call fair.Memory, which calls mayResume of sessions that may
-// have room again, and that takes the mutex of retries: mutexes are taken in the order session,
-// Memory, retries, so mayResume takes none of a session. No filter is evaluated and nothing is
-// encoded under a lock. After the Hub has handed a stream over to its session it touches nothing of
-// it.
+// hold, release, hasCredit, resumesWith and affords call fair.Memory, which calls mayResume of
+// sessions that may have room again, and that takes the mutex of retries: mutexes are taken in the
+// order Hub, session, Memory, retries, so mayResume takes none of a session. No filter is evaluated
+// and nothing is encoded under a lock. After the Hub has handed a stream over to its session it
+// touches nothing of it.
 //
 // # Not obvious, and the tests that guard it
 //

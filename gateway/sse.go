@@ -133,7 +133,7 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 	w.Header().Set("X-Accel-Buffering", "no")
 	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
 	if asked := request.Start == streamer.StartTime && !request.Known; asked && !until.IsZero() {
-		if at := subscriber.Session().State().At.Time; at.Time().After(request.Time) {
+		if at := subscriber.Session().State().At.Time; at.Compare(change.Timestamp{T: uint32(request.Time.Unix()), I: 1}) > 0 {
 			c.begins = at
 		}
 	}

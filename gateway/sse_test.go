@@ -773,3 +773,22 @@ func TestStretchOfTheLogEnds(t *testing.T) {
 		}
 	}
 }
+
+// A response that is far from its end looks more often whether it has come there, but has no more
+// heartbeats than others.
+func TestFarEndHasNoMoreHeartbeats(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 2 * time.Second}})
+	began := time.Now()
+	body := w.stream("?end=2100-01-01T00:00:00Z", "").Body
+	defer body.Close()
+	for lines := bufio.NewScanner(body); lines.Scan(); {
+		if lines.Text() == ": heartbeat" {
+			if after := time.Since(began); after < 1500*time.Millisecond {
+				t.Errorf("a heartbeat after %s", after)
+			}
+			return
+		}
+	}
+	t.Error("no heartbeat")
+}

@@ -202,9 +202,6 @@ func merge(all []Problem) (merged []Problem) {
 		if p.Since.Before(m.Since) {
 			m.Since = p.Since
 		}
-		if p.ended.IsZero() || !m.ended.IsZero() && p.ended.After(m.ended) {
-			m.ended = p.ended
-		}
 	}
 	return merged
 }

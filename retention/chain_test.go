@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -379,7 +380,40 @@ func TestFullDiskIsFreed(t *testing.T) {
 	})
 }
 
-// A segment that cannot be deleted costs space only: others expire.
+// A segment that cannot be deleted costs its space only: later ones are deleted.
+func TestSegmentThatStaysKeepsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		first := ""
+		store.Before = func(_ context.Context, op, key string) error {
+			if op == "delete" && (first == "" || key == first) {
+				first = key
+				return errors.New("operation not permitted")
+			}
+			return nil
+		}
+		n := start(t, mongo, store, retention.WriterConfig{MaxBytes: 5000})
+		defer n.stop()
+		write(mongo, 300, 0)
+		n.pass(2 * time.Minute)
+		floor, err := retention.ChainAt(store, chainFolder).Floor(t.Context())
+		if err != nil || floor < 3 {
+			t.Fatalf("the floor is %d: %v", floor, err)
+		}
+		n.pass(70 * time.Minute)
+		write(mongo, 10, 1000)
+		n.pass(2 * time.Minute)
+		all, err := store.List(t.Context(), chainFolder+"/seg", "")
+		if err != nil || len(all) < 2 || !strings.HasSuffix(first, "/"+all[0].Name) {
+			t.Fatalf("%q is not the first of %d segments: %v", first, len(all), err)
+		}
+		if second := all[1].Name; second < fmt.Sprintf("%020d", floor) {
+			t.Errorf("%s is still there, although the floor was %d", second, floor)
+		}
+	})
+}
+
+// Where nothing can be deleted, segments expire anyway.
 func TestSegmentsThatStayStopNoExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mongo, store := newMongo(), &retentiontest.Memory{}

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -116,21 +117,22 @@ func (c *Chain) deleteBelow(ctx context.Context, floors []Segment, now time.Time
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout) // of all: the writer waits, and continues the next time
+	defer cancel()
 	for _, s := range all {
-		if s.Number >= old {
+		if s.Number >= old || ctx.Err() != nil {
 			break
 		}
-		if err := c.store.Delete(ctx, c.segment(s.Number)); err != nil {
-			return deleted, err
+		if failed := c.store.Delete(ctx, c.segment(s.Number)); failed != nil {
+			err = cmp.Or(err, failed) // it costs its space only
+			continue
 		}
 		deleted++
 	}
 	for _, f := range floors[:max(0, len(floors)-2)] {
-		if f.Number < old {
-			if err := c.store.Delete(ctx, c.floors()+"/"+name(f.Number)); err != nil {
-				return deleted, err
-			}
+		if f.Number < old && ctx.Err() == nil {
+			err = cmp.Or(err, c.store.Delete(ctx, c.floors()+"/"+name(f.Number)))
 		}
 	}
-	return deleted, nil
+	return deleted, err
 }

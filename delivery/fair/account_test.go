@@ -51,7 +51,7 @@ func TestManyWaitersOfOneAreOneInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		accounts := steady(false)
 		defer accounts.Exit(accounts.Enter("honest"))
-		waited := crowdOf(t, 100, func(ctx context.Context, name string) {
+		waited := crowdOf(t, 100*cap(accounts.slots), func(ctx context.Context, name string) {
 			of := accounts.Enter(name)
 			defer accounts.Exit(of)
 			if accounts.Acquire(of, nil, ctx.Done()) {
@@ -70,7 +70,7 @@ func TestManyStartsOfOneDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		accounts := steady(false)
 		defer accounts.Exit(accounts.Enter("honest"))
-		waited := crowdOf(t, 100, func(ctx context.Context, name string) { _ = accounts.Start(ctx, name) })
+		waited := crowdOf(t, 100*cap(accounts.starts), func(ctx context.Context, name string) { _ = accounts.Start(ctx, name) })
 		if most := 6 * took(startUnits); waited > most {
 			t.Errorf("it waited for %s, more than %s", waited, most)
 		}

@@ -201,7 +201,6 @@ func (v *Live) Disperse(live map[*Account]struct{}) (leave []Banished) {
 
 // Banish keeps an account off the live path for a while, longer each time, and returns until when.
 func (v *Live) Banish(of *Account, now time.Time) time.Time {
-	v.now = now
 	a := &of.live
 	if now.Before(a.away) {
 		return a.away

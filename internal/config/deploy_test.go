@@ -153,6 +153,7 @@ func manifests(t *testing.T, path string) map[string]manifest {
 		t.Fatal(err)
 	}
 	decoder, all := yaml.NewDecoder(bytes.NewReader(text)), map[string]manifest{}
+	seen := map[string]bool{}
 	decoder.KnownFields(true)
 	for {
 		var m manifest
@@ -161,10 +162,10 @@ func manifests(t *testing.T, path string) map[string]manifest {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if m.Kind != "Namespace" && m.Metadata.Namespace != "streamer" || all[m.Kind].Kind != "" && m.Kind != "Service" {
+		if m.Kind != "Namespace" && m.Metadata.Namespace != "streamer" || all[m.Kind].Kind != "" && m.Kind != "Service" || seen[m.Kind+" "+m.Metadata.Name] {
 			t.Errorf("%s is in the namespace %q, or stands twice", m.Kind, m.Metadata.Namespace)
 		}
-		all[m.Kind] = m
+		all[m.Kind], seen[m.Kind+" "+m.Metadata.Name] = m, true
 	}
 }
 

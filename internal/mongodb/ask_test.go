@@ -1,16 +1,42 @@
 package mongodb
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mongostream/streamer/gateway/access/accesstest"
 )
+
+// An alert is kept, whatever the attempts after it meet.
+func TestAlertIsKept(t *testing.T) {
+	t.Parallel()
+	var last atomic.Pointer[error]
+	failed := refusals(&last).ServerHeartbeatFailed
+	for _, err := range []error{syscall.ECONNRESET, context.Canceled} {
+		failed(&event.ServerHeartbeatFailedEvent{Failure: err})
+	}
+	if last.Load() != nil {
+		t.Errorf("%v is no alert", *last.Load())
+	}
+	alert := tls.AlertError(42)
+	for _, err := range []error{alert, syscall.ECONNRESET, context.Canceled} {
+		failed(&event.ServerHeartbeatFailedEvent{Failure: fmt.Errorf("connection: %w", err)})
+	}
+	if kept := last.Load(); kept == nil || !errors.Is(*kept, alert) {
+		t.Errorf("kept %v", kept)
+	}
+}
 
 // A server's reset of a connection can overtake the alert that says why it refuses a certificate.
 func TestRefusalOfACertificateOutlastsResets(t *testing.T) {

@@ -122,11 +122,7 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 	d := direct(o, host).SetAppName(c.cfg.Application)
 	d.Auth, d.ReplicaSet = nil, nil
 	var refusal atomic.Pointer[error]
-	d.SetServerMonitor(&event.ServerMonitor{ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) {
-		if certificate(e.Failure) != nil {
-			refusal.Store(&e.Failure)
-		}
-	}})
+	d.SetServerMonitor(refusals(&refusal))
 	driver, err := mongo.Connect(d)
 	if err != nil {
 		return hello{}, fmt.Errorf("ask %s: %w", host, err)
@@ -140,6 +136,16 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 		err = *refused
 	}
 	return h, err
+}
+
+// refusals returns a monitor that keeps the error of the last attempt that shows why a certificate
+// is refused.
+func refusals(last *atomic.Pointer[error]) *event.ServerMonitor {
+	return &event.ServerMonitor{ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) {
+		if certificate(e.Failure) != nil {
+			last.Store(&e.Failure)
+		}
+	}}
 }
 
 // router reports whether the server is a mongos.

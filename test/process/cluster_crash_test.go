@@ -45,12 +45,12 @@ func kills(t *testing.T, backend string, runs int) {
 		victim.launch()
 		f.settled(owned, patience)
 		if took <= within {
-			late = 0
-		} else if late++; late < 3 {
-			run--
-		} else {
+			continue
+		}
+		if late++; late == 3 {
 			t.Fatalf("run %d took %v, more than %v, for the third time", run, took, within)
 		}
+		run--
 	}
 	stop()
 	everything.judge()

@@ -66,6 +66,9 @@ func away(t *testing.T, length time.Duration, ways map[string][]string) {
 		if got := f.between(deadline, deadline, healed); len(got) > 0 {
 			t.Errorf("%s: %d events were printed after the deadline, the last by %s after %v", name, len(got), got[len(got)-1].by, got[len(got)-1].at.Sub(began))
 		}
+		if got := f.between(time.Time{}, deadline.Add(5*time.Second), healed); len(got) > 0 { // if it lasts that long
+			t.Errorf("%s: %d older events were printed 5 s after the deadline", name, len(got))
+		}
 		if n := g.between(time.Time{}, deadline, healed); n == 0 {
 			t.Errorf("%s: the gateway got nothing after the deadline, although it needs no owner", name)
 		}

@@ -131,16 +131,12 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 			f.lab.result("subscribers", "export", archive)
 			before := f.lab.store.everything()
 			retained := t.TempDir()
-			chain := filepath.Join(retained, "v1", "source", "1")
-			if err := os.MkdirAll(filepath.Join(chain, "seg"), 0o700); err != nil {
+			if err := os.MkdirAll(filepath.Join(retained, "v1", "source", "1", "seg"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			with := strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "ARCHIVE", archive, "STORE", "file://"+retained)
 			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt", "retention prune")
 			unchanged(t, before, f.lab.store.everything())
-			if there, err := os.ReadDir(chain); err != nil || len(there) != 1 {
-				t.Errorf("the retained log has %v: %v", there, err)
-			}
 			if _, err := os.Stat(archive); err != nil {
 				t.Error(err)
 			}

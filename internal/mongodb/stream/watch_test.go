@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +76,9 @@ func TestKeepsOnlyWhatIsWatched(t *testing.T) {
 		}
 		if got := strings.Join(kept, ", "); got != c.want {
 			t.Errorf("%+v keeps %s", c.watch, got)
+		}
+		if single := slices.Contains(c.watch.Namespaces, "crm.leads"); (c.watch.Keeps() != nil) != single {
+			t.Errorf("%+v: the node filters each change although the server has, or does not", c.watch)
 		}
 	}
 }
