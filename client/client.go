@@ -156,6 +156,15 @@ func (c *Client) Position() Position {
 	return c.cfg.Position
 }
 
+// Acknowledge says, with AckManual, that the results of all changes up to a position are safe. The
+// position comes from Position or [Position.After]; an earlier one than before has no effect. The
+// node then moves the subscriber's checkpoint. It never blocks.
+func (c *Client) Acknowledge(p Position) {
+	if w := c.working(); w != nil && c.cfg.Acks == AckManual {
+		w.acknowledge(p)
+	}
+}
+
 // Run connects and handles changes until the context ends, and then returns nil. It returns an
 // error when a retry cannot help. A second call returns ErrRunning.
 func (c *Client) Run(ctx context.Context) error {
@@ -364,7 +373,7 @@ func (c *Client) adopt(ctx context.Context, cluster string, partitions uint32) (
 	default:
 		before.retire()
 		c.cfg.Logger.Warn("number of partitions changed, some changes will be redelivered", "before", len(before.mu.lanes), "now", partitions)
-		if p := before.position(); !p.IsZero() {
+		if p := before.resumable(); !p.IsZero() {
 			g.known, g.floor, g.generation = true, p.lowest(), p.generation
 			c.readLive()
 		}

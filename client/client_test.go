@@ -1159,6 +1159,10 @@ func TestConfigurationThatMakesNoSenseIsRefused(t *testing.T) {
 		{"Time", func(c *client.Config) { c.Start = client.StartTime }},
 		{"Time", func(c *client.Config) { c.Time = time.Unix(1, 0) }},
 		{"Concurrency", func(c *client.Config) { c.Concurrency = -1 }},
+		{"Acks", func(c *client.Config) { c.Acks = 3 }},
+		{"AckManual needs Partitions All", func(c *client.Config) { c.Acks, c.Partitions = client.AckManual, client.Owned }},
+		{"StartSnapshot needs", func(c *client.Config) { c.Acks, c.Start = client.AckAuto, client.StartSnapshot }},
+		{"", func(c *client.Config) { c.Acks, c.Start = client.AckManual, client.StartSnapshot }},
 	} {
 		cfg := good
 		tt.change(&cfg)

@@ -115,7 +115,7 @@ const (
 	// exist, in their place among the changes (see Change.Snapshot and SnapshotBegun). A restart
 	// resumes, with what is left of the snapshots. A subscription that has had no snapshot, because
 	// it is new or was not made before the restart, gets one. Without DB and Coll it gets all
-	// collections that the nodes watch. Requires a Subscriber, Partitions All and AckHandled,
+	// collections that the nodes watch. Requires a Subscriber, Partitions All and not AckAuto,
 	// because the node keeps the progress in the subscriber's checkpoint.
 	StartSnapshot
 )
@@ -145,6 +145,11 @@ const (
 	// AckAuto lets the node count changes as acknowledged when it has sent them. A program that
 	// crashes may lose changes unless it saves its own Position.
 	AckAuto
+	// AckManual acknowledges what the program has passed to Client.Acknowledge. Handlers may return
+	// as soon as they have handed a change to another goroutine. After a reconnect the session
+	// begins at the last acknowledged position, and changes that were handed over before are
+	// dropped. Requires Partitions All.
+	AckManual
 )
 
 // Partitions says how sessions are spread over nodes.
@@ -294,12 +299,13 @@ func (c *Config) Validate() error {
 		check(err != nil || !c.secure(host) || c.secret(host), "Addresses: %q would receive the token in plaintext: set TLS, or allow it with TokenInPlaintext", address)
 	}
 	check(c.Start >= StartResume && c.Start <= StartSnapshot, "Start: must be StartResume, StartNow, StartEarliest, StartTime or StartSnapshot")
-	check(c.Start != StartSnapshot || c.Subscriber != "" && c.Partitions == All && c.Acks == AckHandled,
-		"Start: StartSnapshot needs a Subscriber, All and AckHandled")
+	check(c.Start != StartSnapshot || c.Subscriber != "" && c.Partitions == All && c.Acks != AckAuto,
+		"Start: StartSnapshot needs a Subscriber, All, and AckHandled or AckManual")
 	check((c.Start == StartTime) != c.Time.IsZero(), "Time: must be set with StartTime, and only then")
 	check(c.Start != StartResume || c.Subscriber != "" || !c.Position.IsZero(), "Start: StartResume needs a Subscriber or a Position")
 	check(c.Partitions == All || c.Partitions == Owned, "Partitions: must be All or Owned")
-	check(c.Acks == AckHandled || c.Acks == AckAuto, "Acks: must be AckHandled or AckAuto")
+	check(c.Acks >= AckHandled && c.Acks <= AckManual, "Acks: must be AckHandled, AckAuto or AckManual")
+	check(c.Acks != AckManual || c.Partitions == All, "Acks: AckManual needs Partitions All")
 	for name, n := range map[string]int64{
 		"Concurrency": int64(c.Concurrency), "Attempts": int64(c.Attempts), "QueueBytes": int64(c.QueueBytes), "MaxMessage": int64(c.MaxMessage),
 		"RetryWait": int64(c.RetryWait), "MaxRetryWait": int64(c.MaxRetryWait), "Timeout": int64(c.Timeout), "StopTimeout": int64(c.StopTimeout),

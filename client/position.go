@@ -148,6 +148,20 @@ func (p *Position) lowest() point {
 	return low
 }
 
+// includes reports whether everything up to a place is included in every partition.
+func (p *Position) includes(to *place) bool {
+	in := func(at *point) bool {
+		c := at.compare(to)
+		return c > 0 || c == 0 && at.has(to.hash())
+	}
+	for i := range p.elsewhere {
+		if !in(&p.elsewhere[i].at) {
+			return false
+		}
+	}
+	return !p.IsZero() && in(&p.rest)
+}
+
 const (
 	positionVersion = 1
 	maxPartitions   = 1 << 16

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type work struct {
 		meeting bool   // a change of all partitions is being handled
 		outside int    // handlers that run in session goroutines
 		era     int    // counts the rewinds
+
+		acked Position // with AckManual, what the program has acknowledged; zero while no position is known
 
 		rewinding chan struct{} // closed when the program has handled a rewind; nil while there is none
 	}
@@ -76,6 +79,7 @@ type feed struct {
 	moved  bool     // it has made progress, or has determined the begin position
 	queue  []*batch // received batches that have not been handled, in order
 	open   int      // queued events that have not been handled
+	kept   []ack    // with AckManual, the handled batches that are not acknowledged, in order
 	behind *behind  // while it catches up with the session that it replaces
 	ahead  []uint32 // partitions in which it has caught up
 	caught bool
@@ -87,12 +91,23 @@ type behind struct {
 	partitions []uint32
 }
 
+// An ack is what acknowledges a batch, and the place that must be acknowledged before it.
+type ack struct {
+	seq uint64
+	to  place
+}
+
+// maxKept bounds the acknowledgements of a session that are kept apart. Batches beyond it are
+// acknowledged together.
+const maxKept = 1024
+
 // newWork returns a work and starts its workers, which end with the context or with retire.
 func newWork(ctx context.Context, c *Client, g progress) *work {
 	w := &work{client: c}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.calls = sync.NewCond(&w.mu)
 	w.mu.progress, w.mu.lanes, w.mu.feeds = g, make([]lane, len(g.parts)), make(map[*feed]struct{})
+	w.mu.acked = g.position()
 	for p := range w.mu.lanes {
 		w.mu.lanes[p].partition = uint32(p)
 	}
@@ -290,6 +305,9 @@ func (w *work) complete(f *feed) {
 		}
 		w.client.room.give(&f.guest, b.size)
 		w.client.stats.batches.Add(1)
+		if w.client.cfg.Acks == AckManual {
+			f.keep(ack{b.seq, b.to})
+		}
 		seq, f.queue[n] = b.seq, nil
 	}
 	if n == 0 {
@@ -299,8 +317,44 @@ func (w *work) complete(f *feed) {
 	if f.behind != nil && f.base.compare(&f.behind.goal) >= 0 {
 		f.ahead, f.caught, f.behind = append(f.ahead, f.behind.partitions...), true, nil
 	}
-	f.outbox.ack(seq)
+	if w.client.cfg.Acks == AckManual {
+		w.release(f)
+	} else {
+		f.outbox.ack(seq)
+	}
 	w.notifyWaiting()
+}
+
+// keep adds what acknowledges a batch.
+func (f *feed) keep(a ack) {
+	if len(f.kept) == maxKept {
+		f.kept[maxKept-1] = a
+	} else {
+		f.kept = append(f.kept, a)
+	}
+}
+
+// release acknowledges the batches of a feed that the program has acknowledged. The caller holds
+// the mutex.
+func (w *work) release(f *feed) {
+	n := 0
+	for n < len(f.kept) && w.mu.acked.includes(&f.kept[n].to) {
+		n++
+	}
+	if n > 0 {
+		f.outbox.ack(f.kept[n-1].seq)
+		f.kept = slices.Delete(f.kept, 0, n)
+	}
+}
+
+// acknowledge records what the program has acknowledged.
+func (w *work) acknowledge(p Position) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.acked = w.mu.acked.Merge(p)
+	for f := range w.mu.feeds {
+		w.release(f)
+	}
 }
 
 // notifyWaiting signals sessions that wait for others. The caller holds the mutex.
@@ -579,6 +633,10 @@ func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) b
 	w.mu.feeds[f] = struct{}{}
 	w.mu.generation, f.moved = generation, !w.mu.known
 	w.mu.progress.begin(&f.track, at, all)
+	if w.mu.acked.IsZero() {
+		w.mu.acked = w.mu.position()
+	}
+	w.mu.acked.generation = generation
 	if follows {
 		f.behind = &behind{}
 		for p := range w.mu.parts {
@@ -686,6 +744,7 @@ func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, gene
 	}
 	w.mu.era++
 	w.mu.progress.rewind(to, generation)
+	w.mu.acked = w.mu.position()
 	for other := range w.mu.feeds {
 		if other != but {
 			w.drop(other)
@@ -741,12 +800,27 @@ func (w *work) position() Position {
 	return w.mu.position()
 }
 
+// resumable returns the position where a session begins.
+func (w *work) resumable() Position {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begins()
+}
+
+// begins is resumable for callers that hold the mutex.
+func (w *work) begins() Position {
+	if w.client.cfg.Acks == AckManual {
+		return w.mu.acked
+	}
+	return w.mu.position()
+}
+
 // introduce fills in the client's position in a Hello, and starts the era of a feed.
 func (w *work) introduce(m *streampb.Hello, f *feed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.era = w.mu.era
-	p := w.mu.position()
+	p := w.begins()
 	if p.IsZero() {
 		return
 	}

@@ -1,0 +1,143 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/gateway/streampb"
+)
+
+// A handed is a change that a handler has handed over, and the position after it alone.
+type handed struct {
+	client.Change
+
+	after client.Position
+}
+
+// manual starts a client with AckManual, whose handler hands changes over and returns.
+func manual(t *testing.T, n *node, j *journal) (*program, <-chan handed) {
+	t.Helper()
+	cfg := config(j, n.address)
+	cfg.Acks = client.AckManual
+	changes, ready := make(chan handed, 100), make(chan *program, 1)
+	p := start(t, cfg, func(ctx context.Context, c client.Change) error {
+		p := <-ready
+		ready <- p
+		changes <- handed{c, p.Position().After(c)}
+		return j.handle(ctx, c)
+	})
+	ready <- p
+	return p, changes
+}
+
+// What has been handled is acknowledged when the program says so, and nothing beyond that.
+func TestProgramAcknowledges(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, changes := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	first := v.batch("b1", "0:b1")
+	v.batch("c1", "0:c1")
+	j.expect(t, "0:b1", "0:c1")
+	after := (<-changes).after
+	p.Acknowledge(after)
+	p.Acknowledge(client.Position{})
+	v.acked(first)
+	p.end()
+	if got := v.left(); got != first {
+		t.Errorf("batch %d is acknowledged, of which the program has said nothing", got)
+	}
+}
+
+// A batch ends for all partitions: it is acknowledged when none of them is before its end.
+func TestProgramAcknowledgesAllPartitions(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	cfg := config(j, n.address)
+	cfg.Acks = client.AckManual
+	release, ready, others := make(chan struct{}), make(chan *program, 1), make(chan handed, 2)
+	p := start(t, cfg, func(ctx context.Context, c client.Change) error {
+		p := <-ready
+		ready <- p
+		if c.Partition == 0 {
+			<-release
+		} else {
+			others <- handed{c, p.Position().After(c)}
+		}
+		return j.handle(ctx, c)
+	})
+	ready <- p
+	v := n.welcomed(t, 3, "a")
+	seq := v.batch("c1", "0:b1", "1:c1", "2:c1")
+	one, two := <-others, <-others
+	close(release)
+	j.expect(t, "1:c1", "2:c1", "0:b1")
+	p.Acknowledge(one.after.After(two.Change))
+	p.end()
+	if got := v.left(); got >= seq {
+		t.Errorf("batch %d is acknowledged, but not what partition 0 had in it", got)
+	}
+}
+
+// A session that follows begins where the program has acknowledged. What was handed over before is
+// dropped, and acknowledged with the rest.
+func TestReconnectGoesOnAtWhatIsAcknowledged(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, changes := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	first := v.batch("b1", "0:b1")
+	v.batch("d", "0:c1")
+	j.expect(t, "0:b1", "0:c1")
+	p.Acknowledge((<-changes).after)
+	v.acked(first)
+	v.close(errBroken)
+
+	v = n.welcomed(t, 1, "b1")
+	if v.says() != "b1" {
+		t.Fatalf("it goes on at %q, after what nobody has acknowledged", v.says())
+	}
+	v.batch("d", "0:c1")
+	last := v.batch("e1", "0:e1")
+	j.expect(t, "0:b1", "0:c1", "0:e1")
+	<-changes
+	p.Acknowledge((<-changes).after)
+	v.acked(last)
+	p.end()
+}
+
+// A session that breaks before anything is acknowledged is followed by one that begins there too.
+func TestReconnectBeforeAnythingIsAcknowledged(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, _ := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	v.batch("b1", "0:b1")
+	j.expect(t, "0:b1")
+	v.close(errBroken)
+	if v = n.welcomed(t, 1, "a"); v.says() != "a" {
+		t.Errorf("it goes on at %q", v.says())
+	}
+	p.end()
+}
+
+// A rewind takes back what was acknowledged; a position from before it acknowledges nothing.
+func TestRewindTakesAcknowledgementsBack(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, changes := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	first := v.batch("c1", "0:c1")
+	j.expect(t, "0:c1")
+	before := (<-changes).after
+	p.Acknowledge(before)
+	v.acked(first)
+	v.loss(streampb.Loss_KIND_REWOUND, "b", 7)
+	v = n.welcomed(t, 1, "b")
+	if v.says() != "b" {
+		t.Errorf("it goes on at %q", v.says())
+	}
+	again := v.batch("c1", "0:c1")
+	j.expect(t, "0:c1", "rewound", "0:c1")
+	p.Acknowledge(before)
+	p.end()
+	if got := v.left(); got >= again {
+		t.Errorf("batch %d is acknowledged by a position from before the rewind", got)
+	}
+}
