@@ -108,9 +108,11 @@ func (n *node) start() {
 		Overlap: time.Second, FlushTimeout: 2 * time.Second, CheckpointTimeout: saving, Logger: logger,
 	}, hub, p.log, checkpoints{network: p.network, shelf: w.shelf, process: p})
 	p.member = wiring.NewMembership(wiring.MembershipConfig{
-		Member: cluster.Identity{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl, Expected: len(w.nodes), Settle: ttl,
-		Gateway: p.id, Fingerprint: "f", Cluster: store{p.network, w.roster.For(p.id), p, w}, Overlap: w.overlap, DrainTimeout: 2 * ttl,
-		Announce: func(delivery.Notice) {}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,
+		Member: cluster.Identity{Node: n.name, Process: p.id}, Partitions: w.partitions, TTL: ttl,
+		Leadership: wiring.Leadership{Expected: len(w.nodes), Settle: ttl},
+		Announced:  wiring.Announced{Gateway: p.id, Fingerprint: "f"},
+		Moves:      wiring.Moves{Overlap: w.overlap, DrainTimeout: 2 * ttl, Announce: func(delivery.Notice) {}},
+		Cluster:    store{p.network, w.roster.For(p.id), p, w}, Silence: 5 * time.Second, Node: p.run, Log: p.log, Stopping: p.stopping.Load,
 		Clock: p.clock, Logger: logger,
 	})
 	var ctx context.Context

@@ -120,7 +120,7 @@ func newStill(t *testing.T) *still {
 	w.source.Tick(1)
 	w.memory = clustertest.NewMemory(4, w.clock)
 	none := func() {}
-	w.s = &Service{source: new(stream.Source), member: &Membership{}}
+	w.s = &Service{reading: reading{source: new(stream.Source)}, member: &Membership{}}
 	w.s.extent = oplog.NewRange(oplog.RangeConfig{Ask: func(context.Context) (gap.Reach, error) {
 		first, last := w.source.Reach()
 		return gap.Reach{First: first, Last: last}, nil

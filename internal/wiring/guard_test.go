@@ -80,7 +80,7 @@ func TestOnlyTheStoresFailuresOpenItsBreaker(t *testing.T) {
 		"the store for some":                  {[]error{nil, errors.New("away")}, false},
 	} {
 		store := &failing{results: c.results}
-		s := &Service{breakers: breaker.NewPanel(breaker.Config{}), store: store}
+		s := &Service{breakers: breaker.NewPanel(breaker.Config{}), backends: backends{store: store}}
 		guarded := s.guardStore()
 		for range 10 {
 			guarded.Save(t.Context(), make([]checkpoint.Checkpoint, len(c.results)))

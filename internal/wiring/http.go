@@ -20,6 +20,41 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
+// servers are the node's listeners and what serves at them.
+type servers struct {
+	listeners  *listen.Listeners
+	listener   net.Listener
+	probing    net.Listener // nil where probes are answered at listener
+	grpc       net.Listener // nil without a gRPC server
+	gateway    *gateway.Server
+	server     *http.Server
+	probes     *http.Server // nil where probes are answered by server
+	endClients func()       // ends the event streams of subscribers
+}
+
+// Gateway returns the address of the gRPC server, empty where there is none.
+func (s *servers) Gateway() string {
+	if s.grpc == nil {
+		return ""
+	}
+	return s.grpc.Addr().String()
+}
+
+// Probes returns the address of probes and metrics.
+func (s *servers) Probes() string {
+	if s.probing == nil {
+		return s.Addr()
+	}
+	return s.probing.Addr().String()
+}
+
+// Addr returns the address of the HTTP server.
+func (s *servers) Addr() string { return s.listener.Addr().String() }
+
+// Peers returns the gateways that have sessions on this node or had them, and how many were left
+// out.
+func (s *servers) Peers() ([]gateway.Peer, int) { return s.gateway.Peers() }
+
 // listen binds the addresses, first of all: a port in use must harm nothing.
 func (s *Service) listen(ctx context.Context) (err error) {
 	if s.listeners, err = listen.New(s.opts.Config, s.logger); err != nil {

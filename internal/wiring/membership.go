@@ -40,6 +40,40 @@ type MembershipConfig struct {
 	TTL        time.Duration // of the lease
 	// TakeOver ends the ownership of another process. It is for a cluster of one.
 	TakeOver bool
+	// HeartbeatInterval is how often the node sends heartbeats. Defaults to 2 s.
+	HeartbeatInterval time.Duration
+
+	Leadership
+	Announced
+	Moves
+
+	// Registry is that of a cluster of one, Cluster the store of several nodes.
+	Registry cluster.Registry
+	Cluster  cluster.Store
+
+	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened,
+	// before the node says that it cannot reach it.
+	Silence time.Duration
+
+	Node  *streamer.Node
+	Log   *oplog.Log
+	Board *notice.Board
+	// Beside runs while the node serves, until its context ends. It may be nil.
+	Beside func(ctx context.Context)
+	// Stopping reports whether the node's planned stop has begun.
+	Stopping func() bool
+	// Clock includes the time during which the machine is suspended; only differences of its
+	// readings count. Defaults to cluster.SinceBoot.
+	Clock func() time.Duration
+
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+	// Tracer records handoffs. Defaults to none.
+	Tracer trace.Tracer
+}
+
+// Leadership says how the node plans the cluster while it leads it.
+type Leadership struct {
 	// Expected is the planned number of nodes. One means a single-node cluster.
 	Expected int
 	// Settle is how long the leader waits for joining nodes, Rebalance how often it measures the
@@ -49,13 +83,14 @@ type MembershipConfig struct {
 	// partitions to move because of it, RebalanceCooldown how long one that has moved stays.
 	RebalanceFloor    float64
 	RebalanceCooldown time.Duration
-
-	// HeartbeatInterval is how often the node sends heartbeats. Defaults to 2 s.
-	HeartbeatInterval time.Duration
 	// Leader has the other settings with which the node leads the cluster. The fields above, and
 	// identities, are filled in.
 	Leader leader.Config
+}
 
+// Announced is what the other nodes and people learn about the node: from its heartbeats, and from
+// its log when it starts to serve.
+type Announced struct {
 	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are
 	// for the others to know. Gateway is empty where there is none.
 	Version     string
@@ -69,49 +104,25 @@ type MembershipConfig struct {
 	// Address is that of the node's HTTP server, Page the URL of the status page there, for people
 	// to find.
 	Address, Page string
-
 	// HTTP is the base URL at which the node's components are asked how they do, Host the name of
 	// its machine, and Components are their slugs, in its heartbeats. Components may be nil.
 	HTTP, Host string
 	Components func() []string
-	// Beside runs while the node serves, until its context ends. It may be nil.
-	Beside func(ctx context.Context)
+	// Verdict returns the node's status and problems, for its heartbeats. It may be nil.
+	Verdict func() (health.Status, []health.Problem)
+	// Gateways returns the named subscribers with sessions at the node, and how many more there
+	// are. It must not block. Defaults to none.
+	Gateways func() (listed []gateway.Peer, unlisted int)
+}
 
-	// Registry is that of a cluster of one, Cluster the store of several nodes.
-	Registry cluster.Registry
-	Cluster  cluster.Store
-
+// Moves says how partitions move to other nodes.
+type Moves struct {
 	// Overlap is the broadcast window of handoffs.
 	Overlap time.Duration
 	// DrainTimeout is how long a stop waits for partitions to move to others.
 	DrainTimeout time.Duration
 	// Announce sends the node's sessions a message without a place in the log. It must not block.
 	Announce func(delivery.Notice)
-
-	// Verdict returns the node's status and problems, for its heartbeats. It may be nil.
-	Verdict func() (health.Status, []health.Problem)
-
-	// Gateways returns the named subscribers with sessions at the node, and how many more there
-	// are. It must not block. Defaults to none.
-	Gateways func() (listed []gateway.Peer, unlisted int)
-
-	// Silence is for how long MongoDB may answer nothing, not even that nothing has happened,
-	// before the node says that it cannot reach it.
-	Silence time.Duration
-
-	Node  *streamer.Node
-	Log   *oplog.Log
-	Board *notice.Board
-	// Stopping reports whether the node's planned stop has begun.
-	Stopping func() bool
-	// Clock includes the time during which the machine is suspended; only differences of its
-	// readings count. Defaults to cluster.SinceBoot.
-	Clock func() time.Duration
-
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
-	// Tracer records handoffs. Defaults to none.
-	Tracer trace.Tracer
 }
 
 // A Membership is a node's place in its cluster: alone, or with others. It joins what decides which

@@ -96,7 +96,7 @@ func TestHeartbeatsOfLongWatchListsAreSmall(t *testing.T) {
 	}
 	node, log := newNode(t, 4, checkpointtest.NewMemory(4))
 	m := NewMembership(MembershipConfig{
-		Node: node, Log: log, Registry: &registry{partitions: 4}, Partitions: 4, Coverage: change.Coverage{Namespaces: names}, Stopping: func() bool { return false },
+		Node: node, Log: log, Registry: &registry{partitions: 4}, Partitions: 4, Announced: Announced{Coverage: change.Coverage{Namespaces: names}}, Stopping: func() bool { return false },
 	})
 	text, err := json.Marshal(m.report())
 	if err != nil || len(text) > 4<<10 {

@@ -123,14 +123,14 @@ func (s *Service) openRetention(ctx context.Context) error {
 
 // lookAtRetained looks how far the retained log goes. If the store does not answer, what was known
 // remains.
-func (s *Service) lookAtRetained(ctx context.Context) {
+func (s *reading) lookAtRetained(ctx context.Context) {
 	if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
 		s.retained.extent.Store(&extent)
 	}
 }
 
 // oplogLength returns the length of the oplog, zero if unknown.
-func (s *Service) oplogLength() time.Duration {
+func (s *reading) oplogLength() time.Duration {
 	reach, known := s.extent.Latest(time.Now())
 	if !known {
 		return 0

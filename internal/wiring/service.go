@@ -5,8 +5,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,13 +24,11 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
-	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/config"
-	"github.com/mongostream/streamer/internal/listen"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/stream"
 	"github.com/mongostream/streamer/internal/profile"
@@ -69,54 +65,70 @@ type Options struct {
 	LogState func() (dropped uint64, stuck time.Duration)
 }
 
-// A Service is a node with all that surrounds it.
+// A Service is a node with all that surrounds it. Assemble fills it, one part after the other; from
+// Run on no field of it changes, and what does change has a lock of its own.
 type Service struct {
 	opts     Options
 	logger   *slog.Logger
 	registry *metricsRegistry
+	tracer   trace.Tracer // nil where nothing is traced
+	closers  []func()     // in the order of opening
+	stopping atomic.Bool
 
-	listeners  *listen.Listeners
-	listener   net.Listener
-	probing    net.Listener // nil where probes are answered at listener
-	grpc       net.Listener // nil without a gRPC server
-	gateway    *gateway.Server
-	server     *http.Server
-	probes     *http.Server // nil where probes are answered by server
-	endClients func()       // ends the event streams of subscribers
-	stopping   atomic.Bool
+	backends
+	reading
+	messages
+	servers
+	watching
+
+	node     *streamer.Node
+	member   *Membership
+	sinks    []*sink.Sink
+	breakers *breaker.Panel
+}
+
+// backends are the systems that the node is connected to, and what it has found there.
+type backends struct {
 	mongo      *mongodb.Client
-	source     *stream.Source
-	store      backend.Store
-	owner      cluster.Registry
-	origin     checkpoint.Origin
 	conn       *backend.Conn
+	store      backend.Store // of checkpoints
+	roster     cluster.Store // nil without etcd
+	owner      cluster.Registry
+	supervised supervisor.Store
+	origin     checkpoint.Origin
+}
+
+// reading is the node's view of the log: from MongoDB's oplog, and from the retained log.
+type reading struct {
+	source   *stream.Source
+	log      *oplog.Log
+	retained retained
+	extent   *oplog.Range
+}
+
+// messages are what the node says to people: notices, their channels, and the audit log.
+type messages struct {
+	board    *notice.Board
+	channels channels
+	auditor  *notice.Auditor
+}
+
+// watching is what looks after the node, and after the components of all nodes while it leads.
+type watching struct {
 	alarms     alarms // of etcd
 	observed   observed
 	history    *admin.History
-	log        *oplog.Log
-	retained   retained
-	extent     *oplog.Range
-	node       *streamer.Node
-	board      *notice.Board
-	channels   channels
-	auditor    *notice.Auditor
-	breakers   *breaker.Panel
 	profiler   *profile.Profiler
-	sinks      []*sink.Sink
-	roster     cluster.Store // nil without etcd
-	member     *Membership
 	components *health.Components
 	supervisor *supervisor.Supervisor
-	supervised supervisor.Store
 	ordered    chan supervisor.Order // holds the order to restart the process
-	tracer     trace.Tracer          // nil where nothing is traced
-	closers    []func()              // in the order of opening
 }
 
 // Assemble connects everything and starts nothing. Its errors are faults where a person can do
 // something about them; whatever was opened is closed then.
 func Assemble(ctx context.Context, opts Options) (*Service, error) {
-	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), history: admin.NewHistory()}
+	s := &Service{opts: opts, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s.history = admin.NewHistory()
 	s.registry = newMetricsRegistry(opts.Version, s.logger)
 	s.registerLog()
 	s.board = s.newBoard()
@@ -242,19 +254,26 @@ const silence = 10 * time.Second
 func (s *Service) buildMember() {
 	cfg := s.opts.Config
 	s.member = NewMembership(MembershipConfig{
-		Member: cluster.Identity{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions, TTL: cfg.Cluster.LeaseTTL,
-		TakeOver: s.opts.TakeOver, Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime,
-		Rebalance: cfg.Cluster.Rebalance, RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
-		HeartbeatInterval: cfg.Cluster.HeartbeatInterval, Leader: leaderConfig(cfg.Cluster),
-		Address: s.Addr(), Page: s.page(), Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(),
-		Coverage: backend.Watch(cfg).Coverage(), Sinks: backend.Served(cfg.Sinks), Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()),
-		HTTP: s.vitalsURL(), Host: hostname(), Components: s.components.Slugs, Beside: s.supervise,
-		Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
-		Announce: func(n delivery.Notice) { s.gateway.Announce(n) },
-		Gateways: s.Peers, Verdict: s.reported,
-		Silence: silence + s.source.MaxAwait(), Registry: s.owner, Cluster: s.roster, Node: s.node, Log: s.log, Board: s.board,
-		Stopping: s.stopping.Load,
-		Logger:   s.logger, Registerer: s.registry, Tracer: s.tracer,
+		Member: cluster.Identity{Node: cfg.Node.ID, Process: s.opts.Process}, Partitions: cfg.Cluster.Partitions,
+		TTL: cfg.Cluster.LeaseTTL, TakeOver: s.opts.TakeOver, HeartbeatInterval: cfg.Cluster.HeartbeatInterval,
+		Leadership: Leadership{
+			Expected: cfg.Cluster.ExpectedNodes, Settle: cfg.Cluster.SettleTime, Rebalance: cfg.Cluster.Rebalance,
+			RebalanceFloor: float64(cfg.Cluster.RebalanceFloor), RebalanceCooldown: cfg.Cluster.RebalanceCooldown,
+			Leader: leaderConfig(cfg.Cluster),
+		},
+		Announced: Announced{
+			Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(),
+			Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()), Coverage: backend.Watch(cfg).Coverage(), Sinks: backend.Served(cfg.Sinks),
+			Address: s.Addr(), Page: s.page(), HTTP: s.vitalsURL(), Host: hostname(),
+			Components: s.components.Slugs, Verdict: s.reported, Gateways: s.Peers,
+		},
+		Moves: Moves{
+			Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
+			Announce: func(n delivery.Notice) { s.gateway.Announce(n) },
+		},
+		Registry: s.owner, Cluster: s.roster, Silence: silence + s.source.MaxAwait(),
+		Node: s.node, Log: s.log, Board: s.board, Beside: s.supervise, Stopping: s.stopping.Load,
+		Logger: s.logger, Registerer: s.registry, Tracer: s.tracer,
 	})
 }
 
@@ -282,56 +301,33 @@ func (s *Service) Share(ctx context.Context, name string) (*streamer.Shared, err
 func (s *Service) Node() *streamer.Node { return s.node }
 
 // Log returns the node's view of the log.
-func (s *Service) Log() *oplog.Log { return s.log }
+func (s *reading) Log() *oplog.Log { return s.log }
 
 // Board returns the node's notices.
-func (s *Service) Board() *notice.Board { return s.board }
+func (s *messages) Board() *notice.Board { return s.board }
 
 // Origin returns the origin of the checkpoints.
-func (s *Service) Origin() checkpoint.Origin { return s.origin }
+func (s *backends) Origin() checkpoint.Origin { return s.origin }
 
 // Metrics returns what /metrics shows.
 func (s *Service) Metrics() *prometheus.Registry { return s.registry.Registry }
 
 // Components returns the parts of the node whose progress is watched.
-func (s *Service) Components() *health.Components { return s.components }
+func (s *watching) Components() *health.Components { return s.components }
 
 // Supervisor returns what sweeps the components of all nodes while this node leads.
-func (s *Service) Supervisor() *supervisor.Supervisor { return s.supervisor }
+func (s *watching) Supervisor() *supervisor.Supervisor { return s.supervisor }
 
 // Supervision returns where the supervisor keeps its reports and orders.
-func (s *Service) Supervision() supervisor.Store { return s.supervised }
+func (s *backends) Supervision() supervisor.Store { return s.supervised }
 
 // Health returns what /health shows.
 func (s *Service) Health() health.Report { return s.self().Report() }
 
-// Peers returns the gateways that have sessions on this node or had them, and how many were left
-// out.
-func (s *Service) Peers() ([]gateway.Peer, int) { return s.gateway.Peers() }
-
 // Checkpoints returns the checkpoints as they are stored; those that can be read.
-func (s *Service) Checkpoints(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+func (s *backends) Checkpoints(ctx context.Context) ([]checkpoint.Checkpoint, error) {
 	return s.store.List(ctx)
 }
-
-// Gateway returns the address of the gRPC server, empty where there is none.
-func (s *Service) Gateway() string {
-	if s.grpc == nil {
-		return ""
-	}
-	return s.grpc.Addr().String()
-}
-
-// Probes returns the address of probes and metrics.
-func (s *Service) Probes() string {
-	if s.probing == nil {
-		return s.Addr()
-	}
-	return s.probing.Addr().String()
-}
-
-// Addr returns the address of the HTTP server.
-func (s *Service) Addr() string { return s.listener.Addr().String() }
 
 // Run claims the partitions and serves until the context ends, which is a planned stop: it refuses
 // new subscribers, stops reading, waits for the acknowledgement of delivered changes, saves the
@@ -411,7 +407,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // tell writes the audit log and delivers notices until stop is called, and then those that were
 // posted before.
-func (s *Service) tell(ctx context.Context) (stop func()) {
+func (s *messages) tell(ctx context.Context) (stop func()) {
 	carrying, stopCarrying := context.WithCancel(ctx)
 	auditing, stopAuditing := context.WithCancel(ctx)
 	var running sync.WaitGroup

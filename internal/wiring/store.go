@@ -110,7 +110,7 @@ func refuseFuture(key string, at time.Time, now change.Timestamp) error {
 // refuseHidden returns the fault of a sink that should begin with the oldest change if that cannot
 // be found, because the sink would never be served. A sink that has begun does not need it, nor
 // does one of an adopted or repartitioned cluster, which begins at the origin.
-func (s *Service) refuseHidden(ctx context.Context, key, subscriber string) error {
+func (s *backends) refuseHidden(ctx context.Context, key, subscriber string) error {
 	_, cause := s.oldest(ctx, key)
 	if fault.Of(cause) != fault.LogHidden {
 		return cause
@@ -136,7 +136,7 @@ func (s *Service) refuseHidden(ctx context.Context, key, subscriber string) erro
 
 // oldest returns the time of the oplog's oldest entry, for a key of the configuration that asks to
 // begin there. Where it cannot be known that is the fault LogHidden.
-func (s *Service) oldest(ctx context.Context, key string) (change.Timestamp, error) {
+func (s *backends) oldest(ctx context.Context, key string) (change.Timestamp, error) {
 	first, known, err := s.mongo.FirstEntry(ctx)
 	if err == nil && !known {
 		err = fault.Newf(fault.LogHidden, "%s: the oldest change cannot be found: the user may not read the oplog, or MongoDB is reached through mongos: give a time", key)

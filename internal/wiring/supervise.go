@@ -82,7 +82,7 @@ func (s *Service) supervise(ctx context.Context) {
 
 // ofMongo is the age of a component that waits for MongoDB: up to when MongoDB last answered
 // others.
-func (s *Service) ofMongo(age func() time.Duration) func() time.Duration {
+func (s *reading) ofMongo(age func() time.Duration) func() time.Duration {
 	return func() time.Duration {
 		return max(age()-time.Since(s.extent.Answered()), 0)
 	}
@@ -94,7 +94,7 @@ const tailSlack = time.Second
 // tailAge returns a function that says for how long nothing has come of the log although MongoDB
 // answers others, the tail is not held back by those who read it, and it does not wait after a
 // failure. It is for one goroutine.
-func (s *Service) tailAge() func() time.Duration {
+func (s *reading) tailAge() func() time.Duration {
 	var p health.Progress
 	return func() time.Duration {
 		log := s.log.Stats()

@@ -73,7 +73,7 @@ func TestTopologySaysWhoOwnsWhat(t *testing.T) {
 }
 
 func TestNodesThatReadSomethingElseAreFound(t *testing.T) {
-	m := &Membership{cfg: MembershipConfig{Fingerprint: "a"}}
+	m := &Membership{cfg: MembershipConfig{Announced: Announced{Fingerprint: "a"}}}
 	if err := m.Alike(); err != nil {
 		t.Errorf("alone: %v", err)
 	}
