@@ -414,10 +414,10 @@ type count struct {
 
 // count returns the count of a partition's messages under a lease.
 func (s *Sink) count(p change.Partition, l lease) *count {
-	c := s.counts[p]
+	c := s.loop.counts[p]
 	if c == nil || c.epoch != l.term.Epoch || c.incarnation != l.incarnation {
 		c = &count{epoch: l.term.Epoch, incarnation: l.incarnation}
-		s.counts[p] = c
+		s.loop.counts[p] = c
 	}
 	return c
 }

@@ -69,35 +69,44 @@ type Sink struct {
 	encode  *encoder
 	metrics metrics
 
-	signal  chan struct{}               // holds one signal: a message has failed, everything has an outcome, or an operator pauses or resumes
-	acked   chan struct{}               // holds one signal: batches are over
-	batches []*delivery.Batch           // received and not published yet; of the loop
-	took    time.Time                   // when they were received, zero without a tracer; of the loop
-	counts  map[change.Partition]*count // of messages; of the loop
-	steps   health.Progress             // of the caller of Age
+	signal chan struct{}   // holds one signal: a message has failed, everything has an outcome, or an operator pauses or resumes
+	acked  chan struct{}   // holds one signal: batches are over
+	steps  health.Progress // of the caller of Age
 
-	mu struct {
-		sync.Mutex
-		restart  context.CancelCauseFunc // ends the present loop, nil while none runs
-		backlog  int                     // received batches that are not published yet
-		step     uint64                  // counts the progress of the oldest batch, and the attempts after a failure
-		flights  []*flight               // batches that are not over, in order
-		ack      uint64                  // the last batch that is over and not acknowledged
-		underWay int                     // messages
-		failed   bool                    // a message waits for another attempt
-		paused   bool
-		resumed  bool // all failed messages must be tried again, whatever their outcome
-		halted   error
-		parked   map[string]error // destinations that wait until an operator resumes the sink, and why
-		stalled  bool
-		moved    time.Time // when the target last acknowledged something, or had nothing to acknowledge
-		waited   time.Time // when a message last waited for the target, at the last check
-		silent   time.Time // when the target stopped acknowledging waiting messages, zero while it acknowledges
-		last     error
-	}
+	loop loop // only the goroutine of Run touches it
+	mu   guarded
+
 	published, dead, retried atomic.Uint64
+}
 
-	outage outage // of the loop
+// A loop is the state of the loop that publishes.
+type loop struct {
+	batches []*delivery.Batch           // received and not published yet
+	took    time.Time                   // when they were received, zero without a tracer
+	counts  map[change.Partition]*count // of messages
+	outage  outage
+}
+
+// guarded is what the loop, the target's reports, acknowledgements and operators share, under its
+// lock.
+type guarded struct {
+	sync.Mutex
+	restart  context.CancelCauseFunc // ends the present loop, nil while none runs
+	backlog  int                     // received batches that are not published yet
+	step     uint64                  // counts the progress of the oldest batch, and the attempts after a failure
+	flights  []*flight               // batches that are not over, in order
+	ack      uint64                  // the last batch that is over and not acknowledged
+	underWay int                     // messages
+	failed   bool                    // a message waits for another attempt
+	paused   bool
+	resumed  bool // all failed messages must be tried again, whatever their outcome
+	halted   error
+	parked   map[string]error // destinations that wait until an operator resumes the sink, and why
+	stalled  bool
+	moved    time.Time // when the target last acknowledged something, or had nothing to acknowledge
+	waited   time.Time // when a message last waited for the target, at the last check
+	silent   time.Time // when the target stopped acknowledging waiting messages, zero while it acknowledges
+	last     error
 }
 
 // An outage is a series of failed attempts.
@@ -122,7 +131,7 @@ func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("sink", cfg.Name)
 	s := &Sink{
 		cfg: cfg, shared: shared, target: target, encode: newEncoder(cfg), metrics: cfg.Metrics.of(cfg.Name),
-		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), counts: make(map[change.Partition]*count),
+		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), loop: loop{counts: make(map[change.Partition]*count)},
 	}
 	s.mu.moved = time.Now()
 	return s
@@ -164,8 +173,8 @@ func (s *Sink) Run(ctx context.Context) error {
 // run publishes received batches until the context ends.
 func (s *Sink) run(ctx context.Context, received <-chan []*delivery.Batch) error {
 	for {
-		for len(s.batches) > 0 {
-			if err := s.take(ctx, s.batches[0]); err != nil {
+		for len(s.loop.batches) > 0 {
+			if err := s.take(ctx, s.loop.batches[0]); err != nil {
 				return err
 			}
 		}
@@ -178,8 +187,8 @@ func (s *Sink) run(ctx context.Context, received <-chan []*delivery.Batch) error
 			from = nil
 		}
 		select {
-		case s.batches = <-from:
-			s.took = s.now()
+		case s.loop.batches = <-from:
+			s.loop.took = s.now()
 		case <-s.signal:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -239,7 +248,7 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 			return err
 		}
 	}
-	s.batches = s.batches[1:]
+	s.loop.batches = s.loop.batches[1:]
 	f.span.published(len(f.messages))
 	s.mu.Lock()
 	s.mu.backlog--
@@ -474,7 +483,7 @@ func (s *Sink) complain(err error) {
 	if errors.Is(err, breaker.ErrOpen) {
 		return
 	}
-	now, o := time.Now(), &s.outage
+	now, o := time.Now(), &s.loop.outage
 	o.attempts++
 	switch {
 	case o.attempts == 1:
@@ -488,10 +497,10 @@ func (s *Sink) complain(err error) {
 
 // recovered logs the end of an outage.
 func (s *Sink) recovered() {
-	if o := s.outage; o.attempts > 0 {
+	if o := s.loop.outage; o.attempts > 0 {
 		s.cfg.Logger.Info("publishing recovered", "after", time.Since(o.since).Round(time.Second), "attempts", o.attempts)
 	}
-	s.outage = outage{}
+	s.loop.outage = outage{}
 }
 
 // quiet waits until nothing is under way.

@@ -32,12 +32,12 @@ func (s *Sink) beginSpan(ctx context.Context, b *delivery.Batch) span {
 	if s.cfg.Tracer == nil {
 		return span{}
 	}
-	_, of := s.cfg.Tracer.Start(ctx, "sink.batch", trace.WithTimestamp(s.took))
+	_, of := s.cfg.Tracer.Start(ctx, "sink.batch", trace.WithTimestamp(s.loop.took))
 	if !of.IsRecording() {
 		return span{}
 	}
 	of.SetAttributes(attribute.String("sink", s.cfg.Name), attribute.Int64("batch", int64(b.Seq)), attribute.Int("events", len(b.Events)))
-	of.AddEvent("received", trace.WithTimestamp(s.took))
+	of.AddEvent("received", trace.WithTimestamp(s.loop.took))
 	return span{of}
 }
 

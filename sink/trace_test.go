@@ -12,13 +12,13 @@ func TestBatchesAllocateNothingForTracesThatAreOff(t *testing.T) {
 	b, m := &delivery.Batch{Seq: 1}, &Message{flight: &flight{}}
 	ctx := t.Context()
 	got := testing.AllocsPerRun(100, func() {
-		s.took = s.now()
+		s.loop.took = s.now()
 		m.flight.span = s.beginSpan(ctx, b)
 		m.flight.span.published(1)
 		s.beginRetry(ctx, m).end(errOpen)
 		m.flight.span.acknowledged()
 	})
-	if got != 0 || !s.took.IsZero() {
-		t.Errorf("%v allocations, batches taken at %v", got, s.took)
+	if got != 0 || !s.loop.took.IsZero() {
+		t.Errorf("%v allocations, batches taken at %v", got, s.loop.took)
 	}
 }
