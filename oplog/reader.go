@@ -17,13 +17,26 @@ import (
 // A reader is one change stream, its ring, and its cursors. The log's mutex guards everything
 // except what its loops own.
 type reader struct {
-	log  *Log
-	tail bool
-	from change.Position // after which it reads
+	log   *Log
+	tail  bool
+	from  change.Position // after which it reads
+	limit int64           // of the ring's bytes
 
+	readerState // under the log's lock
+
+	wanted chan struct{} // wakes the fetch loop
+	room   chan struct{} // wakes the split loop
+
+	// Of the loops, one after the other.
+	splitter *splitter
+	attempts int // to open the current position, since the last progress
+}
+
+// A readerState is what the loops of a reader, its cursors and the log share.
+type readerState struct {
+	leave   context.CancelFunc
 	opened  bool // the ring has begun
 	reading bool // a stream is open
-	limit   int64
 	ring    ring
 	cursors map[*Cursor]struct{}
 	live    *Cursor // the cursor with which the tail keeps pace, nil if there is none
@@ -35,21 +48,14 @@ type reader struct {
 
 	replied, moved time.Time // when the last reply arrived, and the last one with progress; not before the end of the last pause
 
-	wanted   chan struct{} // wakes the fetch loop
-	waits    bool          // the fetch loop is waiting
-	drained  bool          // the last reply had all that there was
-	retained bool          // the last reply was not MongoDB's
-	crowded  bool          // the split loop waits for cursors
-	room     chan struct{} // wakes it
-	leave    context.CancelFunc
+	waits    bool // the fetch loop is waiting
+	drained  bool // the last reply had all that there was
+	retained bool // the last reply was not MongoDB's
+	crowded  bool // the split loop waits for cursors
 
 	// The state of a catch-up at the last check: its distance from the tail, and its front.
 	distance time.Duration
 	seen     uint64
-
-	// Of the loops, one after the other.
-	splitter *splitter
-	attempts int // to open the current position, since the last progress
 }
 
 func newReader(l *Log, tail bool, from change.Position) *reader {
@@ -65,8 +71,8 @@ func newReader(l *Log, tail bool, from change.Position) *reader {
 		s.window = dedup.NewWindow(*l.cfg.Dedup)
 	}
 	return &reader{
-		log: l, tail: tail, from: from, limit: limit, cursors: make(map[*Cursor]struct{}),
-		wanted: make(chan struct{}, 1), room: make(chan struct{}, 1), seen: math.MaxUint64, splitter: s,
+		log: l, tail: tail, from: from, limit: limit, wanted: make(chan struct{}, 1), room: make(chan struct{}, 1), splitter: s,
+		readerState: readerState{cursors: make(map[*Cursor]struct{}), seen: math.MaxUint64},
 	}
 }
 
