@@ -238,7 +238,8 @@ func (c *health) recall() {
 		case m != nil:
 			m.Settled = m.Present
 		case node != "" && !c.cold:
-			m = &member{Node: node, key: node, Kind: cluster.KindNode, turn: c.turn, up: c.now, gone: c.now, heard: c.now}
+			m = &member{Node: node, key: node, Kind: cluster.KindNode, turn: c.turn, up: c.now, gone: c.now}
+			m.heard = c.now
 			c.members[node] = m
 			c.die(m, "it was not there when the leadership began")
 		}

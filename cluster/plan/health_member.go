@@ -26,35 +26,48 @@ type member struct {
 	Kind     cluster.Kind
 	Capacity float64
 	Status   cluster.Status
-	Present  bool // it is there
-	Fresh    bool // a heartbeat was heard since the last look
-	Garbled  bool // it cannot be read
-	Settled  bool // it has been there for long enough
-	Shared   bool // all that it fails, half of the others fail too
-	Late     bool // it should serve partitions and does not, by the policy
-	Narrow   bool // another member reads more, or serves more sinks
-	Losses   int  // how often it was lost lately
-	Process  string
+	Present  bool          // it is there
+	Settled  bool          // it has been there for long enough
+	Shared   bool          // all that it fails, half of the others fail too
+	Late     bool          // it should serve partitions and does not, by the policy
+	Narrow   bool          // another member reads more, or serves more sinks
+	Losses   int           // how often it was lost lately
 	Gave     time.Duration // when it last handed over a partition as planned, by the policy
 
-	started      time.Time
-	joined, beat int64
-	reported     cluster.Status
-
 	turn    uint64        // the look that saw it last
-	heard   time.Duration // when its heartbeat last changed
 	up      time.Duration // when it came
 	gone    time.Duration // when it went, if it is not seated
 	pending time.Duration // since when it waits to be settled
 
-	refused fault.Code               // why it was refused, as reported
-	failing map[string]time.Duration // checks that fail, since when that counts
-	told    notice.Severity          // of degradation, as reported
-	toldAt  time.Duration
+	heartbeat
+	failures
+	reports
+}
 
+// A heartbeat is what a member's last one said, and when that was.
+type heartbeat struct {
+	Process      string
+	Fresh        bool // it was heard since the last look
+	Garbled      bool // it cannot be read
+	started      time.Time
+	joined, beat int64
+	reported     cluster.Status
+	heard        time.Duration // when it last changed
+}
+
+// failures are those of a member's present process.
+type failures struct {
+	failing map[string]time.Duration // checks that fail, since when that counts
 	breaker breaker
 	cool    time.Duration // until when it rests because it failed
 	rests   int           // how often that was lately
+}
+
+// reports are what notices have said of a member.
+type reports struct {
+	refused fault.Code      // why it was refused
+	told    notice.Severity // of degradation
+	toldAt  time.Duration
 }
 
 // Serves says whether the member is one that serves partitions.
@@ -155,7 +168,7 @@ func (c *health) restarted(m *member, seat *cluster.Member, back bool) {
 	if m.breaker.notClosed {
 		c.say(event{What: eventClosed, Member: m, For: c.now - m.breaker.since})
 	}
-	m.breaker, m.cool, m.rests, m.failing = breaker{}, 0, 0, nil
+	m.failures = failures{}
 	m.up = c.now
 	level := notice.Info
 	if m.Losses >= crashes {
