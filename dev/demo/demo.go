@@ -26,6 +26,19 @@ import (
 
 // A demo is one run.
 type demo struct {
+	options
+	output
+	findings
+
+	target    *target         // nil without a sink
+	away      *absentee       // nil without -oplog
+	service   *wiring.Service // nil with several nodes
+	addresses []string        // of the nodes, for gateways
+	sites     []string        // of the nodes' HTTP servers
+}
+
+// options are the flags.
+type options struct {
 	length     time.Duration // 0: until it is interrupted
 	rate       int
 	partitions int
@@ -43,27 +56,29 @@ type demo struct {
 	oplog                   int      // MiB; unless 0 a subscriber is away for most of the time
 	retain                  bool     // the node keeps the log beyond the oplog
 	sink                    string   // where the nodes publish, and from where the demo takes the messages; empty means nowhere
-	out, notes              io.Writer
-	news                    *teller
-	log                     io.Writer // of the nodes
-	logs                    string    // its path, "" where it is notes
+}
 
-	target    *target         // nil without a sink
-	away      *absentee       // nil without -oplog
-	service   *wiring.Service // nil with several nodes
-	addresses []string        // of the nodes, for gateways
-	sites     []string        // of the nodes' HTTP servers
-	faults    []mishap
-	moved     []move
-	wedges    []wedge
-	reports   int // of the supervisor
-	gaps      gaps
-	ledger    workload.Ledger
-	check     *workload.Check
+// output is where the demo writes.
+type output struct {
+	out, notes io.Writer
+	news       *teller
+	log        io.Writer // of the nodes
+	logs       string    // its path, "" where it is notes
+}
+
+// findings are what has happened in the run, for its judgement.
+type findings struct {
+	faults  []mishap
+	moved   []move
+	wedges  []wedge
+	reports int // of the supervisor
+	gaps    gaps
+	ledger  workload.Ledger
+	check   *workload.Check
 }
 
 func parse(args []string, out, notes io.Writer) (*demo, error) {
-	d := &demo{out: out, notes: notes, log: notes, news: &teller{to: notes}}
+	d := &demo{output: output{out: out, notes: notes, log: notes, news: &teller{to: notes}}}
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(notes)
 	flags.Usage = func() {
