@@ -26,38 +26,9 @@ type Facts struct {
 
 	// Starting says that the node has not been ready yet, Stopping that its planned stop has begun.
 	Starting, Stopping Since
-	// MongoDB says that no server can be asked, or that streams break. Closed says that the stream
-	// is not open although MongoDB answers, Silent that an open one brings nothing although the
-	// oplog advances, Majority that the majority commit point does not follow.
-	MongoDB, Closed, Silent, Majority Since
-	// Late says that the node's position is further behind the last operation than is tolerated.
-	Late Since
-
-	// Etcd says that etcd does not answer; Alarm is its raised alarm, Unread the error of
-	// unreadable data.
-	Etcd, Alarm, Unread Since
-	// EtcdWas is the last Etcd that is over, EtcdBack when etcd answered again; zero before the
-	// first.
-	EtcdWas  Since
-	EtcdBack time.Time
-	// Detached says that the node has left the cluster because its lease may have run out, Apart
-	// that it cannot join again although etcd answers.
-	Detached, Apart Since
-	// Unled says that the cluster has no leader. Unserved says that partitions that the plan
-	// assigns to the node are not served, Unowned that partitions have no owner.
-	Unled, Unserved, Unowned Since
-	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes: a heartbeat
-	// is due since then.
-	Missing      Since
-	MissingNodes []string
-	// Differ says that nodes read or serve something else than this one, Refused that nodes are
-	// given no partitions because they cannot take part.
-	Differ, Refused Since
-	// Unanswered says that components of other nodes do not answer those who look after them, as
-	// the node that does knows.
-	Unanswered Since
-	// Unswept says that nobody looks after the components: the next look is due since then.
-	Unswept Since
+	LogFacts
+	EtcdFacts
+	ClusterFacts
 
 	// Unsaved says that checkpoints cannot be saved. Store is the subject of their store: etcd or
 	// mongodb.
@@ -76,6 +47,49 @@ type Facts struct {
 
 	// Others are the problems that other nodes report.
 	Others []Problem
+}
+
+// LogFacts are about MongoDB and the node's position in its log.
+type LogFacts struct {
+	// MongoDB says that no server can be asked, or that streams break. Closed says that the stream
+	// is not open although MongoDB answers, Silent that an open one brings nothing although the
+	// oplog advances, Majority that the majority commit point does not follow.
+	MongoDB, Closed, Silent, Majority Since
+	// Late says that the node's position is further behind the last operation than is tolerated.
+	Late Since
+}
+
+// EtcdFacts are about etcd.
+type EtcdFacts struct {
+	// Etcd says that etcd does not answer; Alarm is its raised alarm, Unread the error of
+	// unreadable data.
+	Etcd, Alarm, Unread Since
+	// EtcdWas is the last Etcd that is over, EtcdBack when etcd answered again; zero before the
+	// first.
+	EtcdWas  Since
+	EtcdBack time.Time
+}
+
+// ClusterFacts are about the other nodes, and the node's place among them.
+type ClusterFacts struct {
+	// Detached says that the node has left the cluster because its lease may have run out, Apart
+	// that it cannot join again although etcd answers.
+	Detached, Apart Since
+	// Unled says that the cluster has no leader. Unserved says that partitions that the plan
+	// assigns to the node are not served, Unowned that partitions have no owner.
+	Unled, Unserved, Unowned Since
+	// Missing says that nodes are gone or send no heartbeats, which are MissingNodes: a heartbeat
+	// is due since then.
+	Missing      Since
+	MissingNodes []string
+	// Differ says that nodes read or serve something else than this one, Refused that nodes are
+	// given no partitions because they cannot take part.
+	Differ, Refused Since
+	// Unanswered says that components of other nodes do not answer those who look after them, as
+	// the node that does knows.
+	Unanswered Since
+	// Unswept says that nobody looks after the components: the next look is due since then.
+	Unswept Since
 }
 
 // A Stall is a component without progress. Since is when its stall began, as it was first seen: the

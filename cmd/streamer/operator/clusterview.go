@@ -117,7 +117,8 @@ func (a *clusterView) judge(view cluster.View) health.Verdict {
 		}
 		return s
 	}
-	f := health.Facts{Now: time.Now(), Unled: since(view.Leader == ""), Missing: since(len(a.Absent) > 0), MissingNodes: a.Absent}
+	f := health.Facts{Now: time.Now()}
+	f.Unled, f.Missing, f.MissingNodes = since(view.Leader == ""), since(len(a.Absent) > 0), a.Absent
 	f.Unowned = since(slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o.Process == "" }))
 	for _, m := range view.Members {
 		f.Others = append(f.Others, m.Problems...)
