@@ -82,10 +82,10 @@ func (s *endlessStream) Next(ctx context.Context) (oplog.Reply, error) {
 func BenchmarkHub(b *testing.B) {
 	for _, partitions := range []int{64, 4096} {
 		for _, sessions := range []int{1, 1000} {
-			for _, wants := range []string{"everything", "a share", "nothing", "one form", "a form each"} {
+			for _, wants := range []string{"everything", "everything as JSON", "a share", "nothing", "one form", "a form each"} {
 				reply, pad := 400, 150
 				switch wants {
-				case "everything":
+				case "everything", "everything as JSON":
 					if sessions == 1000 {
 						continue // that is the network's
 					}
@@ -112,7 +112,7 @@ func BenchmarkHub(b *testing.B) {
 					for i := range sessions {
 						f, form := match.Filter{Carries: match.Carries{Document: true}}, delivery.Form{}
 						switch wants {
-						case "one form":
+						case "one form", "everything as JSON":
 							form.Format = delivery.JSON
 						case "a form each":
 							form = delivery.Form{Format: delivery.JSON, Fields: []string{"pad", fmt.Sprintf("x%d", i)}}

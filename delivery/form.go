@@ -125,12 +125,17 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	if f.Format == BSON {
 		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
 	} else {
-		w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
 		if id := w.event.ID(); len(w.key) == 0 && !id.IsZero() {
 			w.key = extjson.AppendKeyText(w.key, id)
 		}
 		var err error
-		if next.payload, err = (extjson.Options{}).AppendKeyed(next.payload, w.key, w.bson); err != nil {
+		if len(f.Fields) == 0 && extjson.BeginsWithToken(w.event) {
+			next.payload, err = extjson.Options{}.AppendKeyedEvent(next.payload, w.key, w.event)
+		} else {
+			w.bson = appendStripped(w.bson[:0], w.event.Raw(), f.Fields)
+			next.payload, err = extjson.Options{}.AppendKeyed(next.payload, w.key, w.bson)
+		}
+		if err != nil {
 			return b, err
 		}
 	}

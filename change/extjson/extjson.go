@@ -39,7 +39,12 @@ func (o Options) Append(b, doc []byte) ([]byte, error) {
 	if !isWhole(doc) {
 		return b, fmt.Errorf("convert document to JSON: %w", errMalformed)
 	}
-	text, err := o.nested(b, doc, false, 1)
+	return o.whole(b, doc, 4)
+}
+
+// whole appends the fields of a document from an offset on, 4 for all, as Append does.
+func (o Options) whole(b, doc []byte, from int) ([]byte, error) {
+	text, err := o.nested(b, doc, from, false, 1)
 	if err != nil {
 		return b, fmt.Errorf("convert document to JSON: %w", err)
 	}
@@ -68,8 +73,9 @@ func isWhole(doc []byte) bool {
 	return len(doc) >= 5 && uint64(binary.LittleEndian.Uint32(doc)) == uint64(len(doc))
 }
 
-// nested appends a document, or an array, whose element names are ignored.
-func (o Options) nested(b, doc []byte, array bool, depth int) ([]byte, error) {
+// nested appends the elements of a document from an offset on, or of an array, whose element names
+// are ignored.
+func (o Options) nested(b, doc []byte, from int, array bool, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return b, errDepth
 	}
@@ -78,18 +84,25 @@ func (o Options) nested(b, doc []byte, array bool, depth int) ([]byte, error) {
 		opening, closing = '[', ']'
 	}
 	b = append(b, opening)
-	for at := 4; ; {
-		name, v, next, err := change.Element(doc, at)
-		if err != nil {
-			return b, err //nolint:wrapcheck // Append wraps it
+	for at := from; ; {
+		name, v, next := plainElement(doc, at)
+		isPlain, err := next > 0, error(nil)
+		if !isPlain {
+			if name, v, next, err = change.Element(doc, at); err != nil {
+				return b, err //nolint:wrapcheck // Append wraps it
+			}
+			if name == nil {
+				return append(b, closing), nil
+			}
 		}
-		if name == nil {
-			return append(b, closing), nil
-		}
-		if at > 4 {
+		if at > from {
 			b = append(b, ',')
 		}
-		if !array {
+		switch {
+		case array:
+		case isPlain:
+			b = append(append(append(b, '"'), name...), '"', ':')
+		default:
 			b = append(appendString(b, name), ':')
 		}
 		if b, err = o.value(b, v, depth); err != nil {
@@ -99,13 +112,55 @@ func (o Options) nested(b, doc []byte, array bool, depth int) ([]byte, error) {
 	}
 }
 
+// plainElement is change.Element for most elements: their names need no escapes, and the size of
+// their values depends on nothing but their type, or on the length of a text or a document. next is
+// 0 for another element, for the end, and where anything may be malformed.
+func plainElement(doc []byte, at int) (name []byte, v change.Value, next int) {
+	if at+1 >= len(doc) || int(doc[at]) >= len(sizes) {
+		return nil, v, 0
+	}
+	kind, begins := doc[at], at+1
+	at = begins + plain(doc[begins:]) // a terminator needs an escape
+	size := int(sizes[kind])
+	if at >= len(doc)-8 || doc[at] != 0 || size == 0 {
+		return nil, v, 0
+	}
+	name = doc[begins:at]
+	at++
+	if size == unsized {
+		n := binary.LittleEndian.Uint32(doc[at:])
+		if kind == change.TypeString {
+			n += 4
+		}
+		if n < 5 || uint64(n) >= uint64(len(doc)-at) || doc[at+int(n)-1] != 0 {
+			return nil, v, 0
+		}
+		size = int(n)
+	}
+	if next = at + size; next >= len(doc) {
+		return nil, v, 0
+	}
+	return name, change.Value{Type: kind, Data: doc[at:next:next]}, next
+}
+
+// unsized is the size of values that begin with their length.
+const unsized = 0xFF
+
+// sizes are the sizes of values by their types, 0 for rare ones.
+//
+//nolint:gochecknoglobals // a constant table
+var sizes = [...]uint8{
+	change.TypeDouble: 8, change.TypeString: unsized, change.TypeDocument: unsized, change.TypeArray: unsized, change.TypeObjectID: 12,
+	change.TypeBool: 1, change.TypeDateTime: 8, change.TypeInt32: 4, change.TypeTimestamp: 8, change.TypeInt64: 8, change.TypeDecimal128: 16,
+}
+
 // value appends a value in a document at the depth.
 func (o Options) value(b []byte, v change.Value, depth int) ([]byte, error) {
 	switch v.Type {
 	case change.TypeString:
 		return appendString(b, textOf(v)), nil
 	case change.TypeDocument, change.TypeArray:
-		return o.nested(b, v.Data, v.Type == change.TypeArray, depth+1)
+		return o.nested(b, v.Data, 4, v.Type == change.TypeArray, depth+1)
 	case change.TypeInt32:
 		return o.appendInt(b, "numberInt", int64(int32(binary.LittleEndian.Uint32(v.Data)))), nil
 	case change.TypeInt64:
@@ -220,6 +275,6 @@ func (o Options) appendCodeScope(b []byte, v change.Value, depth int) ([]byte, e
 		return b, err //nolint:wrapcheck // Append wraps it
 	}
 	b = appendString(append(b, `{"$code":`...), code)
-	b, err = o.nested(append(b, `,"$scope":`...), scope, false, depth+1)
+	b, err = o.nested(append(b, `,"$scope":`...), scope, 4, false, depth+1)
 	return append(b, '}'), err
 }

@@ -292,6 +292,7 @@ func TestMalformed(t *testing.T) {
 		doc[0] = byte(len(doc))
 		return doc
 	}
+	before := func(value ...byte) []byte { return append(value, 0x12, 'w', 0, 1, 0, 0, 0, 0, 0, 0, 0) } // a number follows
 	for name, doc := range map[string][]byte{
 		"nothing":                                   {},
 		"too short":                                 {5, 0, 0, 0},
@@ -311,6 +312,10 @@ func TestMalformed(t *testing.T) {
 		"a document longer than all":                element(0x03, 0xFF, 0, 0, 0, 0),
 		"a document of no length":                   element(0x03, 0, 0, 0, 0, 0),
 		"an array without end":                      element(0x04, 5, 0, 0, 0, 1),
+		"a string without end, before others":       element(0x02, before(2, 0, 0, 0, 'a', 'b')...),
+		"a string of no length, before others":      element(0x02, before(0, 0, 0, 0, 0)...),
+		"a document without end, before others":     element(0x03, before(5, 0, 0, 0, 1)...),
+		"a document of no length, before others":    element(0x03, before(0, 0, 0, 0, 0)...),
 		"binary data longer than all":               element(0x05, 9, 0, 0, 0, 0, 1),
 		"old data, inner length too low":            element(0x05, 6, 0, 0, 0, 2, 1, 0, 0, 0, 1, 2),
 		"old data, inner length too big":            element(0x05, 6, 0, 0, 0, 2, 3, 0, 0, 0, 1, 2),

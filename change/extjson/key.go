@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -81,13 +82,36 @@ func AppendKeyText(b []byte, id change.Value) []byte {
 // AppendKeyed appends a document as Append does, with its key (AppendKeyText), unless that is
 // empty, as the field "key" in front of the others. The document must have fields.
 func (o Options) AppendKeyed(b, key, doc []byte) ([]byte, error) {
+	return o.appendKeyed(b, key, doc, 4)
+}
+
+// AppendKeyedEvent appends a change event as AppendKeyed does, without its token. The event must
+// begin with its token.
+func (o Options) AppendKeyedEvent(b, key []byte, e *change.Event) ([]byte, error) {
+	return o.appendKeyed(b, key, e.Raw(), tokenAt+len(e.Token()))
+}
+
+// tokenAt is where the token is in an event that begins with it.
+const tokenAt = 4 + len("\x03_id\x00")
+
+// BeginsWithToken reports whether an event begins with its token. All events of MongoDB do.
+func BeginsWithToken(e *change.Event) bool {
+	raw := e.Raw()
+	return len(raw) > tokenAt && string(raw[4:tokenAt]) == "\x03_id\x00"
+}
+
+// appendKeyed is AppendKeyed with the fields from an offset on.
+func (o Options) appendKeyed(b, key, doc []byte, from int) ([]byte, error) {
+	if !isWhole(doc) {
+		return b, fmt.Errorf("convert document to JSON: %w", errMalformed)
+	}
 	if len(key) == 0 {
-		return o.Append(b, doc)
+		return o.whole(b, doc, from)
 	}
 	begun := len(b)
 	b = append(append(b, `{"key":`...), key...)
 	at := len(b)
-	b, err := o.Append(b, doc)
+	b, err := o.whole(b, doc, from)
 	if err != nil {
 		return b[:begun], err
 	}

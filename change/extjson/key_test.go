@@ -343,3 +343,27 @@ func FuzzKey(f *testing.F) {
 		}
 	})
 }
+
+// An event is written as its document is without the token; a later field of that name stays.
+func TestEventsAreWrittenWithoutTheirToken(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		fields := append(document(2).Draw(t, "fields"), bson.E{Key: "_id", Value: int32(1)})
+		token := bson.D{{Key: "_data", Value: "82" + rapid.StringMatching("[0-9A-F]{16,40}").Draw(t, "digits")}}
+		event, err := change.Parse(marshal(t, append(bson.D{{Key: "_id", Value: token}}, fields...)))
+		if err != nil || !extjson.BeginsWithToken(&event) {
+			t.Fatal(err)
+		}
+		for _, key := range []string{``, `"7"`} {
+			want, err := extjson.Options{}.AppendKeyed(nil, []byte(key), marshal(t, fields))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := (extjson.Options{}).AppendKeyedEvent(nil, []byte(key), &event); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s, %v; want %s", got, err, want)
+			}
+		}
+		if late, err := change.Parse(marshal(t, append(bson.D{{Key: "a", Value: nil}, {Key: "_id", Value: token}}, fields...))); err != nil || extjson.BeginsWithToken(&late) {
+			t.Errorf("a token after another field: %v", err)
+		}
+	})
+}
