@@ -123,9 +123,10 @@ func (s *Session) letGo() {
 
 // takeDocuments queues the documents of a page for a subscription.
 func (s *stream) takeDocuments(place change.Position, t taking) {
-	sub, ref := t.reader.Who, place.Ref()
+	sub, hits := t.reader.Who, t.page.of[t.reader]
 	s.hub.tracePage(sub, t.page)
-	for _, hit := range t.page.of[t.reader] {
+	e := Event{Ref: place.Ref(), Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
+	for i, hit := range hits {
 		d := &t.page.documents[hit.document]
 		if !s.has(d.partition, true) || d.out || sub.isAhead(t.page.namespace, d.id) {
 			continue
@@ -133,31 +134,27 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 		if sub.known != nil {
 			sub.know(t.page.namespace, d.id)
 		}
-		s.document(place, ref, d.partition, sub, t.page.payloads[hit.from:hit.to], t.page.lease)
+		b := s.openDocuments(place, len(hits)-i, t.page.lease)
+		e.Partition, e.shared, e.end = d.partition, t.page.payloads[hit.from:hit.to:hit.to], len(b.payloads)
+		b.shared += len(e.shared)
+		b.Events = append(b.Events, e)
+		if !b.grows() {
+			s.queue(place)
+		}
 	}
 }
 
-// document puts a document of a snapshot into the open batch.
-func (s *stream) document(place change.Position, ref change.Ref, p change.Partition, sub *Subscription, payload []byte, of *fair.Lease) {
-	s.openEvents()
-	b := s.open
-	if b.lease != nil && b.lease != of {
-		s.queue(place)
-		s.openEvents()
-		b = s.open
-	}
-	e := Event{Ref: ref, Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
-	if b.lease = of; of == nil {
-		b.payloads = append(b.payloads, payload...)
-	} else {
-		e.shared = payload
-		b.shared += len(payload)
-	}
-	e.end = len(b.payloads)
-	b.Events = append(b.Events, e)
-	if !b.grows() {
+// openDocuments opens a batch for n documents of a page. A batch has documents of one page only,
+// because it counts the memory of one.
+func (s *stream) openDocuments(place change.Position, n int, of *fair.Lease) *Batch {
+	if s.open != nil && s.open.lease != nil && s.open.lease != of {
 		s.queue(place)
 	}
+	if s.open == nil {
+		s.open = &Batch{Events: make([]Event, 0, min(n, MaxBatchEvents))}
+	}
+	s.open.lease = of
+	return s.open
 }
 
 // passed notes how far a subscription is with a collection.

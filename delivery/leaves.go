@@ -226,7 +226,15 @@ func (l *loop) gone(sub *Subscription) {
 		p, _ := partitioner.Of(&left)
 		s.leftWriter.Next(&left)
 		if payload, err := s.leftWriter.Append(nil, sub.Form); err == nil && s.has(p, true) {
-			s.document(place, place.Ref(), p, sub, payload, nil)
+			s.openEvents()
+			b := s.open
+			b.payloads = append(b.payloads, payload...)
+			b.Events = append(b.Events, Event{
+				Ref: place.Ref(), Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true, end: len(b.payloads),
+			})
+			if !b.grows() {
+				s.queue(place)
+			}
 		}
 		s.remembers(-doc.size(key))
 		delete(sub.known.of, key)

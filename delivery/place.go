@@ -46,39 +46,74 @@ type hit struct {
 type pageWriter struct {
 	hub         *Hub
 	scan        *scan
+	readers     []pageReader
+	every       []int // those that get every document, in readers
+	asked       bool  // whether a reader does
 	index       match.Index
-	readers     map[match.ID]*reader
+	of          map[match.ID]int // those in the index, in readers
 	writer      Writer
 	events      *change.Snapshotter
 	partitioner change.Partitioner
-	event       change.Event   // of the current document
-	forms       map[string]hit // of it
+	event       change.Event // of the current document
+	forms       []pageForm
 	found       []match.ID
+}
+
+// A pageReader is a reader of the pages of a pageWriter.
+type pageReader struct {
+	*reader
+
+	form int // in the forms of the writer
+	hits []hit
+	lost bool // its session gets no more of the pages
+}
+
+// A pageForm is a form that readers want, and the last document that was written in it.
+type pageForm struct {
+	Form
+
+	last hit
 }
 
 func (h *Hub) newPageWriter(c *scan, q snapshot.Query) *pageWriter {
 	w := &pageWriter{
-		hub: h, scan: c, readers: make(map[match.ID]*reader, len(c.takers)), events: change.NewSnapshotter(q.Namespace, q.After),
-		partitioner: h.log.Partitioner(), forms: make(map[string]hit),
+		hub: h, scan: c, of: make(map[match.ID]int), events: change.NewSnapshotter(q.Namespace, q.After), partitioner: h.log.Partitioner(),
 	}
-	for _, r := range c.takers {
-		w.index.Add(r.Who.key, r.Who.Program)
-		w.readers[r.Who.key] = r
+	forms := make(map[string]int)
+	for i, r := range c.takers {
+		form, known := forms[r.Who.Form.key]
+		if !known {
+			form = len(w.forms)
+			forms[r.Who.Form.key] = form
+			w.forms = append(w.forms, pageForm{Form: r.Who.Form})
+		}
+		w.readers = append(w.readers, pageReader{reader: r, form: form})
+		if r.Who.Program.Filter().Source != "" {
+			w.index.Add(r.Who.key, r.Who.Program)
+			w.of[r.Who.key] = i
+		}
 	}
 	return w
 }
 
 // write writes a page.
 func (w *pageWriter) write(f *fetch) *page {
-	q := f.query
+	q, n := f.query, len(f.read.Documents)
 	p := &page{
 		namespace: q.Namespace, after: q.After, to: f.read.To, until: q.Until, next: f.read.Next, begun: f.begun, over: f.over,
-		documents: make([]document, 0, len(f.read.Documents)), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, w.scan.encoded),
+		documents: make([]document, 0, n), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, w.scan.encoded),
 	}
-	meter := &pageMeter{hub: w.hub, readers: w.readers, spent: make(map[*fair.Account]int), costly: make(map[*Session]*Subscription)}
+	meter := &pageMeter{writer: w, spent: make(map[*fair.Account]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
 	if len(q.IDs) > 0 {
 		p.raw = f.read.Documents
+	}
+	for i := range w.forms {
+		w.forms[i].last.document = -1
+	}
+	for i := range w.readers {
+		r := &w.readers[i]
+		r.hits = make([]hit, 0, min(n, len(r.hits)+len(r.hits)/8))
 	}
 	for _, doc := range f.read.Documents {
 		var err error
@@ -88,14 +123,17 @@ func (w *pageWriter) write(f *fetch) *page {
 		}
 		d := document{id: change.IDOf(doc)}
 		d.partition, _ = w.partitioner.Of(&w.event)
-		w.found = w.index.Match(&w.event, w.found[:0], meter)
-		w.append(p)
+		w.writer.Next(&w.event)
+		w.match(p, meter)
 		p.documents = append(p.documents, d)
 	}
-	for id, r := range w.readers { // a session that has not got this page gets no later one
-		if p.costly[r.Who.session] != nil {
-			w.index.Remove(id)
-			delete(w.readers, id)
+	for i := range w.readers {
+		switch r := &w.readers[i]; {
+		case p.costly[r.Who.session] == nil:
+			p.of[r.reader] = r.hits
+		case !r.lost: // a session that has not got this page gets no later one
+			r.lost = true
+			w.index.Remove(r.Who.key)
 		}
 	}
 	w.scan.encoded = len(p.payloads) + len(p.payloads)/8
@@ -103,41 +141,59 @@ func (w *pageWriter) write(f *fetch) *page {
 	return p
 }
 
-// append writes the current document for the readers that it matches.
-func (w *pageWriter) append(p *page) {
-	w.writer.Next(&w.event)
-	clear(w.forms)
-	for _, id := range w.found {
-		r := w.readers[id]
-		one, encoded := w.forms[r.Who.Form.key]
-		if !encoded {
-			from := len(p.payloads)
-			var err error
-			if p.payloads, err = w.writer.Append(p.payloads, r.Who.Form); err != nil {
-				w.hub.fail(r.Who, err)
-				continue
+// match writes the current document for the readers that get it. Whether a filter without an
+// expression matches does not depend on the document: it is asked once.
+func (w *pageWriter) match(p *page, meter *pageMeter) {
+	if !w.asked {
+		w.asked = true
+		for i := range w.readers {
+			if program := w.readers[i].Who.Program; program.Filter().Source == "" {
+				if matches, err := program.Match(&w.event); err == nil && matches {
+					w.every = append(w.every, i)
+				}
 			}
-			one = hit{int32(len(p.documents)), int32(from), int32(len(p.payloads))}
-			w.forms[r.Who.Form.key] = one
 		}
-		p.of[r] = append(p.of[r], one)
 	}
+	for _, i := range w.every {
+		w.append(p, &w.readers[i])
+	}
+	w.found = w.index.Match(&w.event, w.found[:0], meter)
+	for _, id := range w.found {
+		w.append(p, &w.readers[w.of[id]])
+	}
+}
+
+// append writes the current document for a reader.
+func (w *pageWriter) append(p *page, r *pageReader) {
+	if r.lost {
+		return
+	}
+	form := &w.forms[r.form]
+	if at := int32(len(p.documents)); form.last.document != at {
+		from := len(p.payloads)
+		var err error
+		if p.payloads, err = w.writer.Append(p.payloads, form.Form); err != nil {
+			w.hub.fail(r.Who, err)
+			return
+		}
+		form.last = hit{at, int32(from), int32(len(p.payloads))}
+	}
+	r.hits = append(r.hits, form.last)
 }
 
 // A pageMeter bounds what identities spend on a page of documents, which waits for all of its
 // readers.
 type pageMeter struct {
-	hub     *Hub
-	readers map[match.ID]*reader
-	spent   map[*fair.Account]int
-	costly  map[*Session]*Subscription // sessions that have spent their share
+	writer *pageWriter
+	spent  map[*fair.Account]int
+	costly map[*Session]*Subscription // sessions that have spent their share
 }
 
 var _ match.Meter = (*pageMeter)(nil)
 
 // Grant implements match.Meter.
 func (m *pageMeter) Grant(id match.ID) int {
-	sub := m.readers[id].Who
+	sub := m.writer.readers[m.writer.of[id]].Who
 	t := sub.session.account
 	switch {
 	case t == nil:
@@ -152,12 +208,12 @@ func (m *pageMeter) Grant(id match.ID) int {
 
 // Spent implements match.Meter.
 func (m *pageMeter) Spent(id match.ID, units int, err error) {
-	sub := m.readers[id].Who
+	sub := m.writer.readers[m.writer.of[id]].Who
 	if t := sub.session.account; t != nil {
 		m.spent[t] += units
 	}
 	if err != nil {
-		m.hub.fail(sub, err)
+		m.writer.hub.fail(sub, err)
 	}
 }
 

@@ -305,3 +305,24 @@ func TestLatePageTakesNothingFromAnother(t *testing.T) {
 		wantAll(t, documents(t, s), 5)
 	})
 }
+
+// What a session has queued of several pages counts against the budget, page for page, and all of
+// it is given back.
+func TestAllPagesCountAgainstTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		docs := &shelf{collections: []string{"orders"}, documents: 40, page: 10, takes: time.Millisecond, padding: 1000}
+		b := onShelf(t, docs, delivery.Config{QueueBytes: 64 << 20})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, collection(t, "orders"))
+		time.Sleep(100 * time.Millisecond)
+		if st, held := s.State(), b.hub.Load().Held; st.Bytes < 40*1000 || held < st.Bytes {
+			t.Errorf("%d bytes are queued, %d held", st.Bytes, held)
+		}
+		wantAll(t, documents(t, s), 40)
+		s.Close(nil)
+		synctest.Wait()
+		if held := b.hub.Load().Held; held != 0 {
+			t.Errorf("%d bytes are held by nobody", held)
+		}
+	})
+}

@@ -148,9 +148,6 @@ func (d *Documents) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page
 	return p, nil
 }
 
-// documentChunk is the size of one allocation for documents, in bytes.
-const documentChunk = 32 << 10
-
 // read reads a page in the context's session.
 func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page, concern *readconcern.ReadConcern) error {
 	if q.FromHash != nil {
@@ -184,22 +181,31 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 	}
 	defer func() { _ = cursor.Close(ctx) }()
 	p.Documents = make([][]byte, 0, cursor.RemainingBatchLength())
-	size, chunk := 0, []byte(nil)
+	size := 0
 	for cursor.Next(ctx) {
 		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
 			id := change.IDOf(cursor.Current)
 			p.Next = change.Value{Type: id.Type, Data: append([]byte(nil), id.Data...)}
+			if cursor.RemainingBatchLength() >= n { // the page would keep a reply that is far larger
+				p.Documents = joined(p.Documents, size)
+			}
 			break
 		}
-		n := len(cursor.Current)
-		if cap(chunk)-len(chunk) < n {
-			chunk = make([]byte, 0, max(n, documentChunk))
-		}
-		chunk = append(chunk, cursor.Current...)
-		p.Documents = append(p.Documents, chunk[len(chunk)-n:len(chunk):len(chunk)])
-		size += n
+		p.Documents = append(p.Documents, cursor.Current[:len(cursor.Current):len(cursor.Current)]) // the driver does not use a reply again
+		size += len(cursor.Current)
 	}
 	return cursor.Err()
+}
+
+// joined returns copies of documents in memory of their own.
+func joined(documents [][]byte, size int) [][]byte {
+	memory := make([]byte, 0, size)
+	for i, doc := range documents {
+		from := len(memory)
+		memory = append(memory, doc...)
+		documents[i] = memory[from:len(memory):len(memory)]
+	}
+	return documents
 }
 
 // locate returns the first _id at or after q.From that has the hash of the query. It reads keys
