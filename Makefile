@@ -11,7 +11,7 @@ FUZZTIME ?= 60s
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests deploy-check browser browser-clients streams site
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests deploy-check browser browser-clients streams site versity s3
 
 check:
 	.ci/run
@@ -45,7 +45,7 @@ fmt:
 	$(LINT) fmt ./...
 
 vet:
-	$(GO) vet -tags prove,clients ./...
+	$(GO) vet -tags prove,clients,s3 ./...
 
 # go vet, what a newer Go writes more simply, and the rest of .golangci.yml.
 lint:
@@ -240,6 +240,16 @@ streams:
 	cd test/streams && npm ci --ignore-scripts --no-audit --no-fund
 	node test/streams/clients.mjs
 	node test/streams/proxies.mjs
+
+# The retained log in a bucket of versitygw, which is built when first used (some minutes): the store's suite, and three nodes as processes while the writer, the store and its disk fail.
+VERSITYGW := $(CURDIR)/bin/versitygw-1.8.0
+versity: $(VERSITYGW)
+$(VERSITYGW):
+	GOBIN=$(CURDIR)/bin/versity $(GO) install -trimpath github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	mv bin/versity/versitygw $@
+s3: versity
+	STREAMER_TEST_VERSITYGW=$(VERSITYGW) $(GO) test -race -tags s3 -count 1 -run '^TestVersity' ./internal/s3
+	STREAMER_TEST_VERSITYGW=$(VERSITYGW) $(GO) test -tags s3 -count 1 -v -timeout 30m -run '^TestVersity' ./test/process
 
 # The status page in a real Chromium (CHROMIUM, /usr/bin/chromium), with three nodes behind it; needs Node.js. Writes the screenshots in docs/img, and runs or compiles the programs that the
 # live view writes. Before that, the documentation, the tutorial (with Python as its web server), and pages of another origin, and with a name that is resolved to the node, in Chromium and Firefox (FIREFOX, /usr/bin/firefox-esr) against an open node.

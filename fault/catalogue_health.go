@@ -47,16 +47,52 @@ func healthEntries() []Entry {
 			Remedy:  "Wait some seconds. If this stays, the other problems and the node's log say why.",
 		},
 		{
+			Code:    RetentionBucket,
+			Summary: "the bucket of the retained log does not exist",
+			Meaning: "The store answers, and has no bucket of that name for these credentials. Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it.",
+			Remedy:  "Create the bucket that retention.store names, or correct its name or its endpoint. The node tries again by itself.",
+		},
+		{
+			Code:    RetentionClock,
+			Summary: "the store of the retained log refuses the node's clock",
+			Meaning: "S3 refuses requests whose time differs from its own by more than 15 minutes. Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it.",
+			Remedy:  "Set the clock of the node's machine (chrony, systemd-timesyncd), or of the store's. The node tries again by itself.",
+		},
+		{
+			Code:    RetentionCondition,
+			Summary: "the store of the retained log overwrites objects",
+			Meaning: "The store does not honour If-None-Match: * (Google Cloud Storage and some S3 gateways do not), so two nodes could write the same segment. The node writes nothing there. Delivery continues.",
+			Remedy:  "Use a store with conditional writes, such as AWS S3, Cloudflare R2, MinIO or versitygw, or a folder (file:///…). `streamer check` tests a store without starting a node.",
+		},
+		{
+			Code:    RetentionForbidden,
+			Summary: "the store of the retained log refuses the node's credentials",
+			Meaning: "The credentials are missing, unknown or expired, or do not allow the request. Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it.",
+			Remedy:  "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE, or a role, and allow s3:ListBucket on the bucket and s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix (docs/retention.md). The node tries again by itself, and reads the file again.",
+		},
+		{
 			Code:    RetentionHistory,
 			Summary: "the retained log has another history than MongoDB",
 			Meaning: "MongoDB does not have the last change of the retained log at its time: it was restored from a backup. Nothing is written to the retained log any more; delivery continues.",
 			Remedy:  "Adopt the restored deployment (`streamer cluster adopt`), which begins a new retained log. If MongoDB was not restored, look for a node that reads another deployment.",
 		},
 		{
+			Code:    RetentionRegion,
+			Summary: "the bucket of the retained log is in another region",
+			Meaning: "The store answers that the bucket belongs to another region or endpoint. Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it.",
+			Remedy:  "Name the bucket's region in retention.store (?region=eu-central-1) or in AWS_REGION, and start the node again.",
+		},
+		{
 			Code:    RetentionStore,
 			Summary: "the store of the retained log fails",
 			Meaning: "Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it. Subscribers whose positions have left the oplog wait for up to 5 minutes, and then get a loss.",
 			Remedy:  "Look at the store that retention.store names: its disk, its permissions, its network. The node tries again by itself.",
+		},
+		{
+			Code:    RetentionUnreachable,
+			Summary: "the store of the retained log does not answer",
+			Meaning: "The node cannot connect to the store, or gets no answer in time. Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it. Subscribers whose positions have left the oplog wait for up to 5 minutes, and then get a loss.",
+			Remedy:  "Look at the endpoint that retention.store names, at its name in DNS, its certificate, firewalls and proxies (HTTPS_PROXY). The node tries again by itself.",
 		},
 		{
 			Code:    SubscriberHeadRoom,

@@ -54,17 +54,17 @@ func (c *Chain) list(ctx context.Context, folder string, from uint64) (all []Seg
 		after = name(from - 1)
 	}
 	for {
-		page, err := c.store.List(ctx, folder, after)
+		page, more, err := c.store.List(ctx, folder, after)
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", folder, err)
-		}
-		if len(page) == 0 {
-			return all, nil
 		}
 		for _, o := range page {
 			if n, ok := numberOf(o); ok && n >= from {
 				all = append(all, Segment{Number: n, Object: o})
 			}
+		}
+		if !more || len(page) == 0 {
+			return all, nil
 		}
 		after = page[len(page)-1].Name
 	}

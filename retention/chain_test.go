@@ -403,7 +403,7 @@ func TestSegmentThatStaysKeepsNoOther(t *testing.T) {
 		n.pass(70 * time.Minute)
 		write(mongo, 10, 1000)
 		n.pass(2 * time.Minute)
-		all, err := store.List(t.Context(), chainFolder+"/seg", "")
+		all, _, err := store.List(t.Context(), chainFolder+"/seg", "")
 		if err != nil || len(all) < 2 || !strings.HasSuffix(first, "/"+all[0].Name) {
 			t.Fatalf("%q is not the first of %d segments: %v", first, len(all), err)
 		}

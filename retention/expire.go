@@ -16,10 +16,19 @@ func (w *Writer) expire(ctx context.Context) {
 	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 {
 		return
 	}
+	w.expired = time.Now()
 	deleted, err := w.chain.Expire(ctx, w.cfg.MaxAge, w.cfg.MaxBytes)
 	w.metrics.deleted.Add(float64(deleted))
 	if err != nil && ctx.Err() == nil {
 		w.cfg.Logger.Warn("expiring segments failed; the next attempt follows", "error", err)
+	}
+}
+
+// expireRarely expires segments unless that was tried a short while ago: each attempt lists them,
+// and the owner of a bucket pays for lists.
+func (w *Writer) expireRarely(ctx context.Context) {
+	if !w.cfg.Shared || time.Since(w.expired) >= grace/4 {
+		w.expire(ctx)
 	}
 }
 

@@ -354,8 +354,9 @@ func objectOf(info fs.FileInfo) Object {
 }
 
 // List implements Store.
-func (s *Files) List(ctx context.Context, folder, after string) ([]Object, error) {
-	return within(ctx, s, s.reads, func() ([]Object, error) { return s.list(folder, after) })
+func (s *Files) List(ctx context.Context, folder, after string) (objects []Object, more bool, err error) {
+	objects, err = within(ctx, s, s.reads, func() ([]Object, error) { return s.list(folder, after) })
+	return objects, len(objects) == filesPage, err
 }
 
 func (s *Files) list(folder, after string) ([]Object, error) {

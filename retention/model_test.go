@@ -57,17 +57,17 @@ func (w *world) about(key string) Object {
 	return Object{Name: key[strings.LastIndexByte(key, '/')+1:], Size: int64(len(w.objects[key])), Modified: w.modified[key]}
 }
 
-func (w *world) List(_ context.Context, folder, after string) (page []Object, err error) {
+func (w *world) List(_ context.Context, folder, after string) (page []Object, more bool, err error) {
 	w.meanwhile()
 	if w.blind && w.putting > 0 && strings.HasSuffix(folder, "/floor") {
-		return nil, nil
+		return nil, false, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.objects)) {
 		if name, within := strings.CutPrefix(key, folder+"/"); within && name > after && len(page) < 100 {
 			page = append(page, w.about(key))
 		}
 	}
-	return page, nil
+	return page, len(page) == 100, nil
 }
 
 func (w *world) Delete(_ context.Context, key string) error {

@@ -211,9 +211,12 @@ func (s *session) end(ctx context.Context, to change.Timestamp, cut bool) error 
 	}
 	s.w.report(nil)
 	s.w.metrics.written(&h, raw, time.Since(began))
+	if s.head.Writer != "" && s.head.Writer != cfg.Node {
+		cfg.Logger.Info("took over the retained log", "from", s.head.Writer, "segment", h.Number)
+	}
 	cfg.Logger.Debug("segment written", "segment", h.Number, "from", h.From.String(), "to", h.To.String(), "events", h.Events, "bytes", h.Size)
 	s.head, s.next, s.from = h, h.Number+1, to
 	s.draft, s.lost = newDraft(s.w.encoder), time.Time{}
-	s.w.expire(ctx)
+	s.w.expireRarely(ctx)
 	return nil
 }

@@ -31,8 +31,8 @@ type Store interface {
 	// owns them. It returns ErrNotFound where there is no object.
 	Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error)
 	// List returns the objects of a folder whose names are after a name, in the order of their
-	// names: some of them if there are many, none at the end.
-	List(ctx context.Context, folder, after string) ([]Object, error)
+	// names. There may be more after the last one.
+	List(ctx context.Context, folder, after string) (objects []Object, more bool, err error)
 	// Delete deletes an object. It returns nil where there is none.
 	Delete(ctx context.Context, key string) error
 	// Now returns the time by the clock of Modified.
@@ -60,7 +60,7 @@ func (b bounded) Get(ctx context.Context, key string, offset, n int64) ([]byte, 
 }
 
 // List implements Store.
-func (b bounded) List(ctx context.Context, folder, after string) ([]Object, error) {
+func (b bounded) List(ctx context.Context, folder, after string) ([]Object, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return b.store.List(ctx, folder, after)

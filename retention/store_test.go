@@ -49,7 +49,7 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 	if _, err := os.Stat(left); err != nil {
 		t.Errorf("removed while another process has the folder: %v", err)
 	}
-	if listed, err := second.List(t.Context(), "v1/seg", ""); err != nil || len(listed) != 1 {
+	if listed, _, err := second.List(t.Context(), "v1/seg", ""); err != nil || len(listed) != 1 {
 		t.Errorf("listed %v, %v", listed, err)
 	}
 	_, _ = first.Close(), second.Close()
@@ -174,7 +174,7 @@ func TestFolderIsOpenedOnceItCanBe(t *testing.T) {
 	if err := s.Put(t.Context(), "a/seg/1", []byte("x")); err == nil {
 		t.Error("put into a folder that cannot be")
 	}
-	if _, err := s.List(t.Context(), "a/seg", ""); err == nil {
+	if _, _, err := s.List(t.Context(), "a/seg", ""); err == nil {
 		t.Error("listed a folder that cannot be")
 	}
 	if err := errors.Join(os.Remove(there), os.Mkdir(there, 0o700)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/oplog"
 )
@@ -29,7 +30,8 @@ type WriterConfig struct {
 	Node, Version string
 	// Coverage is the coverage of the node's stream.
 	Coverage Coverage
-	// Shared says that other nodes may write to the chain.
+	// Shared says that other nodes may write to the chain. The store is probed before the first
+	// segment then.
 	Shared bool
 	// Rank orders the nodes that may take over: the node of rank 0 does first. Defaults to 0.
 	Rank func() int
@@ -58,6 +60,8 @@ type Writer struct {
 	log     *oplog.Log
 	encoder *zstd.Encoder
 	metrics *metrics
+	probed  bool      // or need not be
+	expired time.Time // when expiry was tried last
 
 	mu struct {
 		sync.Mutex
@@ -77,7 +81,7 @@ func NewWriter(cfg WriterConfig, chain *Chain, log *oplog.Log) *Writer {
 	if cfg.Window == nil {
 		cfg.Window = func() time.Duration { return 0 }
 	}
-	return &Writer{cfg: cfg, chain: chain, log: log, encoder: newEncoder(), metrics: newMetrics(cfg.Registerer)}
+	return &Writer{cfg: cfg, chain: chain, log: log, encoder: newEncoder(), metrics: newMetrics(cfg.Registerer), probed: !cfg.Shared}
 }
 
 // Trouble returns why nothing can be written, and since when; nil while all is well.
@@ -126,7 +130,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			w.report(err)
 			return err
 		case errors.Is(err, errOvertaken):
-			w.cfg.Logger.Info("another node writes the retained log")
+			w.cfg.Logger.Debug("another node wrote the next segment of the retained log")
 			attempt = 0
 		case errors.Is(err, context.Canceled): // the log has ended before this context
 		default:
@@ -140,6 +144,9 @@ func (w *Writer) Run(ctx context.Context) error {
 
 // turn waits until it is this node's turn, and writes until it fails or another node has written.
 func (w *Writer) turn(ctx context.Context) error {
+	if err := w.probe(ctx); err != nil {
+		return err
+	}
 	head, found, err := w.chain.Head(ctx)
 	if err != nil {
 		return err
@@ -148,11 +155,30 @@ func (w *Writer) turn(ctx context.Context) error {
 		if head, err = w.follow(ctx, head); err != nil {
 			return err
 		}
-		w.cfg.Logger.Info("taking over the retained log", "from", head.Writer, "segment", head.Number)
+		w.cfg.Logger.Debug("taking over the retained log", "from", head.Writer, "segment", head.Number)
 	}
 	s := newSession(w, head, found)
 	defer s.close()
 	return s.run(ctx)
+}
+
+// probe looks once whether several nodes may write to the store.
+func (w *Writer) probe(ctx context.Context) error {
+	if w.probed {
+		return nil
+	}
+	versioned, err := w.chain.Probe(ctx)
+	if err != nil {
+		if fault.Of(err) != fault.RetentionCondition && ctx.Err() == nil {
+			w.expire(ctx) // the store may be full
+		}
+		return fmt.Errorf("probe the store: %w", err)
+	}
+	if versioned {
+		w.cfg.Logger.Warn("the bucket keeps versions of deleted segments: expiry frees no space, and deletes no document, unless a lifecycle rule of the bucket deletes them")
+	}
+	w.probed = true
+	return nil
 }
 
 // follow reads the segments of another node, until none has come for so long that this node takes

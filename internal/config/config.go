@@ -328,7 +328,8 @@ type Debug struct {
 
 // Retention says where the log is kept beyond the oplog.
 type Retention struct {
-	// Store is file:// and an absolute path; empty means that nothing is kept.
+	// Store is file:// and an absolute path, or s3:// and a bucket, with the options endpoint and
+	// region; empty means that nothing is kept.
 	Store string `key:"store" default:"" check:"store"`
 	// Interval is after how long a segment ends.
 	Interval time.Duration `key:"interval" default:"5m" range:"1s..1h"`

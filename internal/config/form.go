@@ -9,6 +9,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	bucket "github.com/mongostream/streamer/internal/s3/uri"
 )
 
 // forms are the checks that the tags of the table name.
@@ -33,11 +35,15 @@ func forms() map[string]func(string) error {
 	}
 }
 
-// checkStore takes the URL of a folder.
+// checkStore takes the URL of a folder, or of a bucket.
 func checkStore(text string) error {
 	u, err := url.Parse(text)
+	if err == nil && u.Scheme == "s3" || strings.HasPrefix(text, "s3:") {
+		_, err = bucket.Parse(text)
+		return err
+	}
 	if err != nil || u.Scheme != "file" || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !path.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
-		return errors.New("must be the URL of a folder, such as file:///var/lib/streamer/log")
+		return errors.New("must be the URL of a folder or a bucket, such as file:///var/lib/streamer/log or s3://bucket/prefix")
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/admin"
@@ -51,7 +52,7 @@ var _ admin.Retainer = readable{}
 // readable returns the log for operators. A folder is one node's alone, and operators ask any node
 // about subscribers of all.
 func (s *Service) readable() readable {
-	if s.opts.Config.Cluster.ExpectedNodes > 1 {
+	if s.opts.Config.Cluster.ExpectedNodes > 1 && !backend.SharedStore(s.opts.Config.Retention.Store) {
 		return readable{Client: s.mongo}
 	}
 	return readable{s.mongo, &s.retained}
@@ -103,15 +104,15 @@ func (s *Service) openRetention(ctx context.Context) error {
 	if cfg.Retention.Store == "" {
 		return nil
 	}
-	folder, err := retention.FolderOf(cfg.Retention.Store)
+	store, err := backend.OpenRetained(cfg.Retention.Store)
 	if err != nil {
 		return fault.New(fault.ConfigBadValue, err)
 	}
-	store := retention.NewFiles(folder)
 	s.closers = append(s.closers, func() { _ = store.Close() })
 	chain := retention.NewChain(store, s.origin.Source, s.origin.Incarnation)
 	s.retained.writer = retention.NewWriter(retention.WriterConfig{
 		Node: cfg.Node.ID, Version: s.opts.Version, Coverage: s.coverage(), Interval: cfg.Retention.Interval, Window: s.oplogLength,
+		Shared: backend.SharedStore(cfg.Retention.Store), Rank: s.rank,
 		MaxAge: cfg.Retention.MaxAge, MaxBytes: cfg.Retention.MaxBytes, Logger: s.logger, Registerer: s.registry,
 	}, chain, s.log)
 	s.retained.chain.Store(chain)
@@ -127,6 +128,22 @@ func (s *reading) lookAtRetained(ctx context.Context) {
 	if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
 		s.retained.extent.Store(&extent)
 	}
+}
+
+// rank returns the node's place among those that may continue the retained log of another node: the
+// leader is the first one, and the others follow by their names.
+func (s *Service) rank() (rank int) {
+	if s.member == nil || s.member.Leads() {
+		return 0
+	}
+	view, _ := s.member.View()
+	rank = 1
+	for _, m := range view.Members {
+		if m.Kind == cluster.KindNode && m.Node < s.opts.Config.Node.ID {
+			rank++
+		}
+	}
+	return rank
 }
 
 // oplogLength returns the length of the oplog, zero if unknown.

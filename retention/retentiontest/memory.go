@@ -96,7 +96,7 @@ func describe(key string, o object) retention.Object {
 }
 
 // List implements retention.Store.
-func (m *Memory) List(ctx context.Context, folder, after string) (objects []retention.Object, err error) {
+func (m *Memory) List(ctx context.Context, folder, after string) (objects []retention.Object, more bool, err error) {
 	err = m.do(ctx, "list", folder, func() error {
 		page := m.Page
 		if page == 0 {
@@ -104,13 +104,17 @@ func (m *Memory) List(ctx context.Context, folder, after string) (objects []rete
 		}
 		for _, key := range slices.Sorted(maps.Keys(m.objects)) {
 			name, within := strings.CutPrefix(key, folder+"/")
-			if within && !strings.Contains(name, "/") && name > after && len(objects) < page {
-				objects = append(objects, describe(key, m.objects[key]))
+			if !within || strings.Contains(name, "/") || name <= after {
+				continue
 			}
+			if more = len(objects) == page; more {
+				break
+			}
+			objects = append(objects, describe(key, m.objects[key]))
 		}
 		return nil
 	})
-	return objects, err
+	return objects, more, err
 }
 
 // Delete implements retention.Store.

@@ -90,15 +90,15 @@ func ranges(t *testing.T, s retention.Store) {
 func all(t *testing.T, s retention.Store, folder, after string) (names []string) {
 	t.Helper()
 	for {
-		page, err := s.List(t.Context(), folder, after)
+		page, more, err := s.List(t.Context(), folder, after)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(page) == 0 {
-			return names
-		}
 		for _, o := range page {
 			names = append(names, o.Name)
+		}
+		if !more {
+			return names
 		}
 		after = page[len(page)-1].Name
 	}
@@ -178,7 +178,7 @@ func aged(t *testing.T, s retention.Store) {
 	if about.Modified.Before(before.Add(-coarse)) || about.Modified.After(after.Add(coarse)) {
 		t.Errorf("created at %s, between %s and %s", about.Modified, before, after)
 	}
-	listed, err := s.List(t.Context(), "t", "")
+	listed, _, err := s.List(t.Context(), "t", "")
 	if err != nil || len(listed) != 1 || listed[0].Modified.Sub(about.Modified).Abs() > coarse || listed[0].Size != 0 {
 		t.Errorf("listed as %+v, %v", listed, err)
 	}

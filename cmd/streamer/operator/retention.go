@@ -18,6 +18,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/retention"
 )
@@ -27,12 +28,11 @@ type retained struct {
 	command
 
 	store, chain string
-	folder       string // of the store
 }
 
 func retentionCommand() *cobra.Command {
 	cmd := group("retention", "Look at the retained log, and expire it", listRetained(), showRetained(), verifyRetained(), pruneRetained())
-	cmd.Long = `Look at the retained log in its folder, and expire it. The commands read the folder itself, beside a running node or without one.
+	cmd.Long = `Look at the retained log in its folder or bucket, and expire it. The commands read the store itself, beside a running node or without one.
 
   streamer retention list
   streamer retention verify --store file:///var/lib/streamer/log -o json
@@ -41,7 +41,7 @@ func retentionCommand() *cobra.Command {
 }
 
 // build makes the cobra command. The action gets the chosen chains.
-func (o *retained) build(use, short, long string, args cobra.PositionalArgs, do func(ctx context.Context, files *retention.Files, chains []string, args []string, w io.Writer) error) *cobra.Command {
+func (o *retained) build(use, short, long string, args cobra.PositionalArgs, do func(ctx context.Context, files backend.Retained, chains []string, args []string, w io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, Args: Args(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,49 +57,64 @@ func (o *retained) build(use, short, long string, args cobra.PositionalArgs, do 
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "configuration file of the node; without one, the defaults and the environment")
-	flags.StringVar(&o.store, "store", "", "URL of the folder (file:///…) instead of the configuration's retention.store")
-	flags.StringVar(&o.chain, "chain", "", "only this chain, v1/SOURCE/INCARNATION; a folder has one for each incarnation of a cluster")
+	flags.StringVar(&o.store, "store", "", "URL of the folder or bucket (file:///…, s3://…) instead of the configuration's retention.store")
+	flags.StringVar(&o.chain, "chain", "", "only this chain, v1/SOURCE/INCARNATION; a store has one for each incarnation of a cluster")
 	OutputFlag(cmd, &o.output)
 	return cmd
 }
 
-// open opens the folder for reading, and lists the chains in it.
-func (o *retained) open(ctx context.Context) (*retention.Files, []string, error) {
+// open opens the store for reading, and lists the chains in it.
+func (o *retained) open(ctx context.Context) (backend.Retained, []string, error) {
 	if o.store == "" {
 		cfg, err := config.Load(o.file, os.Environ())
 		if err != nil {
 			return nil, nil, err
 		}
 		if o.store = cfg.Retention.Store; o.store == "" {
-			return nil, nil, fault.Newf(fault.CommandBadArgument, "retention.store is not set: nothing is retained; --store names another folder")
+			return nil, nil, fault.Newf(fault.CommandBadArgument, "retention.store is not set: nothing is retained; --store names another folder or bucket")
 		}
 	}
-	var err error
-	if o.folder, err = retention.FolderOf(o.store); err != nil {
+	if err := backend.CheckRetained(o.store); err != nil {
 		return nil, nil, fault.Newf(fault.CommandBadArgument, "--store: %w", err)
 	}
-	files, err := retention.ReadFiles(o.folder)
+	store, err := backend.ReadRetained(o.store)
 	if err != nil {
-		return nil, nil, fault.New(fault.RetentionStore, err)
+		return nil, nil, storeFault(err)
 	}
-	chains, err := files.Chains(ctx)
+	chains, err := store.Chains(ctx)
 	if err != nil {
-		return nil, nil, fault.New(fault.RetentionStore, err)
+		return nil, nil, storeFault(err)
 	}
 	switch {
 	case o.chain == "":
 	case slices.Contains(chains, o.chain):
 		chains = []string{o.chain}
 	default:
-		return nil, nil, fault.Newf(fault.CommandBadArgument, "--chain: there is no %q in the folder%s", o.chain, config.Suggestion(o.chain, chains))
+		return nil, nil, fault.Newf(fault.CommandBadArgument, "--chain: there is no %q in the %s%s", o.chain, o.place(), config.Suggestion(o.chain, chains))
 	}
-	return files, chains, nil
+	return store, chains, nil
+}
+
+// storeFault returns an error of the store as a fault: some have a code of their own.
+func storeFault(err error) error {
+	if fault.Of(err) != "" {
+		return err
+	}
+	return fault.New(fault.RetentionStore, err)
+}
+
+// place names the kind of the store.
+func (o *retained) place() string {
+	if backend.SharedStore(o.store) {
+		return "bucket"
+	}
+	return "folder"
 }
 
 // one returns the only chain.
 func one(chains []string) (string, error) {
 	if len(chains) != 1 {
-		return "", fault.Newf(fault.CommandBadArgument, "the folder has %d chains: name one with --chain (streamer retention list)", len(chains))
+		return "", fault.Newf(fault.CommandBadArgument, "the store has %d chains: name one with --chain (streamer retention list)", len(chains))
 	}
 	return chains[0], nil
 }
@@ -137,16 +152,21 @@ type retainedSegment struct {
 func listRetained() *cobra.Command {
 	var o retained
 	return o.build("list", "List the segments of the retained log", "", cobra.NoArgs,
-		func(ctx context.Context, files *retention.Files, chains, _ []string, w io.Writer) error {
+		func(ctx context.Context, files backend.Retained, chains, _ []string, w io.Writer) error {
 			all := []retainedChain{}
 			for _, folder := range chains {
 				c, err := readChain(ctx, retention.ChainAt(files, folder), folder)
 				if err != nil {
-					return fault.New(fault.RetentionStore, err)
+					return storeFault(err)
 				}
 				all = append(all, c)
 			}
-			return o.print(w, all, func(t *tabwriter.Writer) { writeChains(t, all) })
+			return o.print(w, all, func(t *tabwriter.Writer) {
+				if len(all) == 0 {
+					fmt.Fprintf(t, "The %s has no retained log.\n", o.place())
+				}
+				writeChains(t, all)
+			})
 		})
 }
 
@@ -189,9 +209,6 @@ func showSegment(ctx context.Context, chain *retention.Chain, s retention.Segmen
 
 // writeChains writes chains for people.
 func writeChains(t *tabwriter.Writer, all []retainedChain) {
-	if len(all) == 0 {
-		fmt.Fprintln(t, "The folder has no retained log.")
-	}
 	for i, c := range all {
 		if i > 0 {
 			fmt.Fprintln(t)
@@ -238,7 +255,7 @@ type shownSegment struct {
 func showRetained() *cobra.Command {
 	var o retained
 	return o.build("show SEGMENT", "Show what a segment covers, and its namespaces", "", cobra.ExactArgs(1),
-		func(ctx context.Context, files *retention.Files, chains, args []string, w io.Writer) error {
+		func(ctx context.Context, files backend.Retained, chains, args []string, w io.Writer) error {
 			folder, err := one(chains)
 			if err != nil {
 				return err
@@ -288,15 +305,15 @@ func verifyRetained() *cobra.Command {
 	var o retained
 	long := "Read every block of the retained log, and look whether its segments follow each other. The exit code is 1 if anything is wrong, or if there is no log."
 	return o.build("verify", "Read the whole retained log, and say what is damaged or missing", long, cobra.NoArgs,
-		func(ctx context.Context, files *retention.Files, chains, _ []string, w io.Writer) error {
+		func(ctx context.Context, files backend.Retained, chains, _ []string, w io.Writer) error {
 			if len(chains) == 0 {
-				return fault.Newf(fault.RetentionStore, "verify %s: the folder has no retained log", o.folder)
+				return fault.Newf(fault.RetentionStore, "verify %s: the %s has no retained log", o.store, o.place())
 			}
 			all, wrong := []verifiedChain{}, 0
 			for _, folder := range chains {
 				v, err := retention.ChainAt(files, folder).Verify(ctx)
 				if err != nil {
-					return fault.New(fault.RetentionStore, err)
+					return storeFault(err)
 				}
 				all, wrong = append(all, verifiedChain{folder, v}), wrong+len(v.Findings)
 			}
@@ -334,7 +351,7 @@ func pruneRetained() *cobra.Command {
 the only bound; without them, retention.max_age and retention.max_bytes of the configuration count. Expired segments are not read any more, and are
 deleted an hour later: by the node, or by this command. The newest segment stays. Run it as the user of the node, whose files they are.`
 	cmd := o.build("prune", "Expire the oldest segments, and delete those that expired an hour ago", long, cobra.NoArgs,
-		func(ctx context.Context, _ *retention.Files, chains, _ []string, w io.Writer) error {
+		func(ctx context.Context, _ backend.Retained, chains, _ []string, w io.Writer) error {
 			folder, err := one(chains)
 			if err != nil {
 				return err
@@ -343,15 +360,15 @@ deleted an hour later: by the node, or by this command. The newest segment stays
 			if err != nil {
 				return err
 			}
-			if err := checkOwner(filepath.Join(o.folder, filepath.FromSlash(folder), "seg"), os.Geteuid()); err != nil {
+			if err := o.checkOwner(folder); err != nil {
 				return err
 			}
 			if err := o.ask(pruneQuestion(keep, folder)); err != nil {
 				return err
 			}
-			writable, err := retention.OpenFiles(o.folder)
+			writable, err := backend.OpenRetained(o.store)
 			if err != nil {
-				return fault.New(fault.RetentionStore, err)
+				return storeFault(err)
 			}
 			defer writable.Close() //nolint:errcheck // nothing is left to write
 			p, chain := pruned{Chain: folder}, retention.ChainAt(writable, folder)
@@ -359,7 +376,7 @@ deleted an hour later: by the node, or by this command. The newest segment stays
 				p.Floor, p.Expired, err = chain.Expired(ctx)
 			}
 			if err != nil {
-				return fault.New(fault.RetentionStore, err)
+				return storeFault(err)
 			}
 			return o.print(w, p, func(t *tabwriter.Writer) {
 				fmt.Fprintf(t, "%s: %d segments deleted; %d more have expired, and can be deleted an hour after they did\n", printable(p.Chain), p.Deleted, p.Expired)
@@ -368,6 +385,19 @@ deleted an hour later: by the node, or by this command. The newest segment stays
 	cmd.Flags().StringVar(&age, "max-age", "", "how long segments are kept, such as 72h; 0s is no bound")
 	cmd.Flags().StringVar(&size, "max-bytes", "", "how large all segments may be together, such as 20GiB")
 	return o.confirmFlag(cmd)
+}
+
+// checkOwner refuses to write into a chain's folder as another user than the node's. A bucket's
+// objects have no user.
+func (o *retained) checkOwner(chain string) error {
+	if backend.SharedStore(o.store) {
+		return nil
+	}
+	folder, err := retention.FolderOf(o.store)
+	if err != nil {
+		return fault.New(fault.CommandBadArgument, err)
+	}
+	return checkOwner(filepath.Join(folder, filepath.FromSlash(chain), "seg"), os.Geteuid())
 }
 
 // checkOwner refuses to write into a folder of another user, as whom the node runs: it could not

@@ -87,7 +87,7 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 		t.Errorf("%+v, %v", after, err)
 	}
 	for line, want := range map[string]string{
-		"show 99": "no segment 99", "show x": "no number", "list --chain v1/abc/2": "no \"v1/abc/2\"", "list --store s3://x": "not the URL of a folder",
+		"show 99": "no segment 99", "show x": "no number", "list --chain v1/abc/2": "no \"v1/abc/2\"", "list --store ftp://x": "not the URL of a folder", "list --store s3://x": "must name a bucket",
 		"prune --max-age x --yes": "MAX_AGE",
 	} {
 		words := strings.Fields(line)
