@@ -39,13 +39,15 @@ const (
 // A Heartbeat is a member's report about itself. A heartbeat of another version may lack fields,
 // which are then zero, or have additional ones.
 type Heartbeat struct {
-	Node      string          `json:"node"`    // stable over restarts
-	Process   string          `json:"process"` // random, of one process
-	Kind      Kind            `json:"kind,omitempty"`
-	StartedAt time.Time       `json:"started_at"` // by the member's clock: compared with itself only
-	Version   string          `json:"version,omitempty"`
-	Status    Status          `json:"status,omitempty"`
-	Checks    map[string]bool `json:"checks,omitempty"`
+	Node      string    `json:"node"`    // stable over restarts
+	Process   string    `json:"process"` // random, of one process
+	Kind      Kind      `json:"kind,omitempty"`
+	StartedAt time.Time `json:"started_at"` // by the member's clock: compared with itself only
+	Version   string    `json:"version,omitempty"`
+	Status    Status    `json:"status,omitempty"`
+	// News counts the changes of Problems that others must see at once.
+	News   uint64          `json:"news,omitempty"`
+	Checks map[string]bool `json:"checks,omitempty"`
 	// Capacity is the member's relative share of the partitions. Zero counts as 1.
 	Capacity float64 `json:"capacity,omitempty"`
 	// Gateway is the address at which gateways reach the member, empty for none.

@@ -111,3 +111,48 @@ func TestRecoveredMeansAcknowledged(t *testing.T) {
 		}
 	})
 }
+
+// A target that acknowledges nothing is known to be silent in time, since the message that waits
+// was handed to it. One that is slow by nature is so once; one that has refused a message answers.
+func TestSilentTargetIsKnownInTime(t *testing.T) {
+	for phase := time.Duration(0); phase < LookEvery; phase += LookEvery / 7 {
+		synctest.Test(t, func(t *testing.T) {
+			s := watched(t, phase)
+			begun := time.Now()
+			s.begin(s.mu.flights[0].messages[0])
+			time.Sleep(SilentAfter + LookEvery)
+			synctest.Wait()
+			if silent := s.Status().Silent; silent == nil || !silent.Equal(begun) {
+				t.Errorf("%v after a look: silent since %v, want %v", phase, silent, begun)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := watched(t, 0)
+		for i := range 5 {
+			s.begin(s.mu.flights[0].messages[i])
+			time.Sleep(4 * time.Second)
+			if silent := s.Status().Silent; (silent == nil) != (i > 0) {
+				t.Errorf("message %d to a slow target: silent since %v", i, silent)
+			}
+			s.mu.flights[0].messages[i].Done(nil)
+		}
+		s.mu.Lock()
+		s.mu.slow, s.mu.failed, s.mu.moved = 0, true, time.Now()
+		s.mu.Unlock()
+		time.Sleep(2 * SilentAfter)
+		if silent := s.Status().Silent; silent != nil {
+			t.Errorf("silent since %v although it answers", silent)
+		}
+	})
+}
+
+// watched returns a sink so long after a look at its target.
+func watched(t *testing.T, phase time.Duration) *Sink {
+	s := publishing(&broken{}, Config{Subscriber: "sink/out"}, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go s.watch(ctx)
+	time.Sleep(phase)
+	return s
+}

@@ -103,9 +103,10 @@ type guarded struct {
 	halted   error
 	parked   map[string]error // destinations that wait until an operator resumes the sink, and why
 	stalled  bool
-	moved    time.Time // when the target last acknowledged something, or had nothing to acknowledge
-	waited   time.Time // when a message last waited for the target, at the last check
-	silent   time.Time // when the target stopped acknowledging waiting messages, zero while it acknowledges
+	moved    time.Time     // when the target last acknowledged something, or had nothing to acknowledge
+	slow     time.Duration // how long the target takes to acknowledge something, at most, of late
+	waited   time.Time     // when a message last waited for the target, at the last check
+	silent   time.Time     // when the target stopped acknowledging waiting messages, zero while it acknowledges
 	last     error
 }
 
@@ -626,6 +627,9 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 func (s *Sink) acknowledged() {
 	s.published.Add(1)
 	s.metrics.published.Inc()
+	if !s.mu.failed {
+		s.mu.slow = max(time.Since(s.mu.moved), s.mu.slow*9/10)
+	}
 	s.mu.moved, s.mu.silent = time.Now(), time.Time{}
 }
 
@@ -717,7 +721,7 @@ func (s *Sink) tell(err error, change func()) {
 
 // watch checks regularly whether the target acknowledges messages, until the context ends.
 func (s *Sink) watch(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(LookEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -728,6 +732,15 @@ func (s *Sink) watch(ctx context.Context) {
 		}
 	}
 }
+
+const (
+	// LookEvery is the interval at which a sink checks its target.
+	LookEvery = 500 * time.Millisecond
+	// SilentAfter is how long a target that was never slower may acknowledge nothing before it
+	// counts as silent. One that is slow has twice the time that it has taken of late, up to
+	// Config.StallAfter.
+	SilentAfter = 3 * time.Second
+)
 
 // elsewhere is how long after the last waiting change a sink still reports that its target
 // acknowledges nothing. Later another node, to which the partitions have moved, knows more.
@@ -740,7 +753,9 @@ func (s *Sink) look(now time.Time) {
 	s.mu.Lock()
 	waits := s.mu.failed || s.mu.underWay > 0
 	stalled, was := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled
-	if stalled && s.mu.silent.IsZero() {
+	patience := min(max(SilentAfter, 2*s.mu.slow), s.cfg.StallAfter)
+	silent := waits && !s.mu.failed && now.Sub(s.mu.moved) >= patience
+	if (stalled || silent) && s.mu.silent.IsZero() {
 		s.mu.silent = s.mu.moved
 	}
 	if waits {

@@ -85,6 +85,8 @@ func (a *attachment) run(ctx context.Context, stopping, done <-chan struct{}) er
 		case <-a.terms.Ended:
 			a.viewAt = 0
 			a.tellSoon()
+		case <-a.cfg.News:
+			a.tellSoon()
 		case <-look.C:
 		case answer := <-a.answers:
 			if a.deadline.Over(a.cfg.Clock()) {
@@ -118,9 +120,10 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 	}
 }
 
-// tellSoon makes the next heartbeat due soon, because the set of served partitions has changed.
+// tellSoon makes the next heartbeat due soon, because the set of served partitions has changed, or
+// the node's problems have.
 func (a *attachment) tellSoon() {
-	a.beatAt = min(a.beatAt, a.beaten+changesEvery)
+	a.beatAt = min(a.beatAt, a.beaten+TellsWithin)
 }
 
 // pause returns the time until something is due.

@@ -31,6 +31,9 @@ type Config struct {
 	// Report returns the node's heartbeat. The Member fills in Node, Process, StartedAt and Kind.
 	// It must not block.
 	Report func() cluster.Heartbeat
+	// News signals that the node's report has changed in a way that others must know soon. It may
+	// be nil.
+	News <-chan struct{}
 	// Resume accepts terms that have begun. It may block on the network until its context ends; the
 	// terms last longer. After an error the Member calls it again with parts of the terms. It
 	// returns the partitions of terms that Resume never accepts, and claims them again a little
@@ -66,14 +69,20 @@ type Config struct {
 }
 
 const (
+	// AsksEvery is how often a member asks the store at least, and how long it waits for the answer.
+	AsksEvery = 1500 * time.Millisecond
+	// TellsWithin is how long a change of the report waits for the next heartbeat at most.
+	TellsWithin = 250 * time.Millisecond
+)
+
+const (
 	defaultTTL = 10 * time.Second
 
 	releaseTimeout = 3 * time.Second
 
 	claimRetry    = 200 * time.Millisecond // between two attempts to claim partitions of another process
 	defaultBeat   = 2 * time.Second
-	changesEvery  = 250 * time.Millisecond // between heartbeats that report changes
-	viewEvery     = 2 * time.Second        // finds changes without a hint
+	viewEvery     = AsksEvery // finds changes without a hint, and that the store does not answer
 	recoverPause  = 250 * time.Millisecond
 	recoverStreak = 2           // good renewals in a row before a detached node comes back
 	recoverWithin = time.Second // of each other

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -32,6 +33,7 @@ type ClusterStore struct {
 	client *Client
 	etcd   *clientv3.Client
 	keys   keys
+	heard  sync.Map // node → arrival of its last heartbeat
 }
 
 var _ cluster.Store = (*ClusterStore)(nil)

@@ -31,7 +31,13 @@ func (s *ClusterStore) Hints(ctx context.Context) <-chan struct{} {
 	for _, prefix := range []string{s.candidates(), s.keys.owners(), s.keys.directives()} {
 		watches.Go(func() { s.watch(ctx, signals, anything, prefix, clientv3.WithPrefix()) })
 	}
-	watches.Go(func() { s.watch(ctx, signals, make(statuses).news, s.keys.members(), clientv3.WithPrefix()) })
+	last := make(statuses)
+	watches.Go(func() {
+		s.watch(ctx, signals, func(events []*clientv3.Event) bool {
+			s.hear(events)
+			return last.news(events)
+		}, s.keys.members(), clientv3.WithPrefix())
+	})
 	go func() {
 		watches.Wait()
 		close(signals)
@@ -69,11 +75,40 @@ func (s *ClusterStore) watch(
 // anything takes all changes for news.
 func anything(events []*clientv3.Event) bool { return len(events) > 0 }
 
+// hear notes when heartbeats arrived.
+func (s *ClusterStore) hear(events []*clientv3.Event) {
+	for _, e := range events {
+		if node, ok := nodeOf(s.keys, string(e.Kv.Key)); ok && e.Type == clientv3.EventTypePut {
+			s.heard.Store(node, arrival{e.Kv.ModRevision, time.Now()})
+		}
+	}
+}
+
+// An arrival is that of a heartbeat.
+type arrival struct {
+	beat int64 // the revision
+	at   time.Time
+}
+
+// Heard returns the revision of the last heartbeat of a node that arrived while the cluster's keys
+// were watched, and when it did; zero for none. A view shows a heartbeat only when it is taken.
+func (s *ClusterStore) Heard(node string) (beat int64, at time.Time) {
+	last, _ := s.heard.Load(node)
+	heard, _ := last.(arrival)
+	return heard.beat, heard.at
+}
+
+// A heading is the beginning of a heartbeat: what others must know at once.
+type heading struct {
+	status cluster.Status
+	news   uint64
+}
+
 // statuses are those of the members whose heartbeats have been seen, by key.
-type statuses map[string]cluster.Status
+type statuses map[string]heading
 
 // news reports whether heartbeats contain a relevant change: a member that joins, leaves, or
-// changes its status.
+// changes its status or its problems.
 func (s statuses) news(events []*clientv3.Event) (found bool) {
 	for _, e := range events {
 		key := string(e.Kv.Key)
@@ -82,37 +117,43 @@ func (s statuses) news(events []*clientv3.Event) (found bool) {
 			found = true
 			continue
 		}
-		status := statusOf(e.Kv.Value)
-		if last, seen := s[key]; !seen || e.IsCreate() || last != status {
+		now := headingOf(e.Kv.Value)
+		if last, seen := s[key]; !seen || e.IsCreate() || last != now {
 			found = true
 		}
-		s[key] = status
+		s[key] = now
 	}
 	return found
 }
 
-// statusOf returns the status in a heartbeat, empty if there is none. It reads no further, because
-// partitions and metrics, most of a heartbeat, come after it, and every node reads every heartbeat.
-func statusOf(heartbeat []byte) cluster.Status {
+// headingOf returns the beginning of a heartbeat. It reads no further than the status and what follows
+// it, because partitions and metrics, most of a heartbeat, come later, and every node reads every
+// heartbeat.
+func headingOf(heartbeat []byte) (said heading) {
 	fields := json.NewDecoder(bytes.NewReader(heartbeat))
 	if open, err := fields.Token(); err != nil || open != json.Delim('{') {
-		return ""
+		return heading{}
 	}
 	for fields.More() {
-		var status cluster.Status
 		var other json.RawMessage
 		name, err := fields.Token()
 		switch {
 		case err != nil:
-			return ""
+			return heading{}
 		case name == "status":
-			if fields.Decode(&status) != nil {
-				return ""
+			if fields.Decode(&said.status) != nil {
+				return heading{}
 			}
-			return status
+		case name == "news" && said.status != "":
+			if fields.Decode(&said.news) != nil {
+				return heading{}
+			}
+			return said
+		case said.status != "": // there is none
+			return said
 		case fields.Decode(&other) != nil:
-			return ""
+			return heading{}
 		}
 	}
-	return ""
+	return said
 }

@@ -85,12 +85,36 @@ func TestHeartbeatsThatTellNothingNewAreNoNews(t *testing.T) {
 		{[]*clientv3.Event{gone, put("b", `{}`, false)}, true},
 		{[]*clientv3.Event{put("a", `{"node":"a","checks":{"status":true},"status":"healthy"}`, false)}, true},
 		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false)}, false},
+		{[]*clientv3.Event{put("a", `{"status":"healthy","news":1,"problems":[]}`, false)}, true}, // another problem
+		{[]*clientv3.Event{put("a", `{"status":"healthy","news":1}`, false)}, false},
+		{[]*clientv3.Event{put("a", `{"status":"healthy","news":2}`, false)}, true},
+		{[]*clientv3.Event{put("a", `{"status":"healthy","checks":{"news":true},"news":3}`, false)}, true}, // without
 		{[]*clientv3.Event{put("a", "garbage", false)}, true},
 		{[]*clientv3.Event{put("a", `{"status":"healthy"}`, false)}, true},
 	} {
 		if news := seen.news(step.events); news != step.news {
 			t.Errorf("step %d: %v", i, news)
 		}
+	}
+}
+
+// When a heartbeat arrived is known without a look at the cluster, while it is watched.
+func TestHeartbeatsAreHeardBetweenTwoViews(t *testing.T) {
+	t.Parallel()
+	p := own(t)
+	s, other := p.store(nil), p.store(nil)
+	hints := s.Hints(t.Context())
+	seat := p.join(other, "a")
+	p.until(other, hints, func(v cluster.View) bool { return len(v.Members) == 1 })
+	if err := seat.Beat(t.Context(), cluster.Heartbeat{Node: seat.node, Process: seat.process, Status: cluster.StatusHealthy, News: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p.until(other, hints, func(v cluster.View) bool {
+		beat, at := s.Heard(seat.node)
+		return v.Members[0].News == 1 && beat == v.Members[0].Beat && time.Since(at) < time.Minute
+	})
+	if beat, at := s.Heard("b"); beat != 0 || !at.IsZero() {
+		t.Errorf("a node that is not there was heard at %v", at)
 	}
 }
 

@@ -110,6 +110,10 @@ type Announced struct {
 	Components func() []string
 	// Verdict returns the node's status and problems, for its heartbeats. It may be nil.
 	Verdict func() (health.Status, []health.Problem)
+	// Changes counts the changes of these problems that others must know at once, and News signals
+	// each. They may be nil.
+	Changes func() uint64
+	News    <-chan struct{}
 	// Gateways returns the named subscribers with sessions at the node, and how many more there
 	// are. It must not block. Defaults to none.
 	Gateways func() (listed []gateway.Peer, unlisted int)
@@ -163,7 +167,7 @@ func NewMembership(cfg MembershipConfig) *Membership {
 	}
 	m.told = newTopologist()
 	m.member = member.New(member.Config{
-		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, Resume: m.resume,
+		Member: cfg.Member, TTL: cfg.TTL, HeartbeatInterval: cfg.HeartbeatInterval, Report: m.report, News: cfg.News, Resume: m.resume,
 		Offer:  func(terms []change.Term) { m.donor.Offer(terms) },
 		Viewed: m.viewed, Clock: cfg.Clock, Log: cfg.Logger, Registerer: cfg.Registerer, Tracer: cfg.Tracer,
 	}, cfg.Cluster)
@@ -411,6 +415,9 @@ func (m *Membership) report() cluster.Heartbeat {
 	h.Gateways, h.Unlisted = m.gateways()
 	if cfg.Verdict != nil {
 		h.Verdict, h.Problems = cfg.Verdict()
+	}
+	if cfg.Changes != nil {
+		h.News = cfg.Changes()
 	}
 	switch {
 	case cfg.Stopping():

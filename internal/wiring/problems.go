@@ -14,18 +14,20 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/streamer"
 )
 
 // judgeEvery is how often the node judges itself without a request.
-const judgeEvery = time.Second
+const judgeEvery = 500 * time.Millisecond
 
 // observed is the state between two checks.
 type observed struct {
 	begun atomic.Bool              // the node has been ready
 	told  atomic.Pointer[reported] // what its heartbeats report
+	news  chan struct{}            // holds one signal: that has changed
 
 	mu     sync.Mutex
 	since  map[string]health.Since      // the facts that held at the last look, by name
@@ -40,6 +42,41 @@ type observed struct {
 type reported struct {
 	status   health.Status
 	problems []health.Problem
+	changes  uint64 // of the problems that others must know at once
+}
+
+// report takes the status and the problems into the node's heartbeats, and has one sent soon when
+// others must know of a change. Problems that clients have at will are no news: each makes every
+// node look at the cluster.
+func (o *observed) report(status health.Status, problems []health.Problem) {
+	before, told := o.told.Load(), &reported{status: status, problems: problems}
+	if before != nil {
+		told.changes = before.changes
+	}
+	changed := !slices.Equal(before.urgent(), told.urgent())
+	if changed {
+		told.changes++
+	}
+	o.told.Store(told)
+	if changed {
+		select {
+		case o.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// urgent returns the problems that others must know at once.
+func (r *reported) urgent() (all []string) {
+	if r == nil {
+		return nil
+	}
+	for _, p := range r.problems {
+		if !p.OfClients() {
+			all = append(all, fmt.Sprint(p.Subject, " ", p.Code, " ", p.Severity))
+		}
+	}
+	return all
 }
 
 // heard is the last heartbeat of a node.
@@ -102,20 +139,37 @@ func (s *Service) reported() (health.Status, []health.Problem) {
 	return "", nil
 }
 
+// changes counts the changes of the problems that the heartbeats report.
+func (s *Service) changes() uint64 {
+	if told := s.observed.told.Load(); told != nil {
+		return told.changes
+	}
+	return 0
+}
+
 // watchProblems checks the node, and reports its problems to operators, until the context ends.
 func (s *Service) watchProblems(ctx context.Context) {
+	s.observed.judge(ctx, s.board, s.facts, s.gateway.Serving, func(f health.Facts) bool {
+		view, _ := s.member.View()
+		return speaks(f, view, s.member.Leads())
+	})
+}
+
+// judge judges the facts again and again until the context ends. It passes on whether the node is
+// ready, and posts the problems while the node speaks for the cluster, and while it is cut off.
+func (o *observed) judge(ctx context.Context, board *notice.Board, facts func(time.Time) health.Facts, ready func(bool), speaks func(health.Facts) bool) {
 	tick := time.NewTicker(judgeEvery)
 	defer tick.Stop()
 	var teller teller
 	for {
 		now := time.Now()
-		f := s.facts(now)
+		f := facts(now)
 		v := health.Judge(f)
-		s.observed.told.Store(&reported{v.Status, health.Reported(f, cluster.MaxProblems)})
-		s.gateway.Serving(v.Ready)
-		if s.observed.begun.Load() {
+		o.report(v.Status, health.Reported(f, cluster.MaxProblems))
+		ready(v.Ready)
+		if o.begun.Load() {
 			cutOff := !f.Etcd.At.IsZero() || !f.Detached.At.IsZero()
-			teller.step(now, v, s.board, s.member.Leads(), cutOff)
+			teller.step(now, v, board, speaks(f), cutOff)
 		}
 		select {
 		case <-tick.C:
@@ -123,6 +177,20 @@ func (s *Service) watchProblems(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// speaks reports whether the node posts the cluster's problems: the leader does, and while there is
+// none or it is missing, the first of the nodes that are there.
+func speaks(f health.Facts, view cluster.View, leads bool) bool {
+	if leads || view.Leader != "" && !slices.Contains(f.MissingNodes, view.Leader) {
+		return leads
+	}
+	for _, m := range view.Members { // in the order of their names
+		if m.Kind != cluster.KindGateway && !slices.Contains(f.MissingNodes, m.Node) {
+			return m.Node == f.Node
+		}
+	}
+	return false
 }
 
 // facts collects the node's facts.
@@ -160,7 +228,7 @@ func (s *Service) facts(now time.Time) health.Facts {
 const (
 	// unansweredFor is how long MongoDB may be late with the answer to a stream, beyond the
 	// requested wait, unaskedFor how long it may answer nothing while no stream is open.
-	unansweredFor = 3 * time.Second
+	unansweredFor = 2500 * time.Millisecond
 	unaskedFor    = 10 * time.Second
 )
 
@@ -172,7 +240,7 @@ func (s *Service) unanswered(now time.Time) (since time.Time, err error) {
 	if tail.LastReply.After(since) {
 		since = tail.LastReply
 	}
-	most := s.source.MaxAwait() + unansweredFor
+	most := min(s.source.MaxAwait()+unansweredFor, unaskedFor)
 	if !tail.Open || tail.Paused || tail.Full { // the stream is not asked
 		most = unaskedFor
 	}
@@ -234,7 +302,7 @@ func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string,
 }
 
 // missedBeats is how many intervals of heartbeats a node may send none.
-const missedBeats = 2.5
+const missedBeats = 2
 
 // viewFacts adds the facts about the other nodes.
 func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, fact func(string, error) health.Since) {
@@ -252,8 +320,8 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 	for _, m := range others {
 		f.Others = append(f.Others, m.Problems...)
 	}
-	silence := time.Duration(missedBeats * float64(cfg.Cluster.HeartbeatInterval))
-	names, since, awaited := o.missing(others, cfg.Cluster.ExpectedNodes-1, silence, cfg.Cluster.LeaseTTL, now)
+	silence := missedBeats * cfg.Cluster.HeartbeatInterval
+	names, since, awaited := o.missing(others, s.heard(), cfg.Cluster.ExpectedNodes-1, silence, cfg.Cluster.LeaseTTL, now)
 	f.MissingNodes = names
 	missing := cfg.Cluster.ExpectedNodes - len(view.Members) - awaited
 	switch {
@@ -279,6 +347,17 @@ func (s *Service) refused(view cluster.View) error {
 	return nil
 }
 
+// heard returns when which heartbeat of a node arrived last, as the watch of the cluster's keys
+// knows it: a view that is taken now and then shows it later.
+func (s *Service) heard() func(node string) (beat int64, at time.Time) {
+	if watch, does := s.roster.(interface {
+		Heard(node string) (int64, time.Time)
+	}); does {
+		return watch.Heard
+	}
+	return func(string) (int64, time.Time) { return 0, time.Time{} }
+}
+
 // restarting is how long a node that has left by itself may stay away.
 const restarting = 2 * time.Minute
 
@@ -286,15 +365,21 @@ const restarting = 2 * time.Minute
 // awaited are those that have left by themselves, as for a restart. One that dies is there until
 // its lease ends, and has been silent for at least two thirds of that, less the time until its last
 // heartbeat was noticed. Those that have left are forgotten when there are as many as expected.
-func (o *observed) missing(others []cluster.Member, expected int, silence, lease time.Duration, now time.Time) (names []string, since time.Time, awaited int) {
+func (o *observed) missing(
+	others []cluster.Member, heardOf func(node string) (beat int64, at time.Time), expected int, silence, lease time.Duration, now time.Time,
+) (names []string, since time.Time, awaited int) {
 	if o.beats == nil {
 		o.beats = make(map[string]heard)
 	}
 	present := make(map[string]bool, len(others))
 	for _, m := range others {
 		present[m.Node] = true
-		if last, known := o.beats[m.Node]; !known || last.beat != m.Beat {
-			o.beats[m.Node] = heard{beat: m.Beat, at: now, stops: m.Status == cluster.StatusStopping}
+		beat, at := heardOf(m.Node)
+		if at.IsZero() || beat < m.Beat { // nobody watches, or a moment ago
+			beat, at = m.Beat, now
+		}
+		if last, known := o.beats[m.Node]; !known || last.beat < beat {
+			o.beats[m.Node] = heard{beat: beat, at: at, stops: m.Status == cluster.StatusStopping}
 		}
 	}
 	since = now

@@ -25,6 +25,7 @@ func TestNodesThatAreMissing(t *testing.T) {
 	type look struct {
 		at      time.Duration
 		members []cluster.Member
+		heard   time.Duration // when the last heartbeat of c arrived, as the watch knows it; 0 for not at all
 		missing []string
 		since   time.Duration
 		awaited int
@@ -62,6 +63,11 @@ func TestNodesThatAreMissing(t *testing.T) {
 			{at: 2 * second, members: beats(2, "b"), awaited: 1},
 			{at: 2*second + restarting, members: beats(130, "b"), missing: []string{"c"}, since: 0},
 		},
+		"heard between two views": {
+			{at: 0, members: beats(0, "b", "c")},
+			{at: 6 * second, members: append(beats(6, "b"), beats(0, "c")...), heard: 2 * second},
+			{at: 8 * second, members: append(beats(8, "b"), beats(2*second, "c")...), heard: 2 * second, missing: []string{"c"}, since: 2 * second},
+		},
 		"another one in its place": {
 			{at: 0, members: beats(0, "b", "c")},
 			{at: 2 * second, members: beats(2, "b"), awaited: 1},
@@ -73,7 +79,13 @@ func TestNodesThatAreMissing(t *testing.T) {
 			var o observed
 			begun := time.Unix(1000, 0)
 			for _, l := range looks {
-				missing, since, awaited := o.missing(l.members, 2, silence, lease, begun.Add(l.at))
+				heardOf := func(node string) (int64, time.Time) {
+					if node != "c" || l.heard == 0 {
+						return 0, time.Time{}
+					}
+					return int64(l.heard), begun.Add(l.heard)
+				}
+				missing, since, awaited := o.missing(l.members, heardOf, 2, silence, lease, begun.Add(l.at))
 				if !slices.Equal(missing, l.missing) || awaited != l.awaited || len(missing) > 0 && since.Sub(begun) != l.since {
 					t.Errorf("after %v: %v are missing since %v, %d awaited", l.at, missing, since.Sub(begun), awaited)
 				}
