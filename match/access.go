@@ -82,7 +82,7 @@ func (b *bucket) choose(p *Program, s scope) access {
 			best, partner, least = i, other, cost
 		}
 	}
-	a := access{sure: p.expression.Simple}
+	a := access{sure: p.expression.Simple && p.filter.Document == ""}
 	for i, c := range p.expression.Conjuncts {
 		if i != best && i != partner && !s.implies(c) {
 			a.sure = false

@@ -36,6 +36,7 @@ func NewCompiler(bytes int) *Compiler {
 // A Key identifies equal filters.
 type Key struct {
 	source, db, coll, ops string
+	document              string
 	deletes               Deletes
 	carries               Carries
 }
@@ -46,7 +47,7 @@ func (f Filter) Key() Key {
 	for i, op := range f.Ops {
 		ops[i] = op.String()
 	}
-	return Key{f.Source, f.DB, f.Coll, strings.Join(ops, ","), f.Deletes, f.Carries}
+	return Key{f.Source, f.DB, f.Coll, strings.Join(ops, ","), f.Document, f.Deletes, f.Carries}
 }
 
 // Known returns the program of an equal filter, if it is remembered.

@@ -61,6 +61,9 @@ type Filter struct {
 	Deletes Deletes
 	// Carries defaults to a stream without documents and pre-images.
 	Carries Carries
+	// Document selects the changes of one document, and those of whole collections: it is the
+	// canonical form of an _id (change.AppendCanonical). Empty selects all.
+	Document string
 }
 
 // Compile validates and compiles a filter. Its errors are faults: STRM-FILTER-INVALID (with the

@@ -26,7 +26,7 @@ func (p *Program) Filter() Filter { return p.filter }
 // index.
 func (p *Program) Size() int {
 	f := &p.filter
-	return baseBytes + p.expression.Bytes + len(f.Source) + len(f.DB) + len(f.Coll) + len(f.Ops)
+	return baseBytes + p.expression.Bytes + len(f.Source) + len(f.DB) + len(f.Coll) + len(f.Ops) + len(f.Document)
 }
 
 // baseBytes is the memory of a subscription without an expression.
@@ -59,10 +59,16 @@ func (p *Program) Holds(e *change.Event) (bool, error) {
 
 // match calls evaluate if the filter admits the event's operation.
 func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
-	if e := f.Event(); !p.admits(e) || !p.selector.reaches(e) {
+	if e := f.Event(); !p.admits(e) || !p.selector.reaches(e) || !p.isOf(e) {
 		return false, nil
 	}
 	return p.evaluate(f, eval)
+}
+
+// isOf reports whether an event may be of the document that the filter selects.
+func (p *Program) isOf(e *change.Event) bool {
+	id := e.ID()
+	return p.filter.Document == "" || id.IsZero() || string(change.AppendCanonical(nil, id)) == p.filter.Document
 }
 
 // evaluate calls eval; for a rename, for the source and for the target namespace, as far as the

@@ -155,6 +155,14 @@ func (l *Log) End() change.Position {
 	return l.tail.ring.end
 }
 
+// Drained returns the position up to which the tail has read, if MongoDB had nothing more then: no
+// event of its time follows.
+func (l *Log) Drained() (end change.Position, drained bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tail.ring.end, l.tail.opened && l.tail.drained
+}
+
 // place assigns a cursor to the tail if that holds its position, else adds it to the waiting
 // cursors. A cursor without a position begins at the tail's end.
 func (l *Log) place(c *Cursor) {

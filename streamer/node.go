@@ -316,3 +316,24 @@ func (n *Node) sharedSubscribers() []*Shared {
 	defer n.mu.Unlock()
 	return slices.Clone(n.mu.shared)
 }
+
+// Now returns the time of the newest entry of MongoDB's log.
+func (n *Node) Now(ctx context.Context) (change.Timestamp, error) {
+	reach, err := n.cfg.Range.Now(ctx)
+	if err != nil {
+		return change.Timestamp{}, fault.New(fault.MongoUnreachable, err)
+	}
+	return reach.Last, nil
+}
+
+// Reached reports whether everything of a time and before is before a position, or at it.
+func (n *Node) Reached(t change.Timestamp, at change.Position) bool {
+	switch at.Time.Compare(t) {
+	case 1:
+		return true
+	case 0: // more of the time may follow
+		end, drained := n.log.Drained()
+		return at.Token != nil && at.IsProgress() || drained && at.Compare(end) >= 0
+	}
+	return false
+}

@@ -30,7 +30,7 @@ func rules() []rule {
 		{of("delivery/..."), of("change/...", "delivery/...", "gap", "health", "internal/retry", "match", "oplog", "snapshot"), "no checkpoint, no notice board, no cluster: it delivers, and others keep what was acknowledged"},
 		{of("streamer"), of("change", "checkpoint", "delivery", "gap", "health", "internal/retry", "notice", "oplog", "snapshot"), "no transport, no store, no cluster, no filter: terms come from outside"},
 		{of("internal/input"), of("change", "match"), "what clients may send, for whoever is sent something"},
-		{of("gateway/..."), of("change", "delivery", "gateway/...", "internal/input", "internal/retry", "match", "streamer"), "a transport is a session of the hub, and nothing else"},
+		{of("gateway/..."), of("change/...", "delivery", "gateway/...", "internal/input", "internal/retry", "match", "streamer"), "a transport is a session of the hub, and nothing else"},
 		{of("sink/..."), of("change/...", "delivery", "health", "internal/breaker", "internal/retry", "notice", "sink", "streamer"), "a sink is a shared subscriber; its targets know messages, and not each other"},
 		{of("dev/broker", "dev/versity"), nil, "targets as others run them"},
 		{of("client"), of("gateway/streampb"), "other people's programs link it: the wire and nothing else of ours"},

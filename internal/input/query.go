@@ -24,6 +24,7 @@ func parameters() map[string]Bound {
 		"for":                   word,
 		"fresh":                 word,
 		"from":                  {Kind: Name, Bytes: 4 << 10, Code: fault.SessionBadPosition}, // what a page says as next
+		"id":                    {Kind: Text, Bytes: 16 << 10},                                // of a document
 		LastEventID:             eventID,
 		"leaves":                word,
 		"limit":                 word,

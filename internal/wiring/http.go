@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/listen"
+	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/statuspage"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
@@ -81,10 +82,12 @@ func (s *Service) listen(ctx context.Context) (err error) {
 func (s *Service) buildServers() error {
 	cfg, accounts := s.opts.Config, s.listeners.Accounts
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
-	v1.Handle("/v1/events", gateway.NewEvents(gateway.EventsConfig{
+	events := gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
-	}, s.node))
+	}, s.node)
+	v1.Handle("/v1/events", events)
+	v1.Handle("GET /v1/changes", gateway.NewChanges(events, mongodb.ParseID))
 	v1.Handle("GET /v1/snapshot", gateway.NewPages(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
 	}, s.node))

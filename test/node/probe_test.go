@@ -119,8 +119,10 @@ func probes() map[string]map[string]probe {
 	for _, query := range []string{"", "&from=forged", "&limit=1", "&filter=wrong("} {
 		collections["pages"+query] = overHTTP(http.MethodGet, "/v1/snapshot?db=shop&coll=%s"+query)
 	}
+	collections["changes"] = overHTTP(http.MethodGet, "/v1/changes?db=shop&coll=%s&id=1")
 	databases := map[string]probe{
-		"events": overHTTP(http.MethodGet, "/v1/events?db=%s&coll=ledger"), "pages": overHTTP(http.MethodGet, "/v1/snapshot?db=%s&coll=ledger"),
+		"changes": overHTTP(http.MethodGet, "/v1/changes?db=%s&coll=ledger&id=1"),
+		"events":  overHTTP(http.MethodGet, "/v1/events?db=%s&coll=ledger"), "pages": overHTTP(http.MethodGet, "/v1/snapshot?db=%s&coll=ledger"),
 		"all events": overHTTP(http.MethodGet, "/v1/events?db=%s"), "hello": overGRPC(func(h *streampb.Hello, name string) { h.Subscriptions[0].Db = name }, nil),
 	}
 	resume := func(h *streampb.Hello, name string) { h.Subscriber, h.Start = name, streampb.Start_START_RESUME }

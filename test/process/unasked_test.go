@@ -39,7 +39,7 @@ func changing() map[string][][]string {
 // and run, which is a node.
 func harmless() []string {
 	return []string{
-		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "config init", "config show", "context add", "context list", "context remove", "context use", "explain", "gaps", "retention list", "retention show", "retention verify", "run",
+		"audit", "check", "subscribers export", "subscribers history", "subscribers list", "subscribers show", "config check", "config init", "config show", "context add", "context list", "context remove", "context use", "explain", "gaps", "history", "retention list", "retention show", "retention verify", "run",
 		"sinks status", "status", "supervisor reports", "supervisor status", "tail", "version",
 	}
 }

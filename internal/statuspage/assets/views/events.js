@@ -1,10 +1,10 @@
 // Events as they happen, or again from a place in the log, and what a filter makes of them. It receives them from /v1/events as every client does.
 
-import {Refusal, follow, hasToken} from '../api.js';
+import {Refusal, follow, get, hasToken} from '../api.js';
 import {headOf, timeOf} from '../place.js';
 import {curl, goProgram, parameters, typescript} from '../snippets.js';
 import {attempt, verdicts} from '../tester.js';
-import {badge, clock, count, h, keyed, plural, rate, text} from '../ui.js';
+import {badge, clock, count, h, keyed, plural, rate, text, when} from '../ui.js';
 
 const most = 200; // events that are kept
 const window_ = 5000; // milliseconds that the rate is of
@@ -71,6 +71,39 @@ function filterField(root) {
   };
 }
 
+// past makes what the log still has of a document, on demand.
+function past() {
+  const said = h('p.help', {role: 'status'});
+  const list = h('ol.log', {'aria-label': 'Changes of the document, oldest first'});
+  return {
+    element: h('div', said, list),
+    clear() {
+      text(said, '');
+      list.replaceChildren();
+    },
+    async show({db, coll, id}) {
+      list.replaceChildren();
+      text(said, 'Looking …');
+      const question = new URLSearchParams({db, coll, id});
+      try {
+        let n = 0;
+        for (let next = ''; ;) {
+          if (next) question.set('from', next);
+          const found = await get(`/v1/changes?${question}`);
+          list.append(...found.changes.map((c) => h('li', when(c.time), h('span', badge(levels[c.operation] ?? 'away', c.operation), ' ', c.changed.join(', ')))));
+          list.append(...found.losses.map((l) => h('li', {'data-level': 'critical'}, h('span', `Changes may be missing here: ${l.reason}`))));
+          n += found.changes.length;
+          next = found.next ?? '';
+          text(said, `${plural(n, 'change')} of this document ${next && n < most ? 'so far' : 'in the log'}, read up to ${clock(found.read_to)}${found.begins ? `; the log begins at ${clock(found.begins)}` : ''}${next && n >= most ? '; there are more: streamer history shows them' : ''}.`);
+          if (!next || n >= most) return;
+        }
+      } catch (error) {
+        text(said, error instanceof Refusal ? error.advice : 'The node does not answer.');
+      }
+    },
+  };
+}
+
 // row makes a row of the list: what happened to which document, and on demand the whole event.
 function row(resume) {
   const [at, op, ns, key, verdict] = [h('time'), h('span'), h('span.ns'), h('code.key'), h('span')];
@@ -78,7 +111,9 @@ function row(resume) {
   const id = h('code');
   const copy = h('button', {type: 'button', click: () => navigator.clipboard.writeText(seen.id)}, 'Copy id');
   const from = h('button', {type: 'button', click: () => resume(seen.id)}, 'Start after it');
-  const details = h('details', {toggle: () => { if (details.open) text(whole, pretty(seen.text)); }}, h('summary', at, op, ns, key, verdict), h('p.bar', 'Resume after ', id, copy, from), whole);
+  const before = past();
+  const history = h('button', {type: 'button', click: () => before.show(seen.document)}, 'History');
+  const details = h('details', {toggle: () => { if (details.open) text(whole, pretty(seen.text)); }}, h('summary', at, op, ns, key, verdict), h('p.bar', 'Resume after ', id, copy, from, history), before.element, whole);
   let seen = null;
   return {
     element: h('li', details),
@@ -90,6 +125,8 @@ function row(resume) {
         text(ns, e.ns);
         text(key, e.key);
         text(id, e.id);
+        history.hidden = !e.document;
+        before.clear();
       }
       const [level, word] = verdicts[e.verdict] ?? [];
       verdict.replaceChildren(...(word ? [badge(level, word)] : []));
@@ -97,12 +134,28 @@ function row(resume) {
   };
 }
 
+// keyIn returns the _id of an event as it is written in its JSON, null without one: its digits are those of the document.
+function keyIn(json) {
+  const found = /"documentKey":\{.*?"_id":/.exec(json);
+  if (!found) return null;
+  const begin = found.index + found[0].length;
+  let depth = 0;
+  for (let at = begin; at < json.length; at++) {
+    if (json[at] === '"') while (json[++at] !== '"') if (json[at] === '\\') at++;
+    if ('{['.includes(json[at])) depth++;
+    if (depth === 0 && ',}'.includes(json[at])) return json.slice(begin, at).trim();
+    if ('}]'.includes(json[at])) depth--;
+  }
+  return null;
+}
+
 // event reads what the list shows of one.
 function event(type, data, id, json, before, n) {
   const t = data.clusterTime?.$timestamp?.t;
   const lost = type !== 'message';
+  const key = lost ? null : keyIn(json);
   return {
-    n, id, before, text: json, at: t ? t * 1000 : timeOf(id), op: lost ? type : data.operationType, level: lost ? 'critical' : levels[data.operationType] ?? 'away',
+    n, document: key && {db: data.ns.db, coll: data.ns.coll, id: key}, id, before, text: json, at: t ? t * 1000 : timeOf(id), op: lost ? type : data.operationType, level: lost ? 'critical' : levels[data.operationType] ?? 'away',
     ns: lost ? (data.namespaces ?? []).join(', ') : [data.ns?.db, data.ns?.coll].filter(Boolean).join('.'), key: lost ? data.reason ?? '' : data.key ?? '', verdict: '', lost,
   };
 }

@@ -1,0 +1,337 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/extjson"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/input"
+	"github.com/mongostream/streamer/match"
+	"github.com/mongostream/streamer/streamer"
+)
+
+// Bounds of an answer of Changes. What does not fit is in the answer to the next request.
+const (
+	usualChanges = 100
+	maxChanges   = 1000
+	changeBytes  = 4 << 20
+	changeTime   = 5 * time.Second
+	// changeLook is how often Changes looks whether the end is reached while nothing comes.
+	changeLook = 100 * time.Millisecond
+)
+
+// Changes serves GET /v1/changes: what the log and the retained log still have of one document, as
+// JSON. Parameters: db, coll, id (Extended JSON, or a plain text), start and end (RFC 3339 times;
+// default to the beginning and to now), limit (100) and from, the next of the answer before. It
+// reads with a session like that of an event stream: it needs the same rights and counts the same.
+type Changes struct {
+	events  *Events
+	parseID func(text string) (change.Value, error)
+}
+
+// NewChanges returns the handler. Its clients count with those of the events. parseID reads an _id.
+func NewChanges(events *Events, parseID func(text string) (change.Value, error)) *Changes {
+	return &Changes{events: events, parseID: parseID}
+}
+
+// A changesBody is the answer.
+type changesBody struct {
+	DB   string `json:"db"`
+	Coll string `json:"coll"`
+	// ID is the _id that was looked for, in canonical Extended JSON.
+	ID json.RawMessage `json:"_id"`
+	// Begins is set if the log begins later than the request's start.
+	Begins *time.Time `json:"begins,omitempty"`
+	// ReadTo is how far the log has been read.
+	ReadTo  time.Time        `json:"read_to"`
+	Changes []documentChange `json:"changes"`
+	// Losses are stretches in which changes may be missing.
+	Losses []json.RawMessage `json:"losses"`
+	// Next is from of the next request; it is missing at the end.
+	Next string `json:"next,omitempty"`
+}
+
+// A documentChange is a change of the document, or of its whole collection.
+type documentChange struct {
+	// Position is an id of /v1/events: reading continues after the change.
+	Position  string    `json:"position"`
+	Operation string    `json:"operation"`
+	Time      time.Time `json:"time"`
+	// Changed are the names of the fields that an update has set or removed, sorted; empty for
+	// other operations.
+	Changed []string `json:"changed"`
+	// Event is the whole change, as in /v1/events.
+	Event json.RawMessage `json:"event"`
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Changes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := c.serve(r)
+	if err != nil {
+		holdBack(r.Context(), c.events.cfg.Accounts, err)
+		c.events.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+}
+
+// A changesQuery is a parsed request.
+type changesQuery struct {
+	filter  match.Filter
+	request streamer.Request
+	until   change.Timestamp // zero: now
+	limit   int
+	body    *changesBody
+}
+
+func (c *Changes) parse(r *http.Request) (q changesQuery, err error) {
+	values, err := input.Query(r, "db", "coll", "id", "start", "end", "limit", "from")
+	if err != nil {
+		return q, err
+	}
+	q.limit = usualChanges
+	q.filter = match.Filter{DB: values.Get("db"), Coll: values.Get("coll"), Carries: c.events.cfg.Carries}
+	if q.filter.DB == "" || q.filter.Coll == "" || !values.Has("id") {
+		return q, fault.Newf(fault.SessionBadRequest, "parameters db, coll and id: required")
+	}
+	id, err := c.parseID(values.Get("id"))
+	if err != nil {
+		return q, fault.Newf(fault.SessionBadRequest, "parameter id: %w", err)
+	}
+	q.filter.Document = string(change.AppendCanonical(nil, id))
+	text, err := extjson.Options{Canonical: true}.AppendValue(nil, id)
+	if err != nil {
+		return q, fault.Newf(fault.SessionBadRequest, "parameter id: %w", err)
+	}
+	q.body = &changesBody{DB: q.filter.DB, Coll: q.filter.Coll, ID: text, Changes: []documentChange{}, Losses: []json.RawMessage{}}
+	q.request = streamer.Request{Process: strconv.FormatUint(rand.Uint64(), 36), Started: time.Now(), Start: streamer.StartEarliest}
+	identity := access.From(r.Context())
+	if identity != nil {
+		q.request.Readable = identity.Readable
+	}
+	identify(&q.request, identity)
+	if start := values.Get("start"); start != "" {
+		q.request.Start = streamer.StartTime
+		if q.request.Time, err = parseTime(start); err != nil {
+			return q, fault.Newf(fault.SessionBadRequest, "parameter start: a time like 2026-01-02T15:04:05Z")
+		}
+	}
+	if end := values.Get("end"); end != "" {
+		at, err := parseTime(end)
+		if err != nil {
+			return q, fault.Newf(fault.SessionBadRequest, "parameter end: a time like 2026-01-02T15:04:05Z")
+		}
+		q.until.T = uint32(at.Unix())
+	}
+	if limit := values.Get("limit"); limit != "" {
+		if q.limit, err = strconv.Atoi(limit); err != nil || q.limit < 1 || q.limit > maxChanges {
+			return q, fault.Newf(fault.SessionBadRequest, "parameter limit: 1 to %d", maxChanges)
+		}
+	}
+	if from := values.Get("from"); from != "" {
+		at, err := change.ParseRefText(from, c.events.cfg.Cluster)
+		if err != nil {
+			return q, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
+		}
+		q.request.Known, q.request.At = true, delivery.Place{Ref: at}
+	}
+	return q, nil
+}
+
+// serve answers a request.
+func (c *Changes) serve(r *http.Request) (*changesBody, error) {
+	h, ctx := c.events, r.Context()
+	if err := leaving(ctx); err != nil {
+		return nil, err
+	}
+	q, err := c.parse(r)
+	if err != nil {
+		return nil, err
+	}
+	account, err := h.admit(r, q.filter)
+	if err != nil {
+		return nil, err
+	}
+	defer account.Close()
+	defer h.clients.Add(-1)
+	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
+		return nil, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
+	}
+	q.request.Account = account.Key()
+	program, missing, err := h.node.Hub().Compile(ctx, q.request.Account, q.filter, nil)
+	if err == nil {
+		err = account.Keep(program, len(r.URL.RawQuery))
+	}
+	if err != nil {
+		return nil, errors.Join(leaving(ctx), err)
+	}
+	var now change.Timestamp
+	if q.until.IsZero() {
+		if now, err = h.node.Now(ctx); err != nil {
+			return nil, err
+		}
+	}
+	subscriber, err := h.node.Connect(ctx, q.request, []delivery.Subscription{
+		{ID: "changes", Program: program, Form: delivery.Form{Format: delivery.JSON}, Missing: missing},
+	})
+	if err != nil {
+		return nil, errors.Join(leaving(ctx), err)
+	}
+	defer subscriber.Close(ctx, nil)
+	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(ctx), "")
+	defer func() { over("ended") }()
+	reading := &changesReading{changesQuery: q, handler: c, account: account, subscriber: subscriber, now: now}
+	if err := reading.run(ctx); err != nil {
+		return nil, err
+	}
+	return q.body, nil
+}
+
+// A changesReading collects an answer.
+type changesReading struct {
+	changesQuery
+
+	handler    *Changes
+	account    *access.Account
+	subscriber *streamer.Exclusive
+	now        change.Timestamp // the end, without another one
+	at         change.Position  // everything up to here is in the answer
+	last       change.Ref       // of the last change in it, if that is later
+	bytes      int
+	full       bool
+}
+
+// run reads until the end, or until the answer is full or has taken long enough.
+func (c *changesReading) run(ctx context.Context) error {
+	session, began := c.subscriber.Session(), time.Now()
+	first := session.State().At.Time
+	if c.request.Start == streamer.StartTime && !c.request.Known && first.Compare(change.Timestamp{T: uint32(c.request.Time.Unix()), I: 1}) > 0 {
+		begins := first.Time()
+		c.body.Begins = &begins
+	}
+	for ended := false; !ended; {
+		wait, cancel := context.WithTimeout(ctx, changeLook)
+		batches, _, err := session.Receive(wait)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return errors.Join(leaving(ctx), context.Cause(ctx))
+		case errors.Is(err, context.DeadlineExceeded):
+			c.at = change.Later(c.at, session.State().At)
+		case err != nil:
+			return err
+		}
+		written, bytes := len(c.body.Changes), c.bytes
+		for _, b := range batches {
+			if err := c.batch(b); err != nil {
+				return err
+			}
+			if c.full {
+				break
+			}
+			c.at = b.To.Clone()
+			if _, err := session.Ack(b.Seq); err != nil {
+				return err
+			}
+		}
+		if written = len(c.body.Changes) - written; written > 0 {
+			if err := c.account.Wait(ctx, written, c.bytes-bytes); err != nil {
+				return errors.Join(leaving(ctx), err)
+			}
+		}
+		ended = c.full || c.reached()
+		if !ended && time.Since(began) >= changeTime {
+			c.full, c.last = true, c.at.Ref()
+		}
+		ended = ended || c.full
+	}
+	c.body.ReadTo = c.at.Time.Time()
+	if c.full {
+		c.body.ReadTo = c.last.Time().Time()
+		c.body.Next = string(c.last.AppendText(nil, c.handler.events.cfg.Cluster))
+	}
+	return nil
+}
+
+// reached reports whether the answer has everything before the end.
+func (c *changesReading) reached() bool {
+	if c.until.IsZero() {
+		return c.handler.events.node.Reached(c.now, c.at)
+	}
+	return c.beyond(c.at.Time)
+}
+
+// batch adds a batch to the answer, as far as there is room.
+func (c *changesReading) batch(b *delivery.Batch) error {
+	if b.Loss != nil {
+		if !c.beyond(b.Loss.From.Time) {
+			c.body.Losses = append(c.body.Losses, delivery.AppendLoss(nil, "", b.Loss))
+		}
+		return nil
+	}
+	for i := range b.Events {
+		e, payload := &b.Events[i], b.Payload(i)
+		if c.beyond(e.Ref.Time()) {
+			return nil
+		}
+		if n := len(c.body.Changes); n == c.limit || n > 0 && c.bytes+len(payload) > changeBytes {
+			c.full = true
+			return nil
+		}
+		position := string(e.Ref.AppendText(nil, c.handler.events.cfg.Cluster))
+		text := delivery.AppendEvent(nil, position, e, payload)
+		told, err := describeChange(text)
+		if err != nil {
+			return fault.New(fault.SessionEncoding, err)
+		}
+		told.Position, told.Time, told.Event = position, e.Ref.Time().Time(), text
+		c.body.Changes = append(c.body.Changes, told)
+		c.bytes, c.last = c.bytes+len(text), e.Ref
+	}
+	return nil
+}
+
+// beyond reports whether a time is not before the end of the request.
+func (c *changesReading) beyond(t change.Timestamp) bool {
+	return !c.until.IsZero() && t.Compare(c.until) >= 0
+}
+
+// describeChange reads the operation and the changed fields of an event.
+func describeChange(event []byte) (told documentChange, err error) {
+	var e struct {
+		Operation string `json:"operationType"`
+		Update    struct {
+			Set       map[string]json.RawMessage `json:"updatedFields"`
+			Removed   []string                   `json:"removedFields"`
+			Truncated []struct {
+				Field string `json:"field"`
+			} `json:"truncatedArrays"`
+		} `json:"updateDescription"`
+	}
+	if err := json.NewDecoder(bytes.NewReader(event)).Decode(&e); err != nil {
+		return told, err
+	}
+	told.Operation, told.Changed = e.Operation, append([]string{}, e.Update.Removed...)
+	for name := range e.Update.Set {
+		told.Changed = append(told.Changed, name)
+	}
+	for _, array := range e.Update.Truncated {
+		told.Changed = append(told.Changed, array.Field)
+	}
+	slices.Sort(told.Changed)
+	told.Changed = slices.Compact(told.Changed)
+	return told, nil
+}
