@@ -116,7 +116,7 @@ func (s *Service) openRetention(ctx context.Context) error {
 		MaxAge: cfg.Retention.MaxAge, MaxBytes: cfg.Retention.MaxBytes, Logger: s.logger, Registerer: s.registry,
 	}, chain, s.log)
 	s.retained.chain.Store(chain)
-	looking, cancel := context.WithTimeout(ctx, 10*time.Second)
+	looking, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	s.lookAtRetained(looking)
 	return nil
