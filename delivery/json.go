@@ -11,7 +11,7 @@ import (
 // AppendEvent appends a change event in the JSON form of server-sent events and sinks: an object
 // with an opaque id and the partition instead of the resume token. The partition is null for an
 // event without a document.
-func AppendEvent(b []byte, id string, e *Event, payload []byte) []byte {
+func AppendEvent[ID string | []byte](b []byte, id ID, e *Event, payload []byte) []byte {
 	b = append(b, `{"id":"`...)
 	b = append(b, id...)
 	b = append(b, `","partition":`...)

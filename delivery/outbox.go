@@ -53,6 +53,11 @@ type unacked struct {
 // Receive returns at least one batch or notice. It blocks until there is one. After the session has
 // ended it returns the cause.
 func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
+	return s.ReceiveUntil(ctx, nil)
+}
+
+// ReceiveUntil is Receive, but it returns nothing once a value comes from the channel.
+func (s *Session) ReceiveUntil(ctx context.Context, over <-chan time.Time) ([]*Batch, []Notice, error) {
 	for {
 		queue, notices, cause := s.take()
 		if cause != nil || len(queue) > 0 || len(notices) > 0 {
@@ -60,6 +65,8 @@ func (s *Session) Receive(ctx context.Context) ([]*Batch, []Notice, error) {
 		}
 		select {
 		case <-s.received:
+		case <-over:
+			return nil, nil, nil
 		case <-s.done:
 		case <-ctx.Done():
 			return nil, nil, context.Cause(ctx)

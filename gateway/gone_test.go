@@ -25,7 +25,7 @@ import (
 )
 
 // endings returns how many sessions have ended over a transport for a reason.
-func endings(t *testing.T, reg *prometheus.Registry, transport, reason string) (n float64) {
+func endings(t testing.TB, reg *prometheus.Registry, transport, reason string) (n float64) {
 	t.Helper()
 	families, err := reg.Gather()
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *world) untilEnded(reg *prometheus.Registry, transport, reason string) {
 	began := time.Now()
 	w.until(fmt.Sprintf("a session over %s has ended: %s", transport, reason), func() bool {
 		n, _ := w.sessions()
-		return n == 0 && endings(w.T, reg, transport, reason) > 0
+		return n == 0 && endings(w.TB, reg, transport, reason) > 0
 	})
 	w.Logf("%s %s: after %s", transport, reason, time.Since(began))
 }

@@ -96,7 +96,7 @@ func TestBadHelloIsRefusedWithACode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &session{T: t, Gateway_ConnectClient: stream}
+	s := &session{TB: t, Gateway_ConnectClient: stream}
 	s.say(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{}})
 	if code, reason, _ := s.ends(); code != codes.InvalidArgument || reason != string(fault.SessionBadRequest) {
 		t.Errorf("no hello: %s %s", code, reason)

@@ -178,7 +178,7 @@ func TestConnectionThatSaysNothingIsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, reason, _ := (&session{T: t, Gateway_ConnectClient: stream}).ends(); code != codes.DeadlineExceeded || reason != string(fault.SessionSilent) {
+	if code, reason, _ := (&session{TB: t, Gateway_ConnectClient: stream}).ends(); code != codes.DeadlineExceeded || reason != string(fault.SessionSilent) {
 		t.Errorf("no hello: %s %s", code, reason)
 	}
 }

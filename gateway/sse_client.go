@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -30,13 +31,15 @@ type client struct {
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
-	stamped    uint32     // the stamp that text is of
-	text       string     // the progress of its snapshots
+	text       []byte     // that id
+	stamped    uint32     // the stamp that documents is of
+	documents  string     // the progress of its snapshots
 
 	until  change.Timestamp // where the response ends, zero if nowhere
 	over   bool             // that has been reached
 	begins change.Timestamp // of the log, if that is later than the start that was asked for
 	sent   time.Time        // when something was written last
+	limit  time.Time        // when a write that blocks fails
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
@@ -57,22 +60,20 @@ func (c *client) run(ctx context.Context) (reason string) {
 	c.events.metrics.clients.Inc()
 	defer c.events.metrics.clients.Dec()
 	session := c.subscriber.Session()
+	quiet := time.NewTimer(c.patience()) // one for the whole stream: it is not set anew at each event
+	defer quiet.Stop()
 	for {
-		wait, cancel := context.WithTimeout(ctx, c.patience())
-		batches, notices, err := session.Receive(wait)
-		cancel()
+		batches, notices, err := session.ReceiveUntil(ctx, quiet.C)
 		for _, n := range notices {
 			c.notice(n)
 		}
 		switch {
+		case err == nil && len(batches)+len(notices) == 0:
+			quiet.Reset(c.rest())
+			c.reach(session.State().At) // where nothing that it wants happens
 		case err == nil:
 		case ctx.Err() != nil:
 			return c.ended(ctx)
-		case errors.Is(err, context.DeadlineExceeded):
-			if time.Since(c.sent) >= c.events.cfg.Heartbeat-c.patience()/2 {
-				c.buffer = append(c.buffer, ": heartbeat\n\n"...)
-			}
-			c.reach(session.State().At) // where nothing that it wants happens
 		default:
 			return c.fail(ctx, err)
 		}
@@ -96,6 +97,16 @@ func (c *client) run(ctx context.Context) (reason string) {
 			return "ended"
 		}
 	}
+}
+
+// rest appends a heartbeat if nothing was written for long, and returns how long to wait for
+// something to write.
+func (c *client) rest() time.Duration {
+	if left := c.events.cfg.Heartbeat - time.Since(c.sent); left > 0 {
+		return min(left, c.patience())
+	}
+	c.buffer = append(c.buffer, ": heartbeat\n\n"...)
+	return c.patience()
 }
 
 // patience is how long to wait for something to write. A response that is to end looks more often
@@ -160,30 +171,29 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 }
 
 // id returns the event id of a position in a batch: with the generation of the subscriber's
-// checkpoint and the stamp of its snapshots.
+// checkpoint and the stamp of its snapshots. It is valid until the next call.
 func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
-	id := ref.AppendText(nil, c.events.cfg.Cluster)
+	id := ref.AppendText(c.text[:0], c.events.cfg.Cluster)
 	switch {
 	case b.Stamp > 0:
 		id = fmt.Appendf(id, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
 		if text := c.progress(b); text != "" {
 			id = append(append(id, idMark...), text...)
 		}
-		return id
 	case b.Generation > 0:
-		return fmt.Appendf(id, "%s%d", idMark, b.Generation)
-	default:
-		return id
+		id = strconv.AppendUint(append(id, idMark...), b.Generation, 10)
 	}
+	c.text = id
+	return id
 }
 
 // progress returns the progress of snapshots as text, while any is unfinished: a client that
 // reconnects with it continues there.
 func (c *client) progress(b *delivery.Batch) string {
 	if c.stamped != b.Stamp {
-		c.stamped, c.text = b.Stamp, b.Progress()
+		c.stamped, c.documents = b.Stamp, b.Progress()
 	}
-	return c.text
+	return c.documents
 }
 
 // batch appends a batch to the buffer.
@@ -223,7 +233,7 @@ func (c *client) batch(b *delivery.Batch) error {
 		c.at = e.Ref
 		id := c.id(b, c.at)
 		c.buffer = append(c.buffer, "data: "...)
-		c.buffer = endEvent(delivery.AppendEvent(c.buffer, string(id), e, payload), id)
+		c.buffer = endEvent(delivery.AppendEvent(c.buffer, id, e, payload), id)
 		c.written++
 	}
 	return nil
@@ -299,8 +309,12 @@ func (c *client) send(ctx context.Context) error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
-	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
-		return fmt.Errorf("set write deadline: %w", err)
+	stall := c.events.cfg.StallTimeout
+	if now := time.Now(); c.limit.Sub(now) < stall { // which lasts for many writes
+		c.limit = now.Add(stall + stall/8)
+		if err := c.out.SetWriteDeadline(c.limit); err != nil {
+			return fmt.Errorf("set write deadline: %w", err)
+		}
 	}
 	if isGone(ctx) { // later, abandon moves the deadline
 		return context.Cause(ctx)

@@ -215,6 +215,20 @@ func TestIDMovesOnWithoutEvents(t *testing.T) {
 	t.Fatal("no second id came")
 }
 
+// The deadline of a write is that of a client that does not read, and not of a stream.
+func TestStreamOutlivesItsStallTimeout(t *testing.T) {
+	const stall = time.Second
+	w := newWorld(t, options{events: gateway.EventsConfig{StallTimeout: stall, Heartbeat: stall / 10}})
+	began := time.Now()
+	lines := bufio.NewScanner(w.stream("?coll=nothing", "").Body)
+	for lines.Scan() {
+		if lines.Text() == ": heartbeat" && time.Since(began) > stall+stall/4 {
+			return
+		}
+	}
+	t.Fatalf("the stream ended after %v: %v", time.Since(began), lines.Err())
+}
+
 // Line breaks of a document are escaped: an event is one line of data, whatever it holds.
 func TestLineBreaksOfDocumentsAreEscaped(t *testing.T) {
 	w := newWorld(t, options{})

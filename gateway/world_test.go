@@ -38,7 +38,7 @@ const partitions = 4
 // A world is a node over a log in memory, and what subscribers connect to: gRPC and server-sent
 // events.
 type world struct {
-	*testing.T
+	testing.TB
 
 	source  *oplogtest.Log
 	store   *checkpointtest.Memory
@@ -61,9 +61,9 @@ type options struct {
 	unread error                                           // with which no checkpoint can be loaded
 }
 
-func newWorld(t *testing.T, o options) *world {
+func newWorld(t testing.TB, o options) *world {
 	t.Helper()
-	w := &world{T: t, source: &oplogtest.Log{ReplyEvents: 10}, store: checkpointtest.NewMemory(partitions)}
+	w := &world{TB: t, source: &oplogtest.Log{ReplyEvents: 10}, store: checkpointtest.NewMemory(partitions)}
 	w.source.Append(changetest.Event{ID: 1})
 	_, last := w.source.Reach()
 	origin, err := w.store.Create(t.Context(), checkpoint.Origin{Cluster: "c", Incarnation: 1, Partitions: partitions, Start: last.Next()})
@@ -193,7 +193,7 @@ func owned(h *streampb.Hello) { h.Partitions = streampb.Partitions_PARTITIONS_OW
 
 // A session is one connection of a client.
 type session struct {
-	*testing.T
+	testing.TB
 
 	streampb.Gateway_ConnectClient
 	seq uint64 // of the last batch, which ends at to
@@ -216,7 +216,7 @@ func (w *world) open(ctx context.Context, h *streampb.Hello) *session {
 	if err != nil {
 		w.Fatal(err)
 	}
-	s := &session{T: w.T, Gateway_ConnectClient: stream}
+	s := &session{TB: w.TB, Gateway_ConnectClient: stream}
 	s.say(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: h}})
 	return s
 }

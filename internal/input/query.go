@@ -132,7 +132,7 @@ func Resumes(r *http.Request, query url.Values) (id string, err error) {
 // clients use.
 func isLastEventID(name string) bool {
 	name = strings.TrimPrefix(name, "evs_") // of eventsource-polyfill
-	return strings.EqualFold(strings.NewReplacer("-", "", "_", "").Replace(name), "lasteventid")
+	return strings.EqualFold(strings.ReplaceAll(strings.ReplaceAll(name, "-", ""), "_", ""), "lasteventid")
 }
 
 // CheckPath checks the parts of a request's path that a client chooses, as Query checks parameters.
