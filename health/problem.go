@@ -1,6 +1,8 @@
 package health
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +39,7 @@ type Problem struct {
 	// Detail is the error of a dependency. It may name hosts: it is for operators only.
 	Detail string `json:"detail,omitempty"`
 
+	more    string    // a sentence that stays where the problem is part of another one
 	rests   []string  // subjects whose problems explain this one
 	makes   Status    // the resulting status of its node
 	unready bool      // its node cannot serve
@@ -182,28 +185,56 @@ func (p *Problem) take(q Problem) {
 	}
 }
 
-// merge joins the problems of each subject: the most urgent one has the cause, and the earliest the
-// beginning.
+// ordered are codes of one subject: one may cause those after it, unless they began before it.
+func ordered() []fault.Code {
+	return []fault.Code{
+		fault.SinkHalted, fault.SinkTarget, fault.LogStuck, fault.MongoMajority, fault.LogHistoryLost, fault.LogLate, fault.SubscriberLate, fault.SubscriberHeadRoom,
+	}
+}
+
+// merge joins the problems of each subject. One that began with another, which may be its cause, or
+// which is the same at another node, is part of that one. Otherwise both hold, and the cause names
+// both: the most urgent first, and of the others since when.
 func merge(all []Problem) (merged []Problem) {
-	merged = []Problem{}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Problem) int { return slices.Index(ordered(), a.Code) - slices.Index(ordered(), b.Code) })
+	var apart []Problem // each has a beginning of its own
 	for _, p := range all {
-		i := slices.IndexFunc(merged, func(m Problem) bool { return m.Subject == p.Subject })
+		i := slices.IndexFunc(apart, func(m Problem) bool { return m.Subject == p.Subject && (m.Code == p.Code || p.follows(m)) })
 		if i < 0 {
 			p.Affects = p.Affects.with(Affects{})
-			merged = append(merged, p)
+			apart = append(apart, p)
 			continue
 		}
-		m := &merged[i]
-		if p.Severity.urgency() > m.Severity.urgency() {
-			p, *m = *m, p
-			m.Affects = m.Affects.with(Affects{})
-		}
+		m := &apart[i]
 		m.take(p)
+		m.more = cmp.Or(m.more, p.more)
 		if p.Since.Before(m.Since) {
 			m.Since = p.Since
 		}
 	}
+	slices.SortStableFunc(apart, func(a, b Problem) int { return b.Severity.urgency() - a.Severity.urgency() })
+	merged = []Problem{}
+	for _, p := range apart {
+		said := p.Cause
+		p.Cause, p.more = said+p.more, ""
+		i := slices.IndexFunc(merged, func(m Problem) bool { return m.Subject == p.Subject })
+		if i < 0 {
+			merged = append(merged, p)
+			continue
+		}
+		m := &merged[i]
+		m.take(p)
+		if said = strings.TrimSuffix(said, "."); !strings.Contains(m.Cause, said) {
+			m.Cause += fmt.Sprintf(" %s, since %s.", said, p.Since.UTC().Format("2006-01-02 15:04:05 UTC")) + strings.TrimPrefix(p.Cause, said+".")
+		}
+	}
 	return merged
+}
+
+// follows reports whether p may be a consequence of another problem of its subject.
+func (p Problem) follows(m Problem) bool {
+	return slices.Contains(ordered(), p.Code) && !p.Since.Before(m.Since.Add(-noticing))
 }
 
 // explain removes the problems that others explain, and returns the subjects of which none is left.

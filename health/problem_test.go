@@ -291,6 +291,62 @@ func TestEverySituationHasOneVerdict(t *testing.T) {
 	}
 }
 
+// A sink with two faults has one card, which names both where one is not the other's consequence:
+// an old lateness is not hidden by a target that fails now, and nothing is named twice.
+func TestCardOfASinkHasAllItsCauses(t *testing.T) {
+	target := fault.Newf(fault.SinkTarget, "post")
+	const acknowledges, late, near, leaves = "The target of sink out acknowledges nothing.", "Sink out is late", "Sink out is near the end of the oplog", " Its position leaves the oplog in 1m0s."
+	const hour = ", since 2026-03-01 11:00:00 UTC."
+	for name, c := range map[string]struct {
+		facts func(f *Facts)
+		code  fault.Code
+		cause string
+		since time.Duration
+	}{
+		"late, then the target fails": {sunk(func(s *Subscriber) { s.Unacknowledged, s.Late = ago(4*time.Second, target), ago(time.Hour, away()) }),
+			fault.SinkTarget, acknowledges + " " + late + hour, 4 * time.Second},
+		"late because the target fails": {sunk(func(s *Subscriber) { s.Unacknowledged, s.Late = ago(time.Hour, target), ago(time.Minute, away()) }),
+			fault.SinkTarget, acknowledges, time.Hour},
+		"late, and noticed with the target": {sunk(func(s *Subscriber) {
+			s.Unacknowledged, s.Late = ago(time.Minute, target), ago(time.Minute+noticing, away())
+		}),
+			fault.SinkTarget, acknowledges, time.Minute + noticing},
+		"late, then near the end": {sunk(func(s *Subscriber) {
+			s.Late, s.Near, s.HeadRoom = ago(time.Hour, away()), ago(time.Second, away()), time.Minute
+		}),
+			fault.SubscriberLate, late + "." + leaves, time.Hour},
+		"near the end and late, then the target fails": {sunk(func(s *Subscriber) {
+			s.Unacknowledged, s.Late, s.Near, s.HeadRoom, s.Urgent = ago(4*time.Second, target), ago(time.Hour, away()), ago(time.Minute, away()), time.Minute, true
+		}), fault.SubscriberLate, late + "." + leaves + " The target of sink out acknowledges nothing, since 2026-03-01 11:59:56 UTC.", time.Hour},
+		"near the end, then the target fails": {sunk(func(s *Subscriber) {
+			s.Unacknowledged, s.Near, s.HeadRoom = ago(4*time.Second, target), ago(time.Hour, away()), time.Minute
+		}), fault.SinkTarget, acknowledges + " " + near + hour + leaves, 4 * time.Second},
+		"late, then halted": {sunk(func(s *Subscriber) {
+			s.Failed, s.Late = ago(time.Second, fault.Newf(fault.SinkHalted, "x")), ago(time.Hour, away())
+		}), fault.SinkHalted, "Sink out has stopped, whole or in part, until an operator acts. " + late + hour, time.Second},
+		"late here, and its target fails for another node": {all(longAgo(sinkLate), func(f *Facts) {
+			f.Others = append(f.Others, Problem{Subject: "sink/out", Code: fault.SinkTarget, Cause: acknowledges, Severity: Warning, Since: now().Add(-time.Minute), Affects: Affects{Nodes: []string{"b"}}})
+		}), fault.SinkTarget, acknowledges + " " + late + hour, time.Minute},
+		"the same at another node": {all(sinkLate, func(f *Facts) {
+			f.Others = append(f.Others, Problem{Subject: "sink/out", Code: fault.SubscriberLate, Cause: late + ".", Severity: Warning, Since: now().Add(-time.Minute), Affects: Affects{Nodes: []string{"b"}}})
+		}), fault.SubscriberLate, late + ".", time.Minute},
+		"a card of another node with both": {all(func(f *Facts) {
+			f.Others = append(f.Others, Problem{Subject: "sink/out", Code: fault.SinkTarget, Cause: acknowledges + " " + late + hour, Severity: Warning, Since: now().Add(-time.Minute), Affects: Affects{Nodes: []string{"b"}}})
+		}, longAgo(sinkLate)), fault.SinkTarget, acknowledges + " " + late + hour, time.Minute},
+	} {
+		f := newFacts()
+		c.facts(&f)
+		v := Judge(f)
+		if len(v.Problems) != 1 {
+			t.Errorf("%s: %s", name, told(v.Problems))
+			continue
+		}
+		if p := v.Problems[0]; p.Code != c.code || p.Cause != c.cause || !p.Since.Equal(now().Add(-c.since)) {
+			t.Errorf("%s: %s since %v: %q, want %s since %v: %q", name, p.Code, now().Sub(p.Since), p.Cause, c.code, c.since, c.cause)
+		}
+	}
+}
+
 // A problem affects what the problems affect that it explains.
 func TestCausesAffectWhatTheyExplain(t *testing.T) {
 	for name, s := range map[string]struct {

@@ -267,47 +267,47 @@ func ids(partitions []Partition) (all []int) {
 }
 
 // ofShared returns the problems of sinks and standard output, each the subject of its own: why one
-// has stopped or is late, and how long that can last.
+// has stopped or is late, and how long that can last. Each fact is a problem, the one that may cause
+// the others first.
 func ofShared(f *Facts) (all []Problem) {
 	for _, s := range f.Subscribers {
 		if !s.Shared {
 			continue
 		}
-		p := Problem{
-			Subject: s.Name, Severity: Warning, Since: f.Now, makes: Degraded,
-			Affects: Affects{Nodes: []string{f.Node}, Subscribers: []string{s.Name}},
+		affects := Affects{Nodes: []string{f.Node}, Subscribers: []string{s.Name}}
+		for _, q := range f.Partitions {
+			if q.Status != Healthy && q.Status != Idle {
+				affects.Partitions = append(affects.Partitions, q.ID)
+			}
 		}
 		name := "sink " + strings.TrimPrefix(s.Name, "sink/")
 		label := "Sink" + strings.TrimPrefix(name, "sink")
-		switch {
-		case s.Failed.lasted(f.Now, 0):
-			p.Code, p.Severity, p.Since, p.Detail = codeOf(s.Failed.Err, fault.SinkHalted), Critical, s.Failed.At, text(s.Failed.Err)
-			p.Cause = label + " has stopped, whole or in part, until an operator acts."
-		case s.Unacknowledged.lasted(f.Now, passing):
-			p.Code, p.Since, p.Detail = codeOf(s.Unacknowledged.Err, fault.SinkTarget), s.Unacknowledged.At, text(s.Unacknowledged.Err)
-			p.Cause = "The target of " + name + " acknowledges nothing."
-		case s.Lost.lasted(f.Now, 0):
-			p.Code, p.Severity, p.Since, p.Cause = fault.LogHistoryLost, Critical, s.Lost.At, label+" has yet to acknowledge a loss."
-		case s.Late.lasted(f.Now, 0):
-			p.Code, p.Since, p.Cause = fault.SubscriberLate, s.Late.At, label+" is late."
-		case s.Near.lasted(f.Now, 0):
-			p.Code, p.Since, p.Cause = fault.SubscriberHeadRoom, s.Near.At, label+" is near the end of the oplog."
-		default:
-			continue
+		near := Warning
+		if s.Urgent {
+			near = Critical
 		}
-		p.rests = restsOf(p.Subject, p.Code)
+		add := func(fact Since, patience time.Duration, code fault.Code, severity Severity, cause string) {
+			if fact.lasted(f.Now, patience) {
+				all = append(all, Problem{
+					Code: code, Subject: s.Name, Severity: severity, Since: fact.At, Cause: cause, Affects: affects, rests: restsOf(s.Name, code), makes: Degraded,
+				})
+			}
+		}
+		detailed := func(fact Since, patience time.Duration, code fault.Code, severity Severity, cause string) {
+			before := len(all)
+			add(fact, patience, codeOf(fact.Err, code), severity, cause)
+			for i := range all[before:] {
+				all[before+i].Detail = text(fact.Err)
+			}
+		}
+		detailed(s.Failed, 0, fault.SinkHalted, Critical, label+" has stopped, whole or in part, until an operator acts.")
+		detailed(s.Unacknowledged, passing, fault.SinkTarget, Warning, "The target of "+name+" acknowledges nothing.")
+		add(s.Lost, 0, fault.LogHistoryLost, Critical, label+" has yet to acknowledge a loss.")
+		add(s.Late, 0, fault.SubscriberLate, Warning, label+" is late.")
+		add(s.Near, 0, fault.SubscriberHeadRoom, near, label+" is near the end of the oplog.")
 		if s.Near.lasted(f.Now, 0) {
-			if s.Urgent {
-				p.Severity = Critical
-			}
-			p.Cause += fmt.Sprintf(" Its position leaves the oplog in %s.", s.HeadRoom.Truncate(time.Second))
+			all[len(all)-1].more = fmt.Sprintf(" Its position leaves the oplog in %s.", s.HeadRoom.Truncate(time.Second))
 		}
-		for _, q := range f.Partitions {
-			if q.Status != Healthy && q.Status != Idle {
-				p.Affects.Partitions = append(p.Affects.Partitions, q.ID)
-			}
-		}
-		all = append(all, p)
 	}
 	return all
 }

@@ -119,6 +119,12 @@ func (o *observed) still(name string, now time.Time, known bool, err error) heal
 // look begins another look. The caller holds the mutex.
 func (o *observed) look() { o.before, o.since = o.since, make(map[string]health.Since) }
 
+// unserved returns the fact that partitions are not served. A node that is detached serves none,
+// and knows no plan that is to count: what was so before still is. The caller holds the mutex.
+func (o *observed) unserved(now time.Time, detached bool, err error) health.Since {
+	return o.still("unserved", now, !detached, err)
+}
+
 // when returns an error if something holds.
 func when(holds bool, text string) error {
 	if !holds {
@@ -291,10 +297,7 @@ func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string,
 	f.Closed = fact("closed", when(!open, "the change stream was lost and is being opened again"))
 	detached := !s.member.Trusted()
 	f.Detached = fact("detached", when(detached, "the node is not a member of its cluster now"))
-	if detached {
-		unserved = nil
-	}
-	f.Unserved = fact("unserved", unserved)
+	f.Unserved = o.unserved(now, detached, unserved)
 	if view, known := s.member.View(); known {
 		s.viewFacts(f, view, now, fact)
 	}

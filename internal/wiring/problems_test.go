@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -147,6 +148,33 @@ func TestWhatIsUnknownHoldsOn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Partitions that were not served before the node was detached have not been since then, also when
+// it is back; those that it serves no more because it is detached are so since it is back.
+func TestDetachedNodeKnowsSinceWhenPartitionsAreUnserved(t *testing.T) {
+	const none = -1
+	missing := errors.New("3 partitions of this node are not served yet")
+	type look struct {
+		detached bool
+		err      error
+		since    int // the look
+	}
+	for name, looks := range map[string][]look{
+		"before it was detached":  {{false, nil, none}, {false, missing, 1}, {true, missing, 1}, {true, missing, 1}, {false, missing, 1}, {false, nil, none}},
+		"since it is back":        {{false, nil, none}, {true, missing, none}, {true, missing, none}, {false, missing, 3}, {false, missing, 3}},
+		"served, when it is back": {{false, missing, 0}, {true, missing, 0}, {false, nil, none}, {true, missing, none}},
+	} {
+		var o observed
+		begun := time.Unix(1000, 0)
+		for i, l := range looks {
+			o.look()
+			got := o.unserved(begun.Add(time.Duration(i)*time.Second), l.detached, l.err)
+			if want := begun.Add(time.Duration(l.since) * time.Second); got.At.IsZero() != (l.since == none) || l.since != none && !got.At.Equal(want) {
+				t.Errorf("%s, look %d: since %v, want look %d", name, i, got.At, l.since)
+			}
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func TestProblemsAreToldInTime(t *testing.T) {
 		"a client of one node, likewise":      {"", "", known(0, 0, oldStart), "b", ""},
 		"the majority is away for the leader": {"reading", fault.MongoMajority, known(0, 0, func(f *health.Facts, s health.Since) { f.Majority = s }), "a", ""},
 	} {
-		for phase := time.Duration(0); phase < 2*time.Second; phase += 230 * time.Millisecond {
+		for phase := time.Duration(0); phase < 2*time.Second; phase += 430 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -168,7 +168,7 @@ func TestProblemsAreToldInTime(t *testing.T) {
 				go p.nodes["a"].run(ctx, "a", "b")
 				time.Sleep(70 * time.Millisecond)
 				go p.nodes["b"].run(ctx, "b", "a")
-				time.Sleep(5*time.Second + phase)
+				time.Sleep(3*time.Second + phase)
 				p.mu.Lock()
 				cut := time.Now()
 				for _, h := range p.nodes {
@@ -181,7 +181,7 @@ func TestProblemsAreToldInTime(t *testing.T) {
 					p.nodes[c.frozen].frozen = true
 				}
 				p.mu.Unlock()
-				time.Sleep(30 * time.Second)
+				time.Sleep(2 * within)
 				posted, _ := p.board.Since(0)
 				switch {
 				case c.subject == "" && len(posted) == 0:
