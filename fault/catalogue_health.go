@@ -95,6 +95,12 @@ func healthEntries() []Entry {
 			Remedy:  "Look at the endpoint that retention.store names, at its name in DNS, its certificate, firewalls and proxies (HTTPS_PROXY). The node tries again by itself.",
 		},
 		{
+			Code:    RetentionVersions,
+			Summary: "the bucket of the retained log keeps versions of deleted objects",
+			Meaning: "Expired segments stay as old versions: they cost as much as before, and documents that were to be gone can be read.",
+			Remedy:  "Use a bucket without versioning and without object lock, or add a lifecycle rule that deletes noncurrent versions after a day.",
+		},
+		{
 			Code:    SubscriberHeadRoom,
 			Summary: "a subscriber is near the end of the oplog",
 			Meaning: "The oplog is full, and the subscriber's position is about to leave it. Then changes are lost for it.",

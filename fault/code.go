@@ -134,6 +134,7 @@ const (
 	RetentionRegion       Code = "STRM-RETENTION-REGION"
 	RetentionStore        Code = "STRM-RETENTION-STORE"
 	RetentionUnreachable  Code = "STRM-RETENTION-UNREACHABLE"
+	RetentionVersions     Code = "STRM-RETENTION-VERSIONS"
 	SubscriberHeadRoom    Code = "STRM-SUBSCRIBER-HEAD-ROOM"
 	SubscriberLate        Code = "STRM-SUBSCRIBER-LATE"
 	SupervisorBudget      Code = "STRM-SUPERVISOR-RESTART-BUDGET-EXHAUSTED"

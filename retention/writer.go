@@ -175,7 +175,7 @@ func (w *Writer) probe(ctx context.Context) error {
 		return fmt.Errorf("probe the store: %w", err)
 	}
 	if versioned {
-		w.cfg.Logger.Warn("the bucket keeps versions of deleted segments: expiry frees no space, and deletes no document, unless a lifecycle rule of the bucket deletes them")
+		w.cfg.Logger.Warn("the bucket keeps versions of deleted segments: expiry frees no space and deletes no document", "code", fault.RetentionVersions)
 	}
 	w.probed = true
 	return nil

@@ -71,7 +71,8 @@ type Source struct {
 // Run checks the services of the configuration as a node would find them: MongoDB, etcd and the
 // sinks at the same time. told is called with each result in the order of the report, as soon as it
 // and those before it are known. The outage is the longest that must be survived without a loss. It
-// writes nothing, and stops when the context ends.
+// writes nothing, except small objects in the bucket of a retained log, which it deletes, and stops
+// when the context ends.
 func Run(ctx context.Context, conn *backend.Conn, source Source, outage time.Duration, told func(Result)) Report {
 	return runChecks(ctx, checks(conn, source, outage), told)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/mongodb"
+	"github.com/mongostream/streamer/retention"
 )
 
 // An inspector collects the facts for the checks.
@@ -38,7 +39,8 @@ const (
 )
 
 // checks returns the checks of a configuration's services, in the order of their dependencies.
-// outage is the longest outage that must be survived without a loss. They write nothing.
+// outage is the longest outage that must be survived without a loss. They write nothing, except
+// small objects in a bucket of the retained log, which they delete.
 func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 	s := &inspector{conn: conn, outage: outage}
 	mongo := []string{checkMongo}
@@ -68,6 +70,11 @@ func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 	for _, sink := range conn.Config.Sinks {
 		checks = append(checks, check{Name: "sink " + sink.Name, Lane: "sink " + sink.Name, Code: fault.SinkTarget, run: func(ctx context.Context) (finding, error) {
 			return reachSink(ctx, sink, conn.Config.Cluster)
+		}})
+	}
+	if cfg := conn.Config.Retention; backend.SharedStore(cfg.Store) {
+		checks = append(checks, check{Name: "retention", Lane: "retention", Code: fault.RetentionStore, run: func(ctx context.Context) (finding, error) {
+			return reachBucket(ctx, cfg.Store)
 		}})
 	}
 	return append(checks,
@@ -115,6 +122,29 @@ func reachSink(ctx context.Context, cfg config.Sink, cluster config.Cluster) (f 
 		text += "; dead letters: " + cmp.Or(found, "answers")
 	}
 	return fine("%s: %s", cfg.Type, text), nil
+}
+
+// bucketTimeout bounds how long the store of the retained log may take.
+const bucketTimeout = 20 * time.Second
+
+// reachBucket looks whether nodes may retain their log in a bucket.
+func reachBucket(ctx context.Context, url string) (f finding, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
+	defer cancel()
+	store, err := backend.OpenRetained(url)
+	if err != nil {
+		return f, err
+	}
+	defer store.Close() //nolint:errcheck // only asked
+	versioned, err := retention.ChainAt(store, "v1/check").Probe(ctx)
+	if err != nil {
+		return f, err
+	}
+	if versioned {
+		return finding{Level: Warn, Code: fault.RetentionVersions, Text: "the bucket keeps versions of what is deleted"}, nil
+	}
+	chains, err := store.Chains(ctx)
+	return fine("creates an object only once, and deletes it; %d retained logs", len(chains)), err
 }
 
 func (s *inspector) etcd() bool {
