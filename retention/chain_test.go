@@ -17,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/dedup"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
@@ -913,6 +914,31 @@ func (s *stalling) Put(ctx context.Context, key string, data []byte) error {
 		<-s.release // whatever the context says, as a frozen process
 	}
 	return s.Store.Put(context.WithoutCancel(ctx), key, data)
+}
+
+// careless is a store that overwrites objects.
+type careless struct{ *retentiontest.Memory }
+
+func (c careless) Put(ctx context.Context, key string, data []byte) error {
+	return errors.Join(c.Delete(ctx, key), c.Memory.Put(ctx, key, data))
+}
+
+// A store that overwrites objects gets no segment of a writer that shares the chain, however long
+// it waits; delivery does not depend on it.
+func TestWriterRefusesStoresThatOverwrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, careless{store}, retention.WriterConfig{Shared: true})
+		defer n.stop()
+		write(mongo, 200, 0)
+		n.pass(10 * time.Minute)
+		if _, err := n.writer.Trouble(); fault.Of(err) != fault.RetentionCondition {
+			t.Errorf("trouble: %v", err)
+		}
+		if keys := store.Keys(); len(keys) > 0 {
+			t.Errorf("it has written %v", keys)
+		}
+	})
 }
 
 // Another node takes over where the writer has gone, and nothing is missing.

@@ -31,4 +31,6 @@
 //     another history (retention.TestRestoredHistoryStopsTheWriter)
 //   - An answer of the store says nothing: what is under the number decides who wrote it
 //     (retention.TestLostAnswersOfTheStore)
+//   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes
+//     its store before the first segment (retention.TestWriterRefusesStoresThatOverwrite)
 package retention

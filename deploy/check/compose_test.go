@@ -46,6 +46,10 @@ func TestComposeFileIsValid(t *testing.T) {
 	if tested := regexp.MustCompile(`etcd/server/v3 (\S+)`).FindSubmatch(module); err != nil || tested == nil || project.Services["etcd-1"].Image != "quay.io/coreos/etcd:"+string(tested[1]) {
 		t.Errorf("%s is not the etcd of the tests, %s: %v", project.Services["etcd-1"].Image, tested, err)
 	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if tested := regexp.MustCompile(`versitygw@(\S+)`).FindSubmatch(makefile); err != nil || tested == nil || project.Services["bucket"].Image != "ghcr.io/versity/versitygw:"+string(tested[1]) {
+		t.Errorf("%s is not the versitygw of the tests, %s: %v", project.Services["bucket"].Image, tested, err)
+	}
 	for name, count := range map[string]int{"streamer-": 3, "etcd-": 3, "mongodb": 1, "shop": 1, "prometheus": 1, "grafana": 1} {
 		for service := range project.Services {
 			if strings.HasPrefix(service, name) {

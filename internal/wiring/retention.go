@@ -169,7 +169,10 @@ func (s *Service) runRetention(ctx context.Context) {
 	})
 	for {
 		s.lookAtRetained(ctx)
-		wait := s.retained.writer.Interval() / 2
+		wait := s.retained.writer.Interval()
+		if !backend.SharedStore(s.opts.Config.Retention.Store) { // each look at a bucket costs some lists
+			wait /= 2
+		}
 		if s.retained.extent.Load() == nil {
 			wait = time.Second
 		}
