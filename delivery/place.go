@@ -255,7 +255,11 @@ func (l *loop) deliverPage(c *scan) {
 	passes := len(c.again) == 0
 	if passes {
 		c.replay, c.untold = nil, 0
+		before := len(c.Readers())
 		c.Passed(c.until, c.next)
+		if len(c.Readers()) < before {
+			l.reoffer(c.namespace)
+		}
 	}
 	given := make(map[*Session][]taking, len(c.holds))
 	for _, r := range c.takers {

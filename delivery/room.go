@@ -51,6 +51,9 @@ func (l *loop) retryChanged() {
 	l.wakeScans()
 	for s := range l.retries.take() {
 		l.offerAgain(s)
+		if s.Ended() {
+			l.forgetParked(s)
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ type scan struct {
 	namespace change.Namespace
 	identity  string            // of a reader, for turns
 	touched   *snapshot.Touched // since the time at which the page is read
+	patience  time.Duration     // for readers that are not ready
 	size      int               // typical size of a document, 0 if unknown
 	encoded   int               // bytes of the last page's payloads
 	patient   time.Time         // deadline for readers that are not ready, zero while there are none
@@ -78,26 +79,39 @@ type fetch struct {
 }
 
 // offer finds a scan for a reader, or makes it wait until it may get a page.
-func (l *loop) offer(r *reader) {
-	if r.Gone.Load() || r.Who.session.Ended() {
-		return
-	}
+func (l *loop) offer(r *reader) { l.find(parkedReader{reader: r}) }
+
+func (l *loop) find(r parkedReader) {
 	for _, c := range l.scans {
-		if c.namespace == r.Left.Namespace && r.Left.IsFresh() {
-			c.joining = append(c.joining, r)
+		if c.namespace == r.Left.Namespace && !isOver(r.reader) && (r.Left.IsFresh() || r.Left.From.Equal(c.At()) && l.isReady(r.reader)) {
+			c.joining = append(c.joining, r.reader)
 			notify(c.woken)
 			return
 		}
 	}
-	if !l.isReady(r) {
-		l.wait(r)
+	l.begin(r)
+}
+
+// begin begins a scan for a reader, unless it has to wait.
+func (l *loop) begin(r parkedReader) {
+	switch {
+	case isOver(r.reader):
+		return
+	case l.isServed(r.reader):
+		l.park(r)
+		return
+	case !l.isReady(r.reader):
+		l.wait(r.reader)
 		return
 	}
 	c := &scan{
-		namespace: r.Left.Namespace, identity: r.Who.session.cfg.Identity, touched: snapshot.NewTouched(r.Left.Namespace),
+		namespace: r.Left.Namespace, identity: r.Who.session.cfg.Identity, touched: snapshot.NewTouched(r.Left.Namespace), patience: patience,
 		woken: make(chan struct{}, 1), delivered: make(chan struct{}, 1), moved: make(chan struct{}, 1),
 	}
-	c.Join(r)
+	if !r.Left.IsFresh() {
+		c.patience = latePatience
+	}
+	c.Join(r.reader)
 	l.scans = append(l.scans, c)
 	l.start(func(ctx context.Context) { l.runScan(ctx, c) })
 }
@@ -196,6 +210,7 @@ func (h *Hub) readAhead(ctx context.Context, c *scan, f *fetch) *fetch {
 	stay := false
 	documents := 0
 	h.do(ctx, func(l *loop) {
+		l.cut(c, f)
 		stay = l.stays(c, f)
 		documents = l.pageDocuments(c)
 	})
@@ -346,11 +361,9 @@ func await(ctx context.Context, signal <-chan struct{}, most time.Duration) {
 // time of the read. nil: not all readers are ready. over: the scan has no readers left.
 func (l *loop) next(c *scan) (f *fetch, over bool) {
 	if len(c.again) == 0 {
-		for _, r := range c.joining {
-			c.Join(r)
-		}
-		c.joining = nil
+		l.joinScan(c)
 	}
+	before := len(c.Readers())
 	for _, r := range slices.Clone(c.Readers()) {
 		switch {
 		case r.Gone.Load() || r.Who.session.Ended():
@@ -371,7 +384,10 @@ func (l *loop) next(c *scan) (f *fetch, over bool) {
 	case left == 0:
 		l.scans = slices.DeleteFunc(l.scans, func(other *scan) bool { return other == c })
 		l.resumeAll()
+		l.reoffer(c.namespace)
 		return nil, true
+	case left < before:
+		l.reoffer(c.namespace)
 	}
 	c.takers = slices.Clone(c.Readers())
 	c.identity = l.pages.Least(identities(c.takers))
@@ -397,6 +413,23 @@ func (l *loop) next(c *scan) (f *fetch, over bool) {
 	return f, false
 }
 
+// joinScan has the readers that wait for a scan join it.
+func (l *loop) joinScan(c *scan) {
+	if len(c.Readers()) > 0 {
+		l.meet(c)
+	}
+	joining := c.joining
+	c.joining = nil
+	for _, r := range joining {
+		if r.Left.IsFresh() {
+			c.patience = patience
+		}
+		if !c.Join(r) {
+			l.begin(parkedReader{reader: r})
+		}
+	}
+}
+
 // query returns the query for a page that is read now, without its bounds.
 func (l *loop) query(c *scan) snapshot.Query {
 	return snapshot.Query{Namespace: c.namespace, After: l.past(), Documents: l.pageDocuments(c), Bytes: pageBytes}
@@ -415,7 +448,7 @@ func (l *loop) pageDocuments(c *scan) int {
 // isPatient reports whether readers that are not ready are still waited for.
 func (c *scan) isPatient() bool {
 	if c.patient.IsZero() {
-		c.patient = time.Now().Add(patience)
+		c.patient = time.Now().Add(c.patience)
 	}
 	return time.Now().Before(c.patient)
 }

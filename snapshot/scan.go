@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 
@@ -35,19 +36,65 @@ type Scan[T any] struct {
 	readers []*Reader[T] // in the order in which they become complete
 }
 
-// Join adds a reader before the next page. It returns false if the reader has begun at another
-// place.
+// Join adds a reader before the next page. It returns false if the reader has begun and its
+// remainder begins elsewhere, or if it is unknown which other readers become complete before it.
 func (s *Scan[T]) Join(r *Reader[T]) bool {
+	last := len(s.readers)
 	switch {
-	case len(s.readers) == 0:
+	case last == 0:
 		s.at = r.Left.From
-	case !r.Left.IsFresh():
+	case r.Left.IsFresh():
+		r.Left.From, r.Left.Until = s.at, s.at
+	case !r.Left.From.Equal(s.at):
 		return false
 	default:
-		r.Left.From, r.Left.Until = s.at, s.at
+		var known bool
+		if last, known = s.place(r); !known {
+			return false
+		}
 	}
-	s.readers = append(s.readers, r)
+	s.readers = slices.Insert(s.readers, last, r)
 	return true
+}
+
+// At returns where the next page begins.
+func (s *Scan[T]) At() change.Value { return s.at }
+
+// place returns where a reader belongs in the order in which readers become complete.
+func (s *Scan[T]) place(r *Reader[T]) (at int, known bool) {
+	for ; at < len(s.readers); at++ {
+		switch order, known := r.Left.ends(s.readers[at].Left); {
+		case !known:
+			return 0, false
+		case order <= 0:
+			return at, true
+		}
+	}
+	return at, true
+}
+
+// ends compares where two readers at the same place become complete, if that is known.
+func (l Left) ends(m Left) (order int, known bool) {
+	if lap, other := l.lap(), m.lap(); lap != other {
+		return cmp.Compare(lap, other), true
+	}
+	if l.Until.Equal(m.Until) {
+		return 0, true
+	}
+	return ordered(l.Until, m.Until)
+}
+
+// lap returns in which lap the reader becomes complete, counted from the present one: within it, at
+// its end, or in the next one.
+func (l Left) lap() int {
+	switch {
+	case l.Round:
+		return 0
+	case l.Until.IsZero():
+		return 1
+	default:
+		return 2
+	}
 }
 
 // Leave removes a reader.

@@ -191,7 +191,7 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 			}
 			break
 		}
-		p.Documents = append(p.Documents, cursor.Current[:len(cursor.Current):len(cursor.Current)]) // the driver does not use a reply again
+		p.Documents = append(p.Documents, slices.Clip([]byte(cursor.Current))) // the driver does not use a reply again
 		size += len(cursor.Current)
 	}
 	return cursor.Err()

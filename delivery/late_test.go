@@ -1,0 +1,107 @@
+package delivery_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// examined returns how many documents were read so far.
+func (s *shelf) examined() (n int64) {
+	for _, q := range s.asked() {
+		first, end := int64(0), s.documents
+		if !q.From.IsZero() {
+			first = idOf(q.From)
+		}
+		if !q.Until.IsZero() {
+			end = idOf(q.Until)
+		}
+		n += min(end-first, int64(min(s.page, q.Documents)))
+	}
+	return n
+}
+
+// read counts the documents of a snapshot until its end, how often each. Whenever it has so many
+// more, it pauses.
+func read(t *testing.T, s *delivery.Session, every int, pause time.Duration) map[int64]int {
+	got, next := make(map[int64]int), every
+	for {
+		batches, _, err := s.Receive(t.Context())
+		if err != nil {
+			t.Error(err)
+			return got
+		}
+		done := false
+		for _, b := range batches {
+			for i := range b.Events {
+				id, _ := stateOf(b, i)
+				got[id]++
+			}
+			done = done || b.Snapshot != nil && b.Snapshot.State == delivery.SnapshotDone
+		}
+		if len(got) >= next {
+			next += every
+			time.Sleep(pause)
+		}
+		if _, err := s.Ack(batches[len(batches)-1].Seq); err != nil {
+			t.Error(err)
+		}
+		if done {
+			return got
+		}
+	}
+}
+
+// Readers that are too late for a page do not read the rest for themselves: however many they are,
+// the work is that of a few scans, and each document comes once.
+func TestLateReadersShareTheirScans(t *testing.T) {
+	const documents, readers = 200, 12
+	for name, each := range map[string]struct {
+		every func(i int) int
+		pause time.Duration
+		from  func(i int) int64
+		most  int64 // scans
+	}{
+		"again and again": {every: func(i int) int { return 40 + 3*i }, pause: 3 * time.Second, most: 4},
+		"after a restart": {every: func(int) int { return 2 * documents }, from: func(i int) int64 { return int64(i*117) % documents }, most: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				docs := &shelf{collections: []string{"orders"}, documents: documents, page: 10, takes: 100 * time.Millisecond}
+				b := onShelf(t, docs, delivery.Config{})
+				defer b.end()
+				var running sync.WaitGroup
+				for i := range readers {
+					cfg, from := delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}, CreditEvents: 40}, int64(0)
+					subscriptions := collection(t, "orders")
+					if each.from != nil {
+						from = each.from(i)
+						left := snapshot.Left{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, From: idValue(from)}
+						cfg.Snapshots = []snapshot.Progress{{
+							Subscription: "orders", Filter: delivery.FilterHash(subscriptions[0].Program), Reason: snapshot.Start, Listed: true, Left: []snapshot.Left{left},
+						}}
+					}
+					s := b.open(cfg, subscriptions)
+					running.Go(func() {
+						got := read(t, s, each.every(i), each.pause)
+						for id := from; id < documents; id++ {
+							if got[id] != 1 {
+								t.Errorf("reader %d got document %d %d times", i, id, got[id])
+								return
+							}
+						}
+					})
+				}
+				running.Wait()
+				if n := docs.examined(); n > each.most*documents {
+					t.Errorf("%s: %d documents were read for %d late readers of %d", name, n, readers, documents)
+				}
+			})
+		})
+	}
+}
