@@ -11,7 +11,7 @@ FUZZTIME ?= 60s
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests deploy-check browser browser-clients streams site versity s3
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests deploy-check browser browser-clients streams site versity s3 connect connect-check
 
 check:
 	.ci/run
@@ -138,6 +138,15 @@ image:
 	@set -e; for platform in $(LINUX); do $(MAKE) -s build GOOS=linux GOARCH=$${platform#*-} OUT=bin/$$platform/streamer; done
 	cd deploy/check && $(GO) run ./image -version '$(VERSION)' -revision '$(REVISION)' -o $(CURDIR)/bin/streamer.oci.tar \
 		$(foreach p,$(LINUX),linux/$(p:linux-%=%)=$(CURDIR)/bin/$(p)/streamer)
+
+# The engine with the input for Redpanda Connect, in bin/streamer-connect (docs/connect.md).
+connect:
+	cd connect && CGO_ENABLED=0 $(GO) build -trimpath -o $(CURDIR)/bin/streamer-connect ./cmd/streamer-connect
+
+# The input against a server that plays a node, its documentation's configurations, and then engines and nodes that are killed while a shop is written to: a minute. The
+# first run builds the engine.
+connect-check:
+	cd connect && $(GO) vet -tags prove ./... && $(GO) test -race . && $(GO) test -tags prove -v -run '^TestProve' .
 
 # The documentation as a site in bin/site. A link that leads nowhere is an error.
 site:

@@ -76,19 +76,29 @@ func (c *Change) Key() (key string) {
 // ClusterTime returns when the change was made, by MongoDB's clock and to the second; the zero Time
 // if Data cannot be parsed. Changes of one second are ordered by their delivery.
 func (c *Change) ClusterTime() time.Time {
-	if c.Format == JSON {
-		var at struct {
-			Timestamp struct{ T uint32 } `json:"$timestamp"`
-		}
-		if json.Unmarshal(fieldOfJSON(c.Data, "clusterTime"), &at) != nil || at.Timestamp.T == 0 {
-			return time.Time{}
-		}
-		return time.Unix(int64(at.Timestamp.T), 0)
-	}
-	if kind, at := fieldOfBSON(c.Data, "clusterTime"); kind == 0x11 && len(at) == 8 {
-		return time.Unix(int64(binary.LittleEndian.Uint32(at[4:])), 0)
+	if seconds, _ := c.Timestamp(); seconds != 0 {
+		return time.Unix(int64(seconds), 0)
 	}
 	return time.Time{}
+}
+
+// Timestamp returns the cluster time of the change: the second, by MongoDB's clock, and the ordinal
+// within it. The changes of a document have growing ones, but those of one transaction share it.
+// Both are 0 if Data cannot be parsed.
+func (c *Change) Timestamp() (seconds, ordinal uint32) {
+	if c.Format == JSON {
+		var at struct {
+			Timestamp struct{ T, I uint32 } `json:"$timestamp"`
+		}
+		if json.Unmarshal(fieldOfJSON(c.Data, "clusterTime"), &at) != nil {
+			return 0, 0
+		}
+		return at.Timestamp.T, at.Timestamp.I
+	}
+	if kind, at := fieldOfBSON(c.Data, "clusterTime"); kind == 0x11 && len(at) == 8 {
+		return binary.LittleEndian.Uint32(at[4:]), binary.LittleEndian.Uint32(at)
+	}
+	return 0, 0
 }
 
 // ErrNoDocument is returned by Decode for a change that does not carry its document: a delete, a
