@@ -3,11 +3,9 @@ package streamer
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -15,19 +13,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
-	"github.com/mongostream/streamer/notice"
-	"github.com/mongostream/streamer/oplog"
 )
-
-// A consumer is the state of an owned partition.
-type consumer struct {
-	term  change.Term
-	begun uint64 // events of the partition before the term
-
-	counted uint64        // events at the last measurement
-	rate    atomic.Uint64 // events a second, as bits of a float
-	last    atomic.Int64  // time of the last event, rounded to seconds, in Unix nanoseconds
-}
 
 // Serve adds terms: every shared subscriber gets their partitions, from its checkpoints.
 func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
@@ -135,19 +121,6 @@ func (n *Node) forget(partitions []change.Partition) {
 	}
 }
 
-// fenced ends a term because the store rejected its checkpoint. It returns at once.
-func (n *Node) fenced(p change.Partition, e change.Epoch, err error) {
-	n.logger.Warn("term ended by a newer owner", "partition", p, "epoch", e.String(), "error", err)
-	go n.Ended([]change.Term{{Partition: p, Epoch: e}})
-}
-
-// consumer returns the consumer of a partition, nil if there is none.
-func (n *Node) consumer(p change.Partition) *consumer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.mu.consumers[p]
-}
-
 // Term returns the term under which the node serves a partition.
 func (n *Node) Term(p change.Partition) (change.Term, bool) {
 	if c := n.consumer(p); c != nil {
@@ -174,27 +147,6 @@ func (c *consumer) beat(events uint64, now time.Time) {
 	rate += (float64(events-c.counted) - rate) / rateWindow
 	c.counted = events
 	c.rate.Store(math.Float64bits(rate))
-}
-
-// A PartitionStatus is the status of a partition that the node owns.
-type PartitionStatus struct {
-	Partition change.Partition
-	Epoch     change.Epoch
-	State     health.Status
-	// Failure says why a shared subscriber is not served, nil if it is.
-	Failure error
-	// Position is how far the partition has been read and acknowledged by all shared subscribers.
-	Position change.Position
-	// Lag is the log time from the position to the last operation; nil while unknown.
-	Lag *time.Duration
-	// HeadRoom is the log time until the position leaves the oplog; nil while unknown.
-	HeadRoom      *time.Duration
-	HeadRoomLevel oplog.Level
-	// Events counts the events in this term; Rate is the recent number per second.
-	Events uint64
-	Rate   float64
-	// LastEvent is when the last event was read, zero if there was none.
-	LastEvent time.Time
 }
 
 const (
@@ -301,47 +253,8 @@ func (n *Node) Reading() Reading {
 	return r
 }
 
-// runPulse measures rates until the context ends.
-func (n *Node) runPulse(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		now, events := time.Now(), n.hub.Events()
-		n.mu.Lock()
-		for p, c := range n.mu.consumers {
-			c.beat(events[p], now)
-		}
-		n.mu.Unlock()
-		for _, s := range n.sharedSubscribers() {
-			s.notifyFailure()
-		}
-		n.endUnacknowledged(now)
-	}
-}
-
-// lostNotice returns the notice about a loss.
-func lostNotice(l oplog.Loss) notice.Notice {
-	return notice.Notice{
-		Channel: notice.Resync, Kind: notice.KindResync, Level: notice.Critical,
-		Text: fmt.Sprintf("changes from %s to %s may have been missed (%s)", l.From.Time.Time(), l.To.Time.Time(), l.Reason),
-		Fields: map[string]any{
-			"lost_from": l.From.Time.String(), "lost_to": l.To.Time.String(), "reason": string(l.Reason), "namespaces": l.Namespaces,
-		},
-	}
-}
-
-// lossNotice returns the notice about a loss of a shared subscriber alone.
-func lossNotice(subscriber string, l *delivery.Loss) notice.Notice {
-	return notice.Notice{
-		Channel: notice.Health, Kind: notice.KindSubscriberLoss, Level: notice.Critical,
-		Text: fmt.Sprintf("subscriber %s may have missed changes from %s to %s (%s)", subscriber, l.From.Time.Time(), l.To.Time.Time(), l.Reason),
-		Fields: map[string]any{
-			"subscriber": subscriber, "lost_from": l.From.Time.String(), "lost_to": l.To.Time.String(), "reason": l.Reason, "namespaces": l.Namespaces,
-		},
-	}
+// fenced ends a term because the store rejected its checkpoint. It returns at once.
+func (n *Node) fenced(p change.Partition, e change.Epoch, err error) {
+	n.logger.Warn("term ended by a newer owner", "partition", p, "epoch", e.String(), "error", err)
+	go n.Ended([]change.Term{{Partition: p, Epoch: e}})
 }

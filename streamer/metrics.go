@@ -78,12 +78,12 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// restarts counts the partitions that the node serves again in a new term.
-type restarts struct{ prometheus.Counter }
-
 func newRestarts() restarts {
 	return restarts{prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: "streamer", Name: "partition_restarts_total",
 		Help: "Partitions that the node serves again in a new term after it served them before.",
 	})}
 }
+
+// restarts counts the partitions that the node serves again in a new term.
+type restarts struct{ prometheus.Counter }

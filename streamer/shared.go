@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
-	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -392,12 +391,4 @@ func rewindOf(moved []checkpoint.Checkpoint) *delivery.Loss {
 	}
 	slices.Sort(partitions)
 	return delivery.NewRewind(to, partitions)
-}
-
-func rewoundNotice(c checkpoint.Checkpoint) notice.Notice {
-	return notice.Notice{
-		Channel: notice.Resync, Kind: notice.KindRewound, Level: notice.Warning,
-		Text:   fmt.Sprintf("an operator rewound subscriber %s to %s; later changes are redelivered", c.Subscriber, c.Earliest().Time),
-		Fields: map[string]any{"subscriber": c.Subscriber, "generation": c.Generation},
-	}
 }

@@ -4,60 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/oplog"
-	"github.com/mongostream/streamer/snapshot"
 )
-
-// Reserved reports whether a name is that of a shared subscriber: a sink, or standard output. No
-// client may connect under it, on any node, whether or not that has such a sink: the same name
-// would have two checkpoints, and two series of each metric.
-func Reserved(name string) bool { return name == "stdout" || strings.HasPrefix(name, "sink/") }
-
-// A SubscriberStatus is the status of one subscriber with a session at this node.
-type SubscriberStatus struct {
-	Name   string
-	Shared bool
-	// Process is the process ID of an exclusive subscriber, By its identity.
-	Process, By string
-	Generation  uint64
-	// Live says that the session is on the live path; otherwise it is catching up or has no credit.
-	Live bool
-	// Position is its earliest acknowledged position.
-	Position change.Position
-	// Partitions is the number of partitions that the session serves.
-	Partitions int
-	// Unacknowledged counts queued or sent events, Bytes their size, Losses the unacknowledged
-	// losses.
-	Unacknowledged, Bytes, Losses int
-	// Lost counts the losses of the subscriber alone that its session was sent.
-	Lost uint64
-	// Owes is how long the subscriber has acknowledged none of its changes; 0 if it owes nothing.
-	// Overdue says that this is more than half of NodeConfig.AckTimeout, after which its session
-	// ends.
-	Owes    time.Duration
-	Overdue bool
-	// CreditEvents and CreditBytes are the remaining credit.
-	CreditEvents, CreditBytes int
-	// Acknowledged counts events since the session began.
-	Acknowledged uint64
-	// Lag is the log time from the position to the last operation, or, where nothing waits for the
-	// subscriber, from what the node has read; HeadRoom the log time until the position leaves the
-	// oplog; nil while unknown.
-	Lag, HeadRoom *time.Duration
-	HeadRoomLevel oplog.Level
-	// Failure says why a shared subscriber has stopped, or gets nothing of some partitions, nil if
-	// it does.
-	Failure error
-	// Snapshots is the progress of the session's snapshots.
-	Snapshots []snapshot.Progress
-}
 
 // Subscribers returns the status of the named subscribers with a session at this node, ordered by
 // name.
@@ -140,23 +92,6 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 		return 0, false
 	}
 	return done, true
-}
-
-// Keep saves the progress of the subscriber's snapshots: an accepted snapshot stays pending from
-// then on, even if the session or the node ends. It returns false if that is not certain, because
-// the store does not answer or refuses the session, or because the session has ended, possibly
-// after a save.
-func (e *Exclusive) Keep(ctx context.Context) bool {
-	if e.keeper == nil { // without a name there is nothing to come back to; with one, the store has not answered yet
-		return e.name == "" && !e.session.Ended()
-	}
-	ctx, cancel := context.WithTimeout(ctx, e.node.cfg.CheckpointTimeout)
-	defer cancel()
-	if err := e.keeper.Save(ctx, checkpoint.ReasonInterval); err != nil {
-		e.node.logger.Warn("saving what is left of snapshots failed", "subscriber", e.name, "error", err)
-		return false
-	}
-	return !e.session.Ended() && !e.keeper.Refused()
 }
 
 // notify sends a signal to a channel of capacity 1 unless one is pending.

@@ -1,0 +1,452 @@
+package streamer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/snapshot"
+)
+
+// A Request is the request of a connecting subscriber.
+type Request struct {
+	// Subscriber is its name, qualified by its identity; empty means no checkpoint.
+	Subscriber string
+	// Account identifies the identity of the peer: its sessions share what their filters may cost.
+	// Empty means no limits.
+	Account string
+	// Process is the random ID of its process, Started its start time, By the identity of the peer.
+	Process string
+	Started time.Time
+	By      string
+	// Known says that At and Partitions are set: the subscriber's own positions, in the checkpoint
+	// generation Generation.
+	Known      bool
+	At         delivery.Place
+	Partitions map[change.Partition]delivery.Place
+	Generation uint64
+	// Stamp is the stamp of the snapshots that the subscriber has up to its own positions, if
+	// Stamped. Without it, the positions decide.
+	Stamp   uint32
+	Stamped bool
+	// Snapshots is their progress, if it is known.
+	Snapshots []snapshot.Progress
+	// Start applies without a saved position; Time is for StartTime. With StartSnapshot every
+	// subscription without a recorded snapshot gets one, also if it is added later.
+	Start StartPolicy
+	Time  time.Time
+	// Attached delivers only partitions that Attach names. Detachable says that the subscriber
+	// handles delivery.Batch.Detached.
+	Attached, Detachable bool
+	// Readable says which namespaces the subscriber may know of. nil is all.
+	Readable delivery.Readable
+}
+
+// Connect opens the session of a subscriber: at its own positions, else at its checkpoint, else at
+// its start policy. It claims the name for the process; the previous process is disconnected unless
+// it started later. The session ends with the context; the caller must then call Close.
+func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.Subscription) (*Exclusive, error) {
+	if len(r.Subscriber) > checkpoint.MaxName {
+		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
+	}
+	if Reserved(r.Subscriber) {
+		return nil, fault.Newf(fault.SessionBadRequest, "stdout and sink/… are the names of sinks: choose another one for the subscriber")
+	}
+	e := &Exclusive{
+		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By, Alone: !r.Attached},
+	}
+	e.snapshots = r.Start == StartSnapshot
+	if err := e.fits(subscriptions); err != nil {
+		return nil, err
+	}
+	if err := n.hub.Admit(ctx, r.Account); err != nil {
+		return nil, err
+	}
+	var stored *checkpoint.Checkpoint
+	var cfg delivery.SessionConfig
+	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim, or another session saves snapshots
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		var err error
+		unknown := false
+		if stored, unknown, err = n.savedCheckpoint(ctx, r); err != nil {
+			return nil, err
+		}
+		var read uint32
+		if stored != nil {
+			if err := n.pay(ctx, *stored, r.By); err != nil {
+				return nil, err
+			}
+			read = delivery.Stamp(stored.Snapshots)
+			stored.Snapshots = snapshot.Named(stored.Snapshots, idsOf(subscriptions))
+		}
+		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
+			return nil, err
+		}
+		cfg.Unknown = unknown
+		if moved, err = n.claim(ctx, r, stored, read, cfg, e); err != nil {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil { // nobody would read it
+		return nil, context.Cause(ctx)
+	}
+	if stored != nil {
+		e.lapse, cfg.Lapsed = stored.Lapse, n.unread([]checkpoint.Checkpoint{*stored}, []change.Position{cfg.Start.From()})
+	}
+	cfg.Generation, e.began = e.mu.generation, e.mu.generation
+	e.anew = stored != nil && stored.Claim.Process != r.Process
+	if r.Known && e.begin == BeginCheckpoint {
+		e.missed = delivery.NewRewind(cfg.Start.From(), nil)
+		e.missed.Namespaces, e.missed.Generation = n.cfg.Namespaces, e.began
+		if r.Readable != nil {
+			e.missed.Namespaces, _ = r.Readable(n.cfg.Namespaces)
+		}
+	}
+	var err error
+	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
+		return nil, err
+	}
+	if e.mu.claim.Number > 0 { // before others see it
+		var begins []checkpoint.Checkpoint
+		if stored != nil {
+			begins = append(begins, *stored)
+		}
+		e.keeper = n.writer.Keep(e, begins...)
+	}
+	before, err := n.enter(e)
+	if err != nil {
+		if e.keeper != nil {
+			e.keeper.End()
+		}
+		e.session.Close(err)
+		return nil, err
+	}
+	if e.claimLater != nil {
+		go e.awaitStore() //nolint:contextcheck // it outlives the call
+	}
+	if e.anew && e.mu.claim.Number > 0 && (before != nil && !before.over() || stored.Claim.Node != n.cfg.By) {
+		e.session.Notify(delivery.Notice{
+			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
+			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
+		})
+	}
+	if before != nil {
+		before.replaced(e.own)
+	}
+	return e, nil
+}
+
+// savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none. unknown
+// says that loading has failed, and that the subscriber knows its own position.
+func (n *Node) savedCheckpoint(ctx context.Context, r Request) (stored *checkpoint.Checkpoint, unknown bool, err error) {
+	if r.Subscriber == "" {
+		return nil, false, nil
+	}
+	saved, err := n.store.Load(ctx, r.Subscriber)
+	switch {
+	case checkpoint.KindOf(err) == checkpoint.RowsOwn && !r.Known:
+		return nil, false, unsavable(r.Subscriber, err)
+	case err != nil && !r.Known:
+		return nil, false, fault.Newf(fault.CheckpointUnreadable, "load checkpoint of subscriber %q: %w", r.Subscriber, err)
+	case err != nil: // it continues at its own position, without saving
+		n.logger.Warn("loading checkpoint failed", "subscriber", r.Subscriber, "error", err)
+		return nil, true, nil
+	case len(saved) == 1 && !saved[0].Shared:
+		return &saved[0], false, nil
+	case len(saved) > 0:
+		return nil, false, fault.Newf(fault.SessionBadRequest, "subscriber %q is shared and cannot connect", r.Subscriber)
+	}
+	return nil, false, nil
+}
+
+// starts determines where a session begins.
+func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpoint, e *Exclusive) (cfg delivery.SessionConfig, err error) {
+	cfg = delivery.SessionConfig{
+		Subscriber: r.Subscriber, Identity: r.By, Account: r.Account, Attached: r.Attached, Detachable: r.Detachable, Snapshot: r.Start == StartSnapshot, Readable: r.Readable,
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.AnswerTimeout, fmt.Errorf("MongoDB has not answered for %s", n.cfg.AnswerTimeout))
+	defer cancel()
+	reach, err := n.cfg.Range.Recently(ctx)
+	if err != nil {
+		return cfg, fault.New(fault.MongoUnreachable, err)
+	}
+	switch {
+	case r.Known && (stored == nil || r.Generation >= stored.Generation):
+		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
+		if stored != nil {
+			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
+			switch { // documents in between were not received
+			case r.Stamped && len(r.Snapshots) > 0:
+				cfg.Snapshots = snapshot.Resumed(cfg.Snapshots, r.Snapshots)
+			case r.Stamped && r.Stamp != delivery.Stamp(stored.Snapshots):
+				cfg.Snapshots = again(cfg.Snapshots, true)
+			case !r.Stamped && r.before(*stored) && r.Process == stored.Claim.Process:
+				// It has acknowledged the ends that the checkpoint has; the position moved on
+				// without an event.
+				cfg.Snapshots = slices.Clone(cfg.Snapshots)
+				for i, p := range cfg.Snapshots {
+					if !p.Done {
+						cfg.Snapshots[i] = again(cfg.Snapshots[i:i+1], false)[0]
+					}
+				}
+			case !r.Stamped && r.before(*stored):
+				cfg.Snapshots = r.had(cfg.Snapshots)
+			}
+		}
+	case stored != nil: // the number of partitions may have changed
+		at := n.movedBack(ctx, r, *stored).Recounted(n.cfg.Origin.Partitions)
+		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, n.openable(at.Position, at.Fingerprint), at.Snapshots
+		cfg.Partitions = make(map[change.Partition]delivery.Place, len(at.Positions))
+		for p, position := range at.Positions {
+			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
+		}
+	default:
+		e.begin = BeginStart
+		switch r.Start {
+		case StartEarliest:
+			if reach.Begins().IsZero() {
+				return cfg, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
+			}
+			first, err := n.log.Earliest(ctx, reach.Begins())
+			if err != nil {
+				return cfg, fault.New(fault.MongoUnreachable, err)
+			}
+			cfg.Start, cfg.Earliest = delivery.Place{At: change.At(first)}, true
+		case StartTime:
+			reach, err := n.cfg.Range.Now(ctx)
+			if err != nil {
+				return cfg, fault.New(fault.MongoUnreachable, err)
+			}
+			at := change.At(reach.At(r.Time))
+			if begins := reach.Begins(); begins.Compare(at.Time) > 0 {
+				// The log never had this span for the subscriber, so there is no loss: the session
+				// begins where the log does, and its client gets that start.
+				first, err := n.log.Earliest(ctx, reach.Begins())
+				if err != nil {
+					return cfg, fault.New(fault.MongoUnreachable, err)
+				}
+				at, cfg.Earliest = change.At(first), true
+			}
+			cfg.Start = delivery.Place{At: at}
+		case StartNow, StartSnapshot:
+			reach, err := n.cfg.Range.Now(ctx)
+			if err != nil {
+				return cfg, fault.New(fault.MongoUnreachable, err)
+			}
+			at := reach.Last.Next()
+			if r.Start == StartSnapshot { // a later one is not reached while nothing happens. The newest change comes again, before the documents
+				at = reach.Last
+			}
+			cfg.Start = delivery.Place{At: change.At(at)}
+		case StartResume:
+			return cfg, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
+		}
+	}
+	for _, place := range cfg.Partitions {
+		if err := n.ahead(ctx, place); err != nil {
+			return cfg, err
+		}
+	}
+	return cfg, n.ahead(ctx, cfg.Start)
+}
+
+// movedBack returns the checkpoint at which a subscriber begins whose own positions are from before
+// a rewind or an import. It is the operator's position, if later progress of the checkpoint was
+// only sent to the client, whose positions show that it did not arrive.
+func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Checkpoint) checkpoint.Checkpoint {
+	if !r.Known || !r.Stamped {
+		return stored
+	}
+	history, err := n.store.History(ctx, stored.Key)
+	if err != nil {
+		n.logger.Warn("reading the history of a checkpoint failed", "subscriber", stored.Subscriber, "error", err)
+	}
+	for _, c := range history {
+		if c.Generation == stored.Generation && (c.Reason == checkpoint.ReasonRewind || c.Reason == checkpoint.ReasonImport) {
+			if r.Stamp == delivery.Stamp(stored.Snapshots) {
+				c.Snapshots = stored.Snapshots
+			} else {
+				c.Snapshots = again(stored.Snapshots, true)
+			}
+			return c
+		}
+	}
+	return stored
+}
+
+// before reports whether the subscriber's own position is earlier than the checkpoint in some
+// partition.
+func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earliest().Ref()) }
+
+// earlier reports whether the subscriber's own position is earlier than a place in some partition.
+func (r Request) earlier(at change.Ref) bool {
+	earlier := func(p delivery.Place) bool {
+		own := p.Ref
+		if !p.At.IsZero() {
+			own = p.At.Ref()
+		}
+		return !own.IsZero() && own.Compare(at) < 0
+	}
+	if earlier(r.At) {
+		return true
+	}
+	for _, place := range r.Partitions {
+		if earlier(place) {
+			return true
+		}
+	}
+	return false
+}
+
+// had returns a subscriber's progress in snapshots at its own position, which is earlier than its
+// checkpoint: those that were complete before it are complete, the others begin again.
+func (r Request) had(all []snapshot.Progress) (had []snapshot.Progress) {
+	for _, p := range all {
+		switch {
+		case p.Done && !p.At.IsZero() && !r.earlier(change.At(p.At.Next()).Ref()):
+			had = append(had, p)
+		case !p.Done:
+			had = append(had, again([]snapshot.Progress{p}, false)...)
+		}
+	}
+	return had
+}
+
+// again resets incomplete snapshots to their beginning, and complete ones if the subscriber has not
+// had their end. It omits other complete ones, so that those with which a subscription begins
+// restart as well.
+func again(all []snapshot.Progress, complete bool) (begun []snapshot.Progress) {
+	for _, p := range all {
+		if complete || !p.Done {
+			begun = append(begun, snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason})
+		}
+	}
+	return begun
+}
+
+// claim claims the subscriber's name and sets its generation. moved says that an operator has
+// rewound the checkpoint since it was loaded, or that its snapshots are others: read is the stamp
+// of those that were loaded. If the store is unavailable, a subscriber that knows its own position
+// is accepted nevertheless.
+func (n *Node) claim(ctx context.Context, r Request, stored *checkpoint.Checkpoint, read uint32, cfg delivery.SessionConfig, e *Exclusive) (moved bool, err error) {
+	switch {
+	case stored != nil:
+		e.mu.generation = stored.Generation
+	case r.Known:
+		e.mu.generation = r.Generation
+	}
+	if r.Subscriber == "" {
+		return false, nil
+	}
+	first := checkpoint.Checkpoint{
+		Key: checkpoint.Key{Subscriber: r.Subscriber}, Position: cfg.Start.From(), Partitions: n.cfg.Origin.Partitions, Fingerprint: n.cfg.Fingerprint,
+		Coverage:   n.cfg.Coverage.Bounded(),
+		Snapshots:  cfg.Snapshots,
+		Generation: e.mu.generation, At: time.Now(), By: n.cfg.By, Reason: checkpoint.ReasonBegin,
+	}
+	for p, place := range cfg.Partitions {
+		if first.Positions == nil {
+			first.Positions = make(map[change.Partition]change.Position)
+		}
+		first.Positions[p] = place.From()
+	}
+	if cfg.Unknown { // unfinished snapshots must not be saved as finished
+		e.claimLater = func(ctx context.Context) error {
+			if _, err := n.store.Load(ctx, e.name); err != nil {
+				return err
+			}
+			_, err := n.store.ClaimName(ctx, e.own, first)
+			return err
+		}
+		return false, nil
+	}
+	claimed, err := n.store.ClaimName(ctx, e.own, first)
+	taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
+	switch {
+	case errors.Is(err, checkpoint.ErrForeign):
+		return false, fault.New(fault.AccessForbidden, err)
+	case errors.Is(err, checkpoint.ErrNames):
+		return false, fault.New(fault.AccessLimit, err)
+	case isTaken:
+		return false, fault.New(fault.SessionReplaced, taken)
+	case errors.Is(err, checkpoint.ErrUnsavable), checkpoint.KindOf(err) == checkpoint.RowsOwn && !r.Known:
+		return false, unsavable(r.Subscriber, err)
+	case err != nil && !r.Known:
+		return false, fault.Newf(fault.CheckpointUnreadable, "claim name of subscriber %q: %w", r.Subscriber, err)
+	case err != nil:
+		n.logger.Warn("claiming subscriber name failed, its checkpoint waits", "subscriber", r.Subscriber, "error", err)
+		e.claimLater = func(ctx context.Context) error {
+			_, err := n.store.ClaimName(ctx, e.own, first)
+			return err
+		}
+		return false, nil
+	}
+	e.claimLater = nil
+	// Another session, the last one before this, may have saved the start of a snapshot since the
+	// checkpoint was loaded.
+	moved = claimed.Generation > e.mu.generation || stored != nil && delivery.Stamp(claimed.Snapshots) != read
+	e.mu.claim, e.mu.generation = claimed.Claim, claimed.Generation
+	return moved, nil
+}
+
+// awaitStore claims the name of a subscriber that was accepted while the store was unreachable, and
+// then closes its session: the subscriber reconnects at its own position, with its stored state,
+// and is saved from then on.
+func (e *Exclusive) awaitStore() {
+	wait := retry.Backoff{First: time.Second, Longest: 15 * time.Second}
+	for failures := 1; ; failures++ {
+		if !e.session.Outlives(wait.After(failures)) {
+			return
+		}
+		ctx, cancel := context.WithTimeout(e.node.lifetime, e.node.cfg.CheckpointTimeout)
+		err := e.claimLater(ctx)
+		cancel()
+		taken, isTaken := errors.AsType[*checkpoint.TakenError](err)
+		switch {
+		case errors.Is(err, checkpoint.ErrForeign):
+			e.session.Close(fault.New(fault.AccessForbidden, err))
+			return
+		case errors.Is(err, checkpoint.ErrNames):
+			e.session.Close(fault.New(fault.AccessLimit, err))
+			return
+		case isTaken:
+			e.session.Close(fault.New(fault.SessionReplaced, taken))
+			return
+		case err == nil:
+			e.session.Close(fault.Newf(fault.SessionRenewed, "checkpoints of subscriber %q can be saved again: reconnect", e.name))
+			return
+		}
+	}
+}
+
+// enter registers the subscriber under its name and returns the one that it replaces.
+func (n *Node) enter(e *Exclusive) (before *Exclusive, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.stopping {
+		return nil, fault.New(fault.NodeStopping, ErrStopping)
+	}
+	name := e.name
+	if name == "" {
+		name = fmt.Sprintf("\x00%p", e) // unique
+	}
+	before = n.mu.exclusive[name]
+	n.mu.exclusive[name] = e
+	return before, nil
+}
+
+// Reserved reports whether a name is that of a shared subscriber: a sink, or standard output. No
+// client may connect under it, on any node, whether or not that has such a sink: the same name
+// would have two checkpoints, and two series of each metric.
+func Reserved(name string) bool { return name == "stdout" || strings.HasPrefix(name, "sink/") }
