@@ -425,7 +425,7 @@ func TestFleetIsNeverRestartedBeyondItsBudget(t *testing.T) {
 			synctest.Wait()
 			for _, report := range h.reports() {
 				for _, f := range report.Findings {
-					if f.Action == ActionExhausted {
+					if f.Action == actionExhausted {
 						refused++
 					}
 				}

@@ -14,10 +14,10 @@ type Cause string
 // The causes; none is the empty one.
 const (
 	Timeout      Cause = "timeout"
-	Unreachable  Cause = "unreachable"
-	BadStatus    Cause = "bad_status"
-	BadBody      Cause = "bad_body"
-	OtherProcess Cause = "other_process" // another process answers at the address
+	unreachable  Cause = "unreachable"
+	badStatus    Cause = "bad_status"
+	badBody      Cause = "bad_body"
+	otherProcess Cause = "other_process" // another process answers at the address
 	Stalled      Cause = "stalled"       // it answers, and makes no progress
 	Gone         Cause = "gone"          // its node has left the cluster without a word
 )
@@ -48,15 +48,15 @@ type Action string
 
 // The actions.
 const (
-	ActionNone       Action = "none" // yet
+	actionNone       Action = "none" // yet
 	ActionRestarted  Action = "restarted"
-	ActionExhausted  Action = "budget_exhausted"
-	ActionPaused     Action = "paused"
-	ActionOff        Action = "auto_restart_off"
-	ActionDamped     Action = "damped"
-	ActionSplit      Action = "half_unreachable"
-	ActionUnknown    Action = "budget_unknown" // the store does not answer
-	ActionImpossible Action = "not_restartable"
+	actionExhausted  Action = "budget_exhausted"
+	actionPaused     Action = "paused"
+	actionOff        Action = "auto_restart_off"
+	actionDamped     Action = "damped"
+	actionSplit      Action = "half_unreachable"
+	actionUnknown    Action = "budget_unknown" // the store does not answer
+	actionImpossible Action = "not_restartable"
 )
 
 // A Finding is a component that is not well.
@@ -192,7 +192,7 @@ func (j *Judge) Step(in Input) (v Verdict) {
 		wanting = append(wanting, want{check: c, state: s, level: d.wants(c, s)})
 	}
 	for slug, s := range j.states {
-		if current[slug] != nil || s.told() == ActionNone {
+		if current[slug] != nil || s.told() == actionNone {
 			continue
 		}
 		if s.absent++; s.absent <= in.Keep {
@@ -202,7 +202,7 @@ func (j *Judge) Step(in Input) (v Verdict) {
 	j.states = current
 	d.measure(wanting)
 	for _, w := range wanting {
-		f := Finding{Slug: w.check.Slug, Misses: w.state.misses, Cause: w.check.Miss, Detail: w.check.Detail, Process: w.check.Process, Action: ActionNone}
+		f := Finding{Slug: w.check.Slug, Misses: w.state.misses, Cause: w.check.Miss, Detail: w.check.Detail, Process: w.check.Process, Action: actionNone}
 		if !w.state.seen.IsZero() {
 			f.LastSeen = w.state.seen.UnixMilli()
 		}
@@ -226,7 +226,7 @@ func (s *state) told() Action {
 	if s.down || s.attempts > 0 {
 		return ActionRestarted
 	}
-	return ActionNone
+	return actionNone
 }
 
 // settle forgets the nodes that have come back, or were waited for long enough.
@@ -328,23 +328,23 @@ const mostAtOnce = 16
 func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	c, s := w.check, w.state
 	if w.level == "" {
-		return ActionNone
+		return actionNone
 	}
 	switch {
 	case c.URL == "":
-		return ActionImpossible
+		return actionImpossible
 	case !d.in.Settings.AutoRestart:
-		return ActionOff
+		return actionOff
 	case d.in.Paused[c.Slug] || d.in.Paused[c.Node]:
 		if !s.held {
 			s.held = true
 			v.Events = append(v.Events, Event{Code: fault.SupervisorPaused, Slug: c.Slug, Node: c.Node, finding: f})
 		}
-		return ActionPaused
+		return actionPaused
 	case d.split && d.silent[c.Node]:
-		return d.damp(c, ActionSplit)
+		return d.damp(c, actionSplit)
 	case !d.in.Known:
-		return ActionUnknown
+		return actionUnknown
 	case w.level == Node && d.ordered[c.Node]: // together with another component of the process
 		s.attempts, s.next = s.attempts+1, s.misses+d.in.Settings.Misses
 		return ActionRestarted
@@ -353,11 +353,11 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 			s.spent = true
 			v.Events = append(v.Events, Event{Code: fault.SupervisorBudget, Slug: c.Slug, Node: c.Node, finding: f})
 		}
-		return ActionExhausted
+		return actionExhausted
 	case w.level == Node && (d.cascades || d.pending[c.Node] == c.Process || len(d.pending) >= atOnce(d.in.Nodes, 4, 1)):
-		return d.damp(c, ActionDamped)
+		return d.damp(c, actionDamped)
 	case w.level == Lane && d.lanes >= atOnce(d.in.Nodes, 2, 2):
-		return d.damp(c, ActionDamped)
+		return d.damp(c, actionDamped)
 	}
 	s.attempts, s.next, s.spent, s.held = s.attempts+1, s.misses+d.in.Settings.Misses, false, false
 	v.Orders = append(v.Orders, Order{Node: c.Node, Process: c.Process, Slug: c.Slug, What: c.Component, Level: w.level, Cause: c.Miss, At: d.in.Now})

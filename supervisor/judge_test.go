@@ -55,7 +55,7 @@ func of(node, component string) Check {
 }
 
 func missed(c Check, cause Cause) Check {
-	c.Miss, c.Silent = cause, cause == Timeout || cause == Unreachable
+	c.Miss, c.Silent = cause, cause == Timeout || cause == unreachable
 	return c
 }
 
@@ -83,37 +83,37 @@ func (c *court) want(v Verdict, misses int, action Action, codes ...fault.Code) 
 func TestMissesAreCountedAndPagedAtTheThreshold(t *testing.T) {
 	c := newCourt(t)
 	fine := of("b", "tail")
-	c.want(c.step(missed(of("a", "tail"), BadStatus), fine), 1, ActionNone)
-	c.want(c.step(missed(of("a", "tail"), BadStatus), fine), 2, ActionNone)
-	v := c.step(missed(of("a", "tail"), BadStatus), fine)
+	c.want(c.step(missed(of("a", "tail"), badStatus), fine), 1, actionNone)
+	c.want(c.step(missed(of("a", "tail"), badStatus), fine), 2, actionNone)
+	v := c.step(missed(of("a", "tail"), badStatus), fine)
 	c.want(v, 3, ActionRestarted, fault.SupervisorDown, fault.SupervisorRestarted)
 	if len(v.Orders) != 1 || v.Orders[0].Level != Node || v.Orders[0].Process != "a-1" || v.Orders[0].Node != "a" {
 		t.Errorf("%+v", v.Orders)
 	}
-	c.want(c.step(missed(of("a", "tail"), BadStatus), fine), 4, ActionNone) // paged and restarted once
+	c.want(c.step(missed(of("a", "tail"), badStatus), fine), 4, actionNone) // paged and restarted once
 }
 
 func TestProgressResetsMisses(t *testing.T) {
 	c := newCourt(t)
-	c.step(missed(of("a", "tail"), BadStatus))
-	c.step(missed(of("a", "tail"), BadStatus))
+	c.step(missed(of("a", "tail"), badStatus))
+	c.step(missed(of("a", "tail"), badStatus))
 	v := c.step(of("a", "tail"))
 	if !slices.Equal(v.codes(), []fault.Code{fault.SupervisorRecovered}) || v.Healthy != 1 || len(v.Findings) > 0 {
 		t.Errorf("%+v", v)
 	}
-	c.want(c.step(missed(of("a", "tail"), BadStatus)), 1, ActionNone)
+	c.want(c.step(missed(of("a", "tail"), badStatus)), 1, actionNone)
 }
 
 func TestLaneIsRestartedFirstAndItsProcessAfterwards(t *testing.T) {
 	c := newCourt(t)
-	c.want(c.step(lane(of("a", "hub"))), 1, ActionNone)
+	c.want(c.step(lane(of("a", "hub"))), 1, actionNone)
 	v := c.step(lane(of("a", "hub")))
 	c.want(v, 2, ActionRestarted, fault.SupervisorRestarted)
 	if v.Orders[0].Level != Lane || v.Orders[0].What != "hub" {
 		t.Errorf("%+v", v.Orders)
 	}
-	c.want(c.step(lane(of("a", "hub"))), 3, ActionNone, fault.SupervisorDown) // it did not help, and is paged
-	c.want(c.step(lane(of("a", "hub"))), 4, ActionNone)
+	c.want(c.step(lane(of("a", "hub"))), 3, actionNone, fault.SupervisorDown) // it did not help, and is paged
+	c.want(c.step(lane(of("a", "hub"))), 4, actionNone)
 	if v = c.step(lane(of("a", "hub"))); len(v.Orders) != 1 || v.Orders[0].Level != Node {
 		t.Errorf("%+v", v)
 	}
@@ -123,7 +123,7 @@ func TestBudgetThatIsUsedUpIsPagedOnceAndHolds(t *testing.T) {
 	c := newCourt(t)
 	var orders, pages int
 	for range 19 { // nine and a half minutes
-		v := c.step(missed(of("a", "tail"), BadStatus))
+		v := c.step(missed(of("a", "tail"), badStatus))
 		orders += len(v.Orders)
 		for _, code := range v.codes() {
 			if code == fault.SupervisorBudget {
@@ -136,7 +136,7 @@ func TestBudgetThatIsUsedUpIsPagedOnceAndHolds(t *testing.T) {
 		t.Errorf("%d restarts, %d pages", orders, pages)
 	}
 	for range 10 { // the window ends
-		orders += len(c.step(missed(of("a", "tail"), BadStatus)).Orders)
+		orders += len(c.step(missed(of("a", "tail"), badStatus)).Orders)
 	}
 	if orders < 4 {
 		t.Errorf("%d restarts after the window", orders)
@@ -148,17 +148,17 @@ func TestNobodyIsRestartedWhoMayNotBe(t *testing.T) {
 		action Action
 		how    func(*court)
 	}{
-		"turned off":             {ActionOff, func(c *court) { c.in.Settings.AutoRestart = false }},
-		"component paused":       {ActionPaused, func(c *court) { c.in.Paused["a/tail"] = true }},
-		"node paused":            {ActionPaused, func(c *court) { c.in.Paused["a"] = true }},
-		"store does not answer":  {ActionUnknown, func(c *court) { c.in.Known = false }},
-		"restarts are forbidden": {ActionExhausted, func(c *court) { c.in.Budget = 0 }},
+		"turned off":             {actionOff, func(c *court) { c.in.Settings.AutoRestart = false }},
+		"component paused":       {actionPaused, func(c *court) { c.in.Paused["a/tail"] = true }},
+		"node paused":            {actionPaused, func(c *court) { c.in.Paused["a"] = true }},
+		"store does not answer":  {actionUnknown, func(c *court) { c.in.Known = false }},
+		"restarts are forbidden": {actionExhausted, func(c *court) { c.in.Budget = 0 }},
 	} {
 		c := newCourt(t)
 		spoil.how(c)
 		var last Verdict
 		for range 3 {
-			last = c.step(missed(of("a", "tail"), BadStatus))
+			last = c.step(missed(of("a", "tail"), badStatus))
 		}
 		if len(last.Orders) > 0 || last.Findings[0].Action != spoil.action || !slices.Contains(last.codes(), fault.SupervisorDown) {
 			t.Errorf("%s: %+v", name, last)
@@ -173,7 +173,7 @@ func TestPausedRestartIsTold(t *testing.T) {
 	c.in.Paused["a"] = true
 	told := func() (n int) {
 		for range 10 {
-			for _, code := range c.step(missed(of("a", "tail"), BadStatus)).codes() {
+			for _, code := range c.step(missed(of("a", "tail"), badStatus)).codes() {
 				if code == fault.SupervisorPaused {
 					n++
 				}
@@ -199,7 +199,7 @@ func TestSplitRestartsNobody(t *testing.T) {
 	c := newCourt(t)
 	pages := 0
 	for range 50 {
-		v := c.step(of("a", "tail"), of("b", "tail"), missed(of("c", "tail"), Timeout), missed(of("d", "tail"), Unreachable))
+		v := c.step(of("a", "tail"), of("b", "tail"), missed(of("c", "tail"), Timeout), missed(of("d", "tail"), unreachable))
 		if len(v.Orders) > 0 {
 			t.Fatalf("%+v", v.Orders)
 		}
@@ -285,7 +285,7 @@ func TestRecoveryIsToldAfterAnAbsence(t *testing.T) {
 		c := newCourt(t)
 		c.in.Keep = 20
 		for range 3 {
-			c.step(missed(of("a", "tail"), BadStatus), of("b", "tail"))
+			c.step(missed(of("a", "tail"), badStatus), of("b", "tail"))
 		}
 		for range absent {
 			c.step(of("b", "tail"))
@@ -306,7 +306,7 @@ func TestTheDeadAreNotOrdered(t *testing.T) {
 		gone.URL = ""
 		v = c.step(gone, of("b", "tail"))
 	}
-	if len(v.Orders) > 0 || v.Findings[0].Action != ActionImpossible || len(v.Events) != 1 {
+	if len(v.Orders) > 0 || v.Findings[0].Action != actionImpossible || len(v.Events) != 1 {
 		t.Errorf("%+v", v)
 	}
 }

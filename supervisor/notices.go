@@ -12,7 +12,7 @@ import (
 // tell posts the events of a sweep.
 func (s *Supervisor) tell(events []Event, r *Report) {
 	for _, e := range events {
-		if e.Code == fault.SupervisorRecovered && e.finding.Action == ActionNone {
+		if e.Code == fault.SupervisorRecovered && e.finding.Action == actionNone {
 			s.logger.Info("component makes progress again", "slug", e.Slug, "misses", e.finding.Misses)
 			continue // no notice has reported that it did not
 		}

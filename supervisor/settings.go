@@ -8,8 +8,8 @@ import (
 
 // Hard limits, which no configuration and no command exceeds.
 const (
-	MaxInterval = 300 * time.Second
-	MaxMisses   = 10
+	maxInterval = 300 * time.Second
+	maxMisses   = 10
 )
 
 // Settings are the settings of the supervisor: those that may be changed at runtime, within hard
@@ -47,10 +47,10 @@ func (c Change) Validate() error {
 	switch {
 	case c.PageOnFailure != nil && !*c.PageOnFailure:
 		return fault.Newf(fault.ParameterLocked, "page_on_failure is locked: every component that is down is paged")
-	case c.Interval != nil && (*c.Interval > MaxInterval.Seconds() || *c.Interval < minInterval.Seconds()):
-		return fault.Newf(fault.ParameterLocked, "heartbeat_interval must lie between %s and %s", minInterval, MaxInterval)
-	case c.Misses != nil && (*c.Misses > MaxMisses || *c.Misses < 1):
-		return fault.Newf(fault.ParameterLocked, "missed_heartbeats_to_alert must lie between 1 and %d", MaxMisses)
+	case c.Interval != nil && (*c.Interval > maxInterval.Seconds() || *c.Interval < minInterval.Seconds()):
+		return fault.Newf(fault.ParameterLocked, "heartbeat_interval must lie between %s and %s", minInterval, maxInterval)
+	case c.Misses != nil && (*c.Misses > maxMisses || *c.Misses < 1):
+		return fault.Newf(fault.ParameterLocked, "missed_heartbeats_to_alert must lie between 1 and %d", maxMisses)
 	}
 	return nil
 }
@@ -75,6 +75,6 @@ func (s Settings) in(c Change) Settings {
 // locked are the locked settings as reports show them.
 func locked() map[string]any {
 	return map[string]any{
-		"page_on_failure": true, "heartbeat_interval_max_s": MaxInterval.Seconds(), "missed_heartbeats_to_alert_max": MaxMisses,
+		"page_on_failure": true, "heartbeat_interval_max_s": maxInterval.Seconds(), "missed_heartbeats_to_alert_max": maxMisses,
 	}
 }

@@ -92,7 +92,7 @@ func New(cfg Config, store Store) *Supervisor {
 	}
 	t := cfg.Transport.Clone()
 	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = nil, 0, maxConns, maxConns
-	t.IdleConnTimeout = MaxInterval + time.Minute
+	t.IdleConnTimeout = maxInterval + time.Minute
 	return &Supervisor{
 		cfg: cfg, store: store, metrics: newMetrics(cfg.Registerer), logger: cfg.Logger, turning: health.NewLoop(), settings: cfg.Settings,
 		asked:    make(chan chan struct{}),
@@ -391,7 +391,7 @@ func (s *Supervisor) commit(ctx context.Context, v Verdict, r Report) {
 	c.Report.Restarted = 0
 	for i := range c.Report.Findings {
 		if f := &c.Report.Findings[i]; f.Action == ActionRestarted {
-			f.Action = ActionUnknown
+			f.Action = actionUnknown
 		}
 	}
 	if s.pending = append(s.pending, c); len(s.pending) > maxPending {

@@ -124,18 +124,18 @@ func TestBadAnswersAreMisses(t *testing.T) {
 		want   Cause
 	}{
 		"well":             {says(200, well), ""},
-		"503":              {says(503, well), BadStatus},
-		"404":              {says(404, well), BadStatus},
-		"redirect":         {http.RedirectHandler("/elsewhere", http.StatusFound).ServeHTTP, BadStatus},
-		"garbage":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("OK")) }, BadBody},
-		"nothing":          {func(http.ResponseWriter, *http.Request) {}, BadBody},
-		"endless":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, BadBody},
-		"another slug":     {says(200, with(func(v *health.Vital) { v.Slug = "tail" })), BadBody},
-		"negative age":     {says(200, with(func(v *health.Vital) { v.LastDecision = -1 })), BadBody},
-		"another process":  {says(200, with(func(v *health.Vital) { v.Process = "b-2" })), OtherProcess},
+		"503":              {says(503, well), badStatus},
+		"404":              {says(404, well), badStatus},
+		"redirect":         {http.RedirectHandler("/elsewhere", http.StatusFound).ServeHTTP, badStatus},
+		"garbage":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("OK")) }, badBody},
+		"nothing":          {func(http.ResponseWriter, *http.Request) {}, badBody},
+		"endless":          {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, badBody},
+		"another slug":     {says(200, with(func(v *health.Vital) { v.Slug = "tail" })), badBody},
+		"negative age":     {says(200, with(func(v *health.Vital) { v.LastDecision = -1 })), badBody},
+		"another process":  {says(200, with(func(v *health.Vital) { v.Process = "b-2" })), otherProcess},
 		"zombie":           {says(200, with(func(v *health.Vital) { v.LastDecision = 60_000 })), Stalled},
 		"says it stalls":   {says(503, with(func(v *health.Vital) { v.Status = health.VitalStalled })), Stalled},
-		"breaks connected": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, Unreachable},
+		"breaks connected": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, unreachable},
 	} {
 		w, store := newWard(t), NewMemory(time.Minute)
 		w.add("a", "tail")

@@ -46,7 +46,7 @@ func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) C
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
 	if err != nil {
-		return silent(Unreachable, "%v", err)
+		return silent(unreachable, "%v", err)
 	}
 	var body []byte
 	resp, err := s.client.Do(req)
@@ -58,7 +58,7 @@ func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) C
 	case errors.Is(err, context.DeadlineExceeded):
 		return silent(Timeout, "no answer within %s", timeout)
 	case err != nil:
-		return silent(Unreachable, "%v", err)
+		return silent(unreachable, "%v", err)
 	}
 	return answered(t, resp.StatusCode, body, s.cfg.StallAfter)
 }
@@ -71,21 +71,21 @@ func answered(t Target, status int, body []byte, stallAfter time.Duration) Check
 		return c
 	}
 	if status != http.StatusOK && status != http.StatusServiceUnavailable {
-		return miss(BadStatus, "answers %d", status)
+		return miss(badStatus, "answers %d", status)
 	}
 	var v health.Vital
 	if err := json.Unmarshal(body, &v); err != nil || v.Slug != t.Component || v.Process == "" || v.LastDecision < 0 || v.Uptime < 0 {
-		return miss(BadBody, "answers %d, and not how the component does", status)
+		return miss(badBody, "answers %d, and not how the component does", status)
 	}
 	c.Lane = v.Restartable
 	age := time.Duration(min(v.LastDecision, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 	switch {
 	case v.Process != t.Process:
-		return miss(OtherProcess, "process %s answers instead of %s", v.Process, t.Process)
+		return miss(otherProcess, "process %s answers instead of %s", v.Process, t.Process)
 	case v.Status != health.VitalOK || age > stallAfter:
 		return miss(Stalled, "no progress for %s", age.Truncate(time.Millisecond))
 	case status != http.StatusOK:
-		return miss(BadStatus, "answers %d", status)
+		return miss(badStatus, "answers %d", status)
 	}
 	return c
 }

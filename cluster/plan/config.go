@@ -146,20 +146,20 @@ type Replan string
 
 // The replans, the more urgent first where several come together.
 const (
-	ReplanColdStart Replan = "cold_start"
-	ReplanEmergency Replan = "emergency" // a member is dead
-	ReplanUnhealthy Replan = "unhealthy"
-	ReplanFailure   Replan = "failure" // a member did not take what it was given
-	ReplanLeave     Replan = "leave"
-	ReplanDirective Replan = "wish"
-	ReplanJoin      Replan = "join"
-	ReplanRebalance Replan = "rebalance"
-	ReplanResync    Replan = "resync"
+	replanColdStart Replan = "cold_start"
+	replanEmergency Replan = "emergency" // a member is dead
+	replanUnhealthy Replan = "unhealthy"
+	replanFailure   Replan = "failure" // a member did not take what it was given
+	replanLeave     Replan = "leave"
+	replanDirective Replan = "wish"
+	replanJoin      Replan = "join"
+	replanRebalance Replan = "rebalance"
+	replanResync    Replan = "resync"
 )
 
 // Replans returns all of them, the more urgent first.
 func Replans() []Replan {
 	return []Replan{
-		ReplanColdStart, ReplanEmergency, ReplanUnhealthy, ReplanFailure, ReplanLeave, ReplanDirective, ReplanJoin, ReplanRebalance, ReplanResync,
+		replanColdStart, replanEmergency, replanUnhealthy, replanFailure, replanLeave, replanDirective, replanJoin, replanRebalance, replanResync,
 	}
 }

@@ -28,14 +28,14 @@ func (s *Planner) hear(events []event) {
 			s.tell("%s is heard again", e.Member.Node)
 		case eventSettled:
 			s.tell("%s has settled", e.Member.Node)
-			s.because(ReplanJoin, e.Member.Node, "joined")
+			s.because(replanJoin, e.Member.Node, "joined")
 		case eventBegan:
-			s.because(ReplanColdStart, "", "cold start with "+some(e.Number, "node"))
+			s.because(replanColdStart, "", "cold start with "+some(e.Number, "node"))
 		case eventStops:
 			s.tell("%s stops: its partitions go to others", e.Member.Node)
-			s.because(ReplanLeave, e.Member.Node, "leaves")
+			s.because(replanLeave, e.Member.Node, "leaves")
 		case eventSick:
-			s.because(ReplanUnhealthy, e.Member.Node, "is unhealthy ("+e.Why+")")
+			s.because(replanUnhealthy, e.Member.Node, "is unhealthy ("+e.Why+")")
 		case eventDied:
 			s.died(e)
 		case eventRestarted:
@@ -43,7 +43,7 @@ func (s *Planner) hear(events []event) {
 		case eventRejected:
 			entry, _ := fault.Lookup(e.Code)
 			if e.Member.Narrow {
-				s.because(ReplanDirective, e.Member.Node, "does not cover what others do")
+				s.because(replanDirective, e.Member.Node, "does not cover what others do")
 			}
 			s.post(notice.Notice{Channel: notice.Health, Kind: notice.KindMemberRefused, Level: notice.Info,
 				Text:   fmt.Sprintf("%s is given nothing: %s. %s", e.Member.Node, e.Why, entry.Remedy),
@@ -76,7 +76,7 @@ func (s *Planner) died(e event) {
 	// Its history does not matter now.
 	s.covered -= len(slices.DeleteFunc(slices.Clone(s.causes[:s.covered]), func(c cause) bool { return c.node != m.Node }))
 	s.causes = slices.DeleteFunc(s.causes, func(c cause) bool { return c.node == m.Node })
-	s.because(ReplanEmergency, m.Node, "is dead")
+	s.because(replanEmergency, m.Node, "is dead")
 }
 
 // restarted has a member resynced.

@@ -14,7 +14,7 @@ import (
 // plan publishes the next plan if the current one is not right.
 func (s *Planner) plan(want directives) {
 	if s.view.Plan.Version >= s.pending { // the causes of the last plan are done, except joins that need more plans
-		goesOn := func(c cause) bool { return !s.balanced && c.replan == ReplanJoin }
+		goesOn := func(c cause) bool { return !s.balanced && c.replan == replanJoin }
 		done := slices.DeleteFunc(s.causes[:s.covered:s.covered], func(c cause) bool { return !goesOn(c) })
 		s.causes, s.covered = append(done, s.causes[s.covered:]...), 0
 		if n := len(s.traded); n > 0 {
@@ -71,12 +71,12 @@ func (s *Planner) publish(plan cluster.Plan, moved int) {
 // cause returns the reason for a plan.
 func (s *Planner) cause() (Replan, string) {
 	order := Replans()
-	optional := func(c cause) bool { return slices.Index(order, c.replan) >= slices.Index(order, ReplanJoin) }
+	optional := func(c cause) bool { return slices.Index(order, c.replan) >= slices.Index(order, replanJoin) }
 	switch {
 	case s.must && !slices.ContainsFunc(s.causes, func(c cause) bool { return !optional(c) }): // a join bounds the moves, this does not
-		s.because(ReplanFailure, "", "partitions that nobody serves")
+		s.because(replanFailure, "", "partitions that nobody serves")
 	case len(s.causes) == 0:
-		return ReplanRebalance, "balance"
+		return replanRebalance, "balance"
 	}
 	slices.SortStableFunc(s.causes, func(a, b cause) int {
 		return cmp.Compare(slices.Index(order, a.replan), slices.Index(order, b.replan))
@@ -97,12 +97,12 @@ func (s *Planner) cause() (Replan, string) {
 func (s *Planner) note(want directives) {
 	for _, node := range slices.Sorted(maps.Keys(want.drained)) {
 		if want.drained[node] && !s.drained[node] {
-			s.because(ReplanDirective, node, "is drained")
+			s.because(replanDirective, node, "is drained")
 		}
 	}
 	s.drained = maps.Clone(want.drained)
 	if !maps.Equal(want.pinned, s.last.Pinned) && len(want.pinned) > 0 && !s.health.Sharing() {
-		s.because(ReplanDirective, "", "an operator's wish")
+		s.because(replanDirective, "", "an operator's wish")
 	}
 }
 

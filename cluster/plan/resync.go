@@ -68,7 +68,7 @@ func (s *Planner) resync(elapsed time.Duration) {
 	}
 	s.queue = kept
 	if republish != "" && s.d.Publish == nil {
-		s.because(ReplanResync, republish, "is told again")
+		s.because(replanResync, republish, "is told again")
 		plan := s.view.Plan
 		s.publish(cluster.Plan{Owners: plan.Owners, Why: plan.Why, Reasons: plan.Reasons}, 0)
 	}

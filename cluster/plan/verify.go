@@ -178,7 +178,7 @@ func (s *Planner) verify() {
 func (s *Planner) leave(p *part, m, holder *member) {
 	p.stays = true
 	if !s.health.Resting(m) {
-		s.because(ReplanFailure, m.Node, "did not take over from "+holder.Node)
+		s.because(replanFailure, m.Node, "did not take over from "+holder.Node)
 		s.tell("%s has not taken over from %s in time: what is left stays for now", m.Node, holder.Node)
 	}
 	s.health.Rest(m)
@@ -195,7 +195,7 @@ func (s *Planner) blame(m *member, n int) {
 		return // it gets nothing new as it is
 	}
 	s.tell("%s does not serve or give up what it should: %s", m.Node, some(n, "partition"))
-	s.because(ReplanFailure, m.Node, "did not serve or give up "+some(n, "partition"))
+	s.because(replanFailure, m.Node, "did not serve or give up "+some(n, "partition"))
 	if opened, failures := s.health.Fail(m, n); opened {
 		s.opened(m, failures, n)
 	}

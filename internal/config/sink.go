@@ -207,13 +207,13 @@ func (s SinkStart) String() string {
 	return s.StartFrom.String()
 }
 
-// MaxSinks bounds the sinks of a node: each is in every heartbeat, twice.
-const MaxSinks = 100
+// maxSinks bounds the sinks of a node: each is in every heartbeat, twice.
+const maxSinks = 100
 
 // findSinkConflicts complains of sinks that cannot work.
 func (c *Config) findSinkConflicts(t *table) {
-	if n := len(c.Sinks); n > MaxSinks {
-		t.complain(fault.ConfigBadValue, t.origin[fmt.Sprintf("sinks[%d]", MaxSinks)], "sinks: there are %d, at most %d are served", n, MaxSinks)
+	if n := len(c.Sinks); n > maxSinks {
+		t.complain(fault.ConfigBadValue, t.origin[fmt.Sprintf("sinks[%d]", maxSinks)], "sinks: there are %d, at most %d are served", n, maxSinks)
 	}
 	var names []string
 	printed := ""

@@ -64,7 +64,7 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 		}
 	}
 	many := "sinks:\n"
-	for i := range MaxSinks + 1 {
+	for i := range maxSinks + 1 {
 		many += fmt.Sprintf("  - {name: s%d, type: file, file: {path: x%d}}\n", i, i)
 	}
 	if _, err := parse("f", []byte(many), nil, noFile); err == nil || !strings.Contains(err.Error(), "at most 100 are served") {

@@ -14,9 +14,9 @@ type Constant struct {
 	Key []byte
 }
 
-// ConstantOf returns the constant for a scalar. ok is false for null, NaN, documents, arrays, and
+// newConstant returns the constant for a scalar. ok is false for null, NaN, documents, arrays, and
 // dates that BSON cannot represent.
-func ConstantOf(s Scalar) (c Constant, ok bool) {
+func newConstant(s Scalar) (c Constant, ok bool) {
 	v, ok := s.encode()
 	if !ok || s.IsNaN() {
 		return Constant{}, false

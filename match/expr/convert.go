@@ -12,23 +12,23 @@ import (
 // IntScalar makes a scalar of an integer.
 func IntScalar(i int64) Scalar { return Scalar{Class: Number, num: intNumber(i)} }
 
-// UintScalar makes a scalar of an integer that may be larger than an int64.
-func UintScalar(u uint64) Scalar { return Scalar{Class: Number, num: uintNumber(u)} }
+// uintScalar makes a scalar of an integer that may be larger than an int64.
+func uintScalar(u uint64) Scalar { return Scalar{Class: Number, num: uintNumber(u)} }
 
 // DoubleScalar makes a scalar of a double.
 func DoubleScalar(f float64) Scalar { return Scalar{Class: Number, num: doubleNumber(f)} }
 
-// TextScalar makes a scalar of the bytes of a string.
-func TextScalar(text []byte) Scalar { return Scalar{Class: Text, text: text} }
+// textScalar makes a scalar of the bytes of a string.
+func textScalar(text []byte) Scalar { return Scalar{Class: Text, text: text} }
 
-// BytesScalar makes a scalar of binary data of subtype 0.
-func BytesScalar(data []byte) Scalar { return Scalar{Class: Bytes, text: data} }
+// bytesScalar makes a scalar of binary data of subtype 0.
+func bytesScalar(data []byte) Scalar { return Scalar{Class: Bytes, text: data} }
 
-// BoolScalar makes a scalar of a truth value.
-func BoolScalar(b bool) Scalar { return Scalar{Class: Bool, num: number{i: int64(btoi(b))}} }
+// boolScalar makes a scalar of a truth value.
+func boolScalar(b bool) Scalar { return Scalar{Class: Bool, num: number{i: int64(btoi(b))}} }
 
-// DateScalar makes a scalar of an instant.
-func DateScalar(t time.Time) Scalar {
+// dateScalar makes a scalar of an instant.
+func dateScalar(t time.Time) Scalar {
 	return Scalar{Class: Date, num: number{i: t.UnixMilli(), near: float64(t.Nanosecond() % int(time.Millisecond))}}
 }
 
@@ -44,8 +44,8 @@ var (
 	errUUID     = errors.New("a UUID is 32 hexadecimal digits, with hyphens or without")
 )
 
-// ParseObjectID makes a scalar of an ObjectId in hexadecimal.
-func ParseObjectID(text string) (Scalar, error) {
+// parseObjectID makes a scalar of an ObjectId in hexadecimal.
+func parseObjectID(text string) (Scalar, error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != 12 {
 		return Scalar{}, errObjectID
@@ -53,8 +53,8 @@ func ParseObjectID(text string) (Scalar, error) {
 	return Scalar{Class: ObjectID, text: b}, nil
 }
 
-// ParseUUID makes a scalar of a UUID: binary data of subtype 4.
-func ParseUUID(text string) (Scalar, error) {
+// parseUUID makes a scalar of a UUID: binary data of subtype 4.
+func parseUUID(text string) (Scalar, error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
 	if err != nil || len(b) != 16 {
 		return Scalar{}, errUUID
@@ -62,8 +62,8 @@ func ParseUUID(text string) (Scalar, error) {
 	return Scalar{Class: Binary, text: b, tag: uuidSubtype}, nil
 }
 
-// ParseNumber makes a scalar of a decimal number: see parseDecimal.
-func ParseNumber(text string) (Scalar, error) {
+// parseNumber makes a scalar of a decimal number: see parseDecimal.
+func parseNumber(text string) (Scalar, error) {
 	d, err := parseDecimal(text)
 	if err != nil {
 		return Scalar{}, err
@@ -79,8 +79,8 @@ func (s Scalar) Double() (f float64, ok bool) {
 	return s.num.near, s.Class == Number && s.num.kind == double
 }
 
-// Nearest returns the double next to a number.
-func (s Scalar) Nearest() float64 { return s.num.near }
+// nearest returns the double next to a number.
+func (s Scalar) nearest() float64 { return s.num.near }
 
 // Bool returns a truth value.
 func (s Scalar) Bool() bool { return s.num.i != 0 }
@@ -91,8 +91,8 @@ func (s Scalar) Time() time.Time { return time.UnixMilli(s.num.i).Add(time.Durat
 // Text returns the bytes of a Text, Bytes, Binary or ObjectID.
 func (s Scalar) Text() []byte { return s.text }
 
-// IsUUID reports whether the scalar is a UUID.
-func (s Scalar) IsUUID() bool { return s.Class == Binary && s.tag == uuidSubtype && len(s.text) == 16 }
+// isUUID reports whether the scalar is a UUID.
+func (s Scalar) isUUID() bool { return s.Class == Binary && s.tag == uuidSubtype && len(s.text) == 16 }
 
-// DecimalText returns a Decimal128 as digits and a power of ten.
-func (s Scalar) DecimalText() string { return s.num.dec.String() }
+// decimalText returns a Decimal128 as digits and a power of ten.
+func (s Scalar) decimalText() string { return s.num.dec.String() }

@@ -42,11 +42,11 @@ func convertText(function, text string) (val ref.Val, known bool, err error) {
 	var s Scalar
 	switch function {
 	case funcObjectID:
-		s, err = ParseObjectID(text)
+		s, err = parseObjectID(text)
 	case funcUUID:
-		s, err = ParseUUID(text)
+		s, err = parseUUID(text)
 	case funcDecimal:
-		s, err = ParseNumber(text)
+		s, err = parseNumber(text)
 	default:
 		return nil, false, nil
 	}

@@ -75,7 +75,7 @@ func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
 		}
 	}
 	r, path, ok := c.path(field)
-	if !ok || rel != Equals && !constant.Class.IsOrdered() {
+	if !ok || rel != Equals && !constant.Class.isOrdered() {
 		return nil
 	}
 	return &Predicate{Root: r, Path: path, Relation: rel, Constants: []Constant{constant}}
@@ -149,5 +149,5 @@ func constantOf(x ast.Expr) (c Constant, ok bool) {
 	if !ok {
 		return c, false
 	}
-	return ConstantOf(scalar)
+	return newConstant(scalar)
 }

@@ -72,7 +72,7 @@ func (p *Predicate) field(f *Facts) (s Scalar, known bool, err error) {
 		if len(p.Path) > 0 && known {
 			return s, true, noFields(Text, p.Path[0])
 		}
-		return TextScalar(text), known, nil
+		return textScalar(text), known, nil
 	}
 	v, known, err := f.Value(p.Root)
 	if err != nil || !known {

@@ -37,8 +37,8 @@ var classNames = [Classes]string{"null", "number", "string", "bytes", "bool", "d
 // String returns the name in error messages.
 func (c Class) String() string { return classNames[c] }
 
-// IsOrdered reports whether values of the class are ordered.
-func (c Class) IsOrdered() bool { return c > Absent && c <= lastOrdered }
+// isOrdered reports whether values of the class are ordered.
+func (c Class) isOrdered() bool { return c > Absent && c <= lastOrdered }
 
 // ClassOf returns the class of a value; the zero Value is absent.
 func ClassOf(v change.Value) Class {
@@ -161,7 +161,7 @@ func (s Scalar) Equal(t Scalar) bool {
 		return false
 	case s.Class == Absent:
 		return true
-	case s.Class.IsOrdered():
+	case s.Class.isOrdered():
 		return s.Compare(t) == 0
 	}
 	return s.tag == t.tag && bytes.Equal(s.text, t.text)
@@ -173,7 +173,7 @@ func Order(s, t Scalar) (order int, ordered, ok bool) {
 	switch {
 	case s.Class == Absent || t.Class == Absent:
 		return 0, false, true
-	case s.Class != t.Class || !s.Class.IsOrdered():
+	case s.Class != t.Class || !s.Class.isOrdered():
 		return 0, false, false
 	case s.IsNaN() || t.IsNaN():
 		return 0, false, true

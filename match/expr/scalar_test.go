@@ -1,4 +1,4 @@
-package expr_test
+package expr
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/match/expr"
 )
 
 // value encodes one value as BSON does.
@@ -24,7 +23,7 @@ func value(t testing.TB, v any) change.Value {
 	return change.Value{Type: byte(kind), Data: data}
 }
 
-func decimal(t testing.TB, text string) bson.Decimal128 {
+func bsonDecimal(t testing.TB, text string) bson.Decimal128 {
 	t.Helper()
 	d, err := bson.ParseDecimal128(text)
 	if err != nil {
@@ -91,12 +90,12 @@ func TestNumbersCompareByTheirExactValue(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		a, b := drawNumber(r), drawNumber(r)
 		x, y := value(t, a), value(t, b)
-		s, u := expr.ScalarOf(x), expr.ScalarOf(y)
+		s, u := ScalarOf(x), ScalarOf(y)
 		want := exact(a).Cmp(exact(b))
 		if got := s.Compare(u); got != want || u.Compare(s) != -want {
 			r.Fatalf("%v and %v: %d, want %d", a, b, got, want)
 		}
-		if s.Equal(u) != (want == 0) || bytes.Equal(expr.AppendKey(nil, x), expr.AppendKey(nil, y)) != (want == 0) {
+		if s.Equal(u) != (want == 0) || bytes.Equal(AppendKey(nil, x), AppendKey(nil, y)) != (want == 0) {
 			r.Fatalf("%v and %v: equality and keys disagree with the order", a, b)
 		}
 		if want < 0 && s.Prefix() > u.Prefix() || want > 0 && s.Prefix() < u.Prefix() {
@@ -106,16 +105,16 @@ func TestNumbersCompareByTheirExactValue(t *testing.T) {
 }
 
 func TestInfinitiesLieBeyondAllNumbers(t *testing.T) {
-	up := []any{decimal(t, "-Infinity"), decimal(t, "-1E+6000"), -math.MaxFloat64, 0, math.MaxFloat64, decimal(t, "1E+6000"), decimal(t, "Infinity")}
+	up := []any{bsonDecimal(t, "-Infinity"), bsonDecimal(t, "-1E+6000"), -math.MaxFloat64, 0, math.MaxFloat64, bsonDecimal(t, "1E+6000"), bsonDecimal(t, "Infinity")}
 	for i, a := range up {
 		for j, b := range up {
-			if got, want := expr.ScalarOf(value(t, a)).Compare(expr.ScalarOf(value(t, b))), compareInts(i, j); got != want {
+			if got, want := ScalarOf(value(t, a)).Compare(ScalarOf(value(t, b))), compareInts(i, j); got != want {
 				t.Errorf("%v and %v: %d, want %d", a, b, got, want)
 			}
 		}
 	}
 	for _, pair := range [][2]any{{math.Inf(1), up[6]}, {math.Inf(-1), up[0]}} {
-		if !expr.ScalarOf(value(t, pair[0])).Equal(expr.ScalarOf(value(t, pair[1]))) {
+		if !ScalarOf(value(t, pair[0])).Equal(ScalarOf(value(t, pair[1]))) {
 			t.Errorf("%v is not %v", pair[0], pair[1])
 		}
 	}
@@ -124,10 +123,10 @@ func TestInfinitiesLieBeyondAllNumbers(t *testing.T) {
 func compareInts(i, j int) int { return big.NewInt(int64(i)).Cmp(big.NewInt(int64(j))) }
 
 func TestNaNEqualsNothing(t *testing.T) {
-	for _, nan := range []any{math.NaN(), decimal(t, "NaN")} {
-		s := expr.ScalarOf(value(t, nan))
-		_, ordered, ok := expr.Order(s, expr.IntScalar(1))
-		_, constant := expr.ConstantOf(s)
+	for _, nan := range []any{math.NaN(), bsonDecimal(t, "NaN")} {
+		s := ScalarOf(value(t, nan))
+		_, ordered, ok := Order(s, IntScalar(1))
+		_, constant := newConstant(s)
 		if !s.IsNaN() || s.Equal(s) || ordered || !ok || constant {
 			t.Errorf("%v: equal to itself %v, ordered %v, meaning %v, a constant %v", nan, s.Equal(s), ordered, ok, constant)
 		}
@@ -136,7 +135,7 @@ func TestNaNEqualsNothing(t *testing.T) {
 
 func TestClassesDoNotMix(t *testing.T) {
 	classes := [][]any{
-		{bson.Null{}, bson.Undefined{}}, {1, int64(1), 1.0, decimal(t, "1")}, {"x", bson.Symbol("x")}, {bson.Binary{Data: []byte("x")}}, {true}, {time.UnixMilli(1)}, {bson.ObjectID{1}},
+		{bson.Null{}, bson.Undefined{}}, {1, int64(1), 1.0, bsonDecimal(t, "1")}, {"x", bson.Symbol("x")}, {bson.Binary{Data: []byte("x")}}, {true}, {time.UnixMilli(1)}, {bson.ObjectID{1}},
 		{bson.Binary{Subtype: 4, Data: []byte("x")}}, {bson.Binary{Subtype: 5, Data: []byte("x")}}, {bson.Regex{Pattern: "x"}}, {bson.JavaScript("x")}, {bson.Timestamp{T: 1}}, {bson.MinKey{}}, {bson.MaxKey{}},
 		{bson.D{}}, {bson.A{}},
 	}
@@ -144,14 +143,14 @@ func TestClassesDoNotMix(t *testing.T) {
 		for j, other := range classes {
 			for _, a := range class {
 				for _, b := range other {
-					s, u := expr.ScalarOf(value(t, a)), expr.ScalarOf(value(t, b))
-					want := i == j && s.Class < expr.Document
+					s, u := ScalarOf(value(t, a)), ScalarOf(value(t, b))
+					want := i == j && s.Class < Document
 					if s.Equal(u) != want {
 						t.Errorf("%T and %T equal: %v, want %v", a, b, s.Equal(u), want)
 					}
-					_, ordered, ok := expr.Order(s, u)
+					_, ordered, ok := Order(s, u)
 					absent := i == 0 || j == 0
-					if meaning := absent || i == j && s.Class.IsOrdered(); ok != meaning || ordered && !meaning || absent && ordered {
+					if meaning := absent || i == j && s.Class.isOrdered(); ok != meaning || ordered && !meaning || absent && ordered {
 						t.Errorf("%T and %T ordered: %v, %v, want meaning %v", a, b, ordered, ok, meaning)
 					}
 				}
@@ -162,26 +161,26 @@ func TestClassesDoNotMix(t *testing.T) {
 
 // A constant's key is the key of the fields that it equals.
 func TestConstantsHaveTheKeysOfFields(t *testing.T) {
-	objectID, _ := expr.ParseObjectID("0a0000000000000000000000")
-	uuid, _ := expr.ParseUUID("75757575-7575-7575-7575-757575757575")
-	number, _ := expr.ParseNumber("1.50")
+	objectID, _ := parseObjectID("0a0000000000000000000000")
+	uuid, _ := parseUUID("75757575-7575-7575-7575-757575757575")
+	number, _ := parseNumber("1.50")
 	for _, c := range []struct {
-		constant expr.Scalar
+		constant Scalar
 		field    any
 	}{
-		{expr.IntScalar(3), int32(3)}, {expr.UintScalar(3), 3.0}, {expr.UintScalar(math.MaxUint64), decimal(t, "18446744073709551615")}, {expr.DoubleScalar(math.Copysign(0, -1)), 0},
-		{expr.DoubleScalar(1.5), decimal(t, "1.5")}, {number, 1.5}, {expr.TextScalar([]byte("é")), "é"}, {expr.TextScalar(nil), ""}, {expr.BytesScalar([]byte{0}), []byte{0}},
-		{expr.BoolScalar(true), true}, {expr.BoolScalar(false), false}, {expr.DateScalar(time.UnixMilli(-1)), time.UnixMilli(-1)}, {objectID, bson.ObjectID{10}},
+		{IntScalar(3), int32(3)}, {uintScalar(3), 3.0}, {uintScalar(math.MaxUint64), bsonDecimal(t, "18446744073709551615")}, {DoubleScalar(math.Copysign(0, -1)), 0},
+		{DoubleScalar(1.5), bsonDecimal(t, "1.5")}, {number, 1.5}, {textScalar([]byte("é")), "é"}, {textScalar(nil), ""}, {bytesScalar([]byte{0}), []byte{0}},
+		{boolScalar(true), true}, {boolScalar(false), false}, {dateScalar(time.UnixMilli(-1)), time.UnixMilli(-1)}, {objectID, bson.ObjectID{10}},
 		{uuid, bson.Binary{Subtype: 4, Data: bytes.Repeat([]byte("u"), 16)}},
 	} {
 		field := value(t, c.field)
-		constant, ok := expr.ConstantOf(c.constant)
-		if !ok || !constant.Equal(expr.ScalarOf(field)) || !bytes.Equal(constant.Key, expr.AppendKey(nil, field)) {
-			t.Errorf("%v: %+v (%v), field %x", c.field, constant, ok, expr.AppendKey(nil, field))
+		constant, ok := newConstant(c.constant)
+		if !ok || !constant.Equal(ScalarOf(field)) || !bytes.Equal(constant.Key, AppendKey(nil, field)) {
+			t.Errorf("%v: %+v (%v), field %x", c.field, constant, ok, AppendKey(nil, field))
 		}
 	}
-	for _, none := range []expr.Scalar{{}, {Class: expr.Document}, {Class: expr.Array}, expr.DateScalar(time.Unix(0, 1)), expr.ScalarOf(value(t, bson.MinKey{}))} {
-		if _, ok := expr.ConstantOf(none); ok {
+	for _, none := range []Scalar{{}, {Class: Document}, {Class: Array}, dateScalar(time.Unix(0, 1)), ScalarOf(value(t, bson.MinKey{}))} {
+		if _, ok := newConstant(none); ok {
 			t.Errorf("%v became a constant", none.Class)
 		}
 	}
@@ -190,17 +189,17 @@ func TestConstantsHaveTheKeysOfFields(t *testing.T) {
 func TestDecimalsAreReadAsTheDriverReadsThem(t *testing.T) {
 	for _, text := range []string{"0", "-0", "1", "-12.50", "1e5", "1E-7", ".5", "5.", "00012", "9999999999999999999999999999999999", "1e6144", "1e-6176", "10000000000000000000000000000000000000",
 		"0.00000000000000000000000000000000000001234", "123456789012345678901234567890.1234"} {
-		s, err := expr.ParseNumber(text)
+		s, err := parseNumber(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if want := expr.ScalarOf(value(t, decimal(t, text))); !s.Equal(want) {
-			t.Errorf("%s: %s, want %s", text, s.DecimalText(), want.DecimalText())
+		if want := ScalarOf(value(t, bsonDecimal(t, text))); !s.Equal(want) {
+			t.Errorf("%s: %s, want %s", text, s.decimalText(), want.decimalText())
 		}
 	}
 	for _, text := range []string{"", "-", ".", "e5", "1e", "1,5", "0x1", "NaN", "Infinity", " 1", "1 ", "+1", "--1", "12345678901234567890123456789012345", "1e6145", "1e-6177", "1e99999999999", "1e13000"} {
-		if _, err := expr.ParseNumber(text); err == nil {
+		if _, err := parseNumber(text); err == nil {
 			t.Errorf("%q is accepted", text)
 		}
 	}

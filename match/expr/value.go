@@ -75,17 +75,17 @@ func fromCEL(val ref.Val) (s Scalar, ok bool) {
 	case types.Int:
 		return IntScalar(int64(v)), true
 	case types.Uint:
-		return UintScalar(uint64(v)), true
+		return uintScalar(uint64(v)), true
 	case types.Double:
 		return DoubleScalar(float64(v)), true
 	case types.String:
-		return TextScalar([]byte(v)), true
+		return textScalar([]byte(v)), true
 	case types.Bytes:
-		return BytesScalar(v), true
+		return bytesScalar(v), true
 	case types.Bool:
-		return BoolScalar(bool(v)), true
+		return boolScalar(bool(v)), true
 	case types.Timestamp:
-		return DateScalar(v.Time), true
+		return dateScalar(v.Time), true
 	case scalarVal:
 		return v.Scalar, true
 	case traits.Mapper:
@@ -120,7 +120,7 @@ func (s scalarVal) Equal(other ref.Val) ref.Val { return equals(s, other) }
 // Value implements ref.Val.
 func (s scalarVal) Value() any {
 	if s.Class == Number {
-		return s.DecimalText()
+		return s.decimalText()
 	}
 	return s.Text()
 }
@@ -134,15 +134,15 @@ func (s scalarVal) ConvertToType(t ref.Type) ref.Val {
 	switch {
 	case t == types.StringType && s.Class == ObjectID:
 		return types.String(hex.EncodeToString(s.Text()))
-	case t == types.StringType && s.IsUUID():
+	case t == types.StringType && s.isUUID():
 		text := s.Text()
 		return types.String(fmt.Sprintf("%x-%x-%x-%x-%x", text[:4], text[4:6], text[6:8], text[8:10], text[10:]))
 	case t == types.StringType && s.Class == Number:
-		return types.String(s.DecimalText())
+		return types.String(s.decimalText())
 	case t == types.DoubleType && s.Class == Number:
-		return types.Double(s.Nearest())
+		return types.Double(s.nearest())
 	case t == types.IntType && s.Class == Number:
-		return types.Double(s.Nearest()).ConvertToType(t)
+		return types.Double(s.nearest()).ConvertToType(t)
 	case t == types.BytesType && s.Class != Number:
 		return types.Bytes(s.Text())
 	}
