@@ -34,11 +34,11 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 	const sessions = "Sessions by path: live or catching_up."
 	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
 	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
-	gauge("held_bytes", "Memory of what all sessions have queued or sent and not acknowledged, of gateway.queue_bytes.", nil, func(l Load) int { return l.Held })
+	gauge("held_bytes", "Memory of the changes that all sessions have queued or sent and not acknowledged, of gateway.queue_bytes.", nil, func(l Load) int { return l.Held })
 	gauge("unacknowledged_bytes", "Queued or sent bytes of all sessions that are not acknowledged.", nil, func(l Load) int { return l.Bytes })
 	strain := prometheus.GaugeOpts{
 		Namespace: "streamer", Subsystem: "hub", Name: "strain",
-		Help: "How long what is off the live path rests, in multiples of how long it runs: 1 while goroutines soon have a core, up to 15 while they wait.",
+		Help: "How long sessions off the live path rest, in multiples of how long they run: 1 while goroutines soon have a core, up to 15 while they wait.",
 	}
 	reg.MustRegister(prometheus.NewGaugeFunc(strain, func() float64 { return h.accounts.Strain() }))
 	gauge("snapshots", "Snapshots of subscriptions that are not complete.", nil, func(l Load) int { return l.Snapshots })

@@ -25,7 +25,7 @@ func clusterEntries() []Entry {
 		{
 			Code:    ClusterCoverage,
 			Summary: "a node reads less than another, or lacks a sink",
-			Meaning: "The nodes differ in mongodb.watch, mongodb.operations or the sinks, as they do during a rolling change. Only nodes that cover all others own partitions, because a node that reads less would move the sinks' checkpoints past changes that it does not see. Nothing is lost, and every sink goes on; the nodes that own partitions carry the load of all. The others serve gateways with what they read.",
+			Meaning: "The nodes differ in mongodb.watch, mongodb.operations or the sinks, as they do during a rolling change. Only nodes that cover all others own partitions, because a node that reads less would move the sinks' checkpoints past changes that it does not see. Nothing is lost, and every sink continues; the nodes that own partitions carry the load of all. The others serve gateways with the changes that they read.",
 			Remedy:  "Finish the rolling change: give all nodes the same mongodb.watch, mongodb.operations and sinks. If no change is under way, correct the configuration of the node that differs.",
 		},
 		{
@@ -44,7 +44,7 @@ func clusterEntries() []Entry {
 			Code:    ClusterReplaced,
 			Summary: "the cluster's origin is gone, or is that of another cluster",
 			Meaning: "The key of the origin in etcd was deleted or replaced under running nodes, or a node starts where the origin is gone and other nodes still run. Running nodes give up their partitions and save no checkpoint: they do not join another cluster, and none is founded beside them. Gateways are served on from the log; sinks wait.",
-			Remedy:  "Restore the origin, or all of etcd, from a backup: the nodes join again by themselves. If the cluster is to begin anew, stop all nodes first, and start them again when their leases have ended (cluster.lease_ttl).",
+			Remedy:  "Restore the origin, or all of etcd, from a backup: the nodes join again by themselves. To begin the cluster anew, stop all nodes first, and start them again when their leases have ended (cluster.lease_ttl).",
 		},
 		{
 			Code:    ClusterUnknown,
@@ -67,7 +67,7 @@ func clusterEntries() []Entry {
 		{
 			Code:    EtcdExposed,
 			Summary: "the connection to etcd is not protected",
-			Meaning: "etcd is on another machine, and the node uses no TLS, or shows neither a password nor a certificate. Whoever reads the network sees the password and where subscribers are; whoever writes to etcd can move checkpoints, so that changes are skipped.",
+			Meaning: "etcd is on another machine, and the node uses no TLS, or shows neither a password nor a certificate. An attacker who reads the network sees the password and where subscribers are; an attacker who writes to etcd can move checkpoints, so that changes are skipped.",
 			Remedy:  "Use https:// endpoints with etcd.tls.ca_file, and turn on authentication in etcd: a user (etcd.username) or a client certificate (etcd.tls.cert_file) that may write below etcd.prefix only.",
 		},
 		{
@@ -151,7 +151,7 @@ func clusterEntries() []Entry {
 		{
 			Code:    NodeLog,
 			Summary: "nobody reads the log",
-			Meaning: "Standard error is a pipe or terminal whose reader does not read. Up to 1 MiB of lines waits; further lines are dropped, and counted in streamer_log_dropped_lines_total. The node itself goes on.",
+			Meaning: "Standard error is a pipe or terminal whose reader does not read. Up to 1 MiB of lines waits; further lines are dropped, and counted in streamer_log_dropped_lines_total. The node itself continues.",
 			Remedy:  "Start or restart what reads the node's standard error (the container runtime, journald, a pipe). A line in the log then says how many were dropped.",
 		},
 		{
@@ -163,13 +163,13 @@ func clusterEntries() []Entry {
 		{
 			Code:    NodeStopping,
 			Summary: "the node is stopping",
-			Meaning: "It is shutting down and accepts no more subscribers. Nothing was delivered on this connection, and nothing is lost.",
+			Meaning: "It is shutting down and accepts no new subscribers. Nothing was delivered on this connection, and nothing is lost.",
 			Remedy:  "Reconnect to another node, or to this one after its restart, with the id of the last event received.",
 		},
 		{
 			Code:    NodeTermLost,
 			Summary: "the node lost its partitions to another process",
-			Meaning: "Another process took over, or this one was suspended for longer than its lease. The new owner redelivers what comes after the last checkpoint.",
+			Meaning: "Another process took over, or this one was suspended for longer than its lease. The new owner redelivers the changes after the last checkpoint.",
 			Remedy:  "If no operator did this, look for long pauses of this machine or a broken connection to the checkpoint store.",
 		},
 		{

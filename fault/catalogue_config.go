@@ -12,14 +12,14 @@ func configEntries() []Entry {
 		{
 			Code:    CommandBadArgument,
 			Summary: "an argument or flag of the command is invalid",
-			Meaning: "The message names it, and says what was expected. Nothing was written.",
+			Meaning: "The message names it, and the expected form. Nothing was written.",
 			Remedy:  "Correct the argument. The command with --help lists its arguments and flags.",
 		},
 		{
 			Code:    CommandUnconfirmed,
 			Summary: "the command changes something and was not confirmed",
 			Meaning: "It asks before it writes, and either the answer was no or there is no terminal. Nothing was written.",
-			Remedy:  "Run it again with --yes. For commands that move checkpoints, --dry-run shows what they would do.",
+			Remedy:  "Run it again with --yes. For commands that move checkpoints, --dry-run shows their effect.",
 		},
 		{
 			Code:    ConfigBadValue,

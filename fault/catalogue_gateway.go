@@ -36,8 +36,8 @@ func gatewayEntries() []Entry {
 		{
 			Code:    AccessLimit,
 			Summary: "the identity has reached one of its limits",
-			Meaning: "The message names the limit: of sessions, connections, streams of notices, subscriptions the memory of their filters (gateway.max_filter_bytes), or subscribers with checkpoints (1000), or of what is begun in a second, over all connections of one identity to a node. What it has open continues.",
-			Remedy:  "End what is not needed, combine or shorten filters or use the same one several times, use the same subscriber's name again after a restart, or try again later. The operator can raise the identity's limits (docs/access.md), access.share, access.starts_per_second or gateway.max_filter_bytes, and delete subscribers that are gone (streamer subscribers delete).",
+			Meaning: "The message names the limit: of sessions, connections, streams of notices, subscriptions the memory of their filters (gateway.max_filter_bytes), or subscribers with checkpoints (1000), or of operations begun in a second, over all connections of one identity to a node. Open ones continue.",
+			Remedy:  "End those that are not needed, combine or shorten filters or use the same one several times, use the same subscriber's name again after a restart, or try again later. The operator can raise the identity's limits (docs/access.md), access.share, access.starts_per_second or gateway.max_filter_bytes, and delete subscribers that are gone (streamer subscribers delete).",
 		},
 		{
 			Code:    AccessOpen,
@@ -61,7 +61,7 @@ func gatewayEntries() []Entry {
 			Code:    AccessUnauthenticated,
 			Summary: "the node does not know who is there",
 			Meaning: "No token or certificate was shown, or it is forged, expired, revoked, made for somebody else, or its rights have changed since it connected. Nothing was delivered after that; no position is lost.",
-			Remedy:  "Send `authorization: Bearer` with a token that is good now, or connect with a client certificate whose subject is listed; then resume. docs/access.md says what is taken.",
+			Remedy:  "Send `authorization: Bearer` with a token that is good now, or connect with a client certificate whose subject is listed; then resume. docs/access.md lists the accepted identities.",
 		},
 		{
 			Code:    AccessUnlimited,
@@ -84,7 +84,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    FilterEvaluation,
 			Summary: "a filter could not be evaluated on an event",
-			Meaning: "The filter does with a field what the field's value does not allow, like comparing a string with a number. The event was not delivered to this subscription; whether it should have been, the filter cannot say.",
+			Meaning: "The filter does with a field something that the field's value does not allow, like comparing a string with a number. The event was not delivered to this subscription; whether it should have been, the filter cannot say.",
 			Remedy:  "Make the filter ask first: has(doc.a) for a field that may be missing, type(doc.a) == string for one of several types. docs/filters.md has the table of types.",
 		},
 		{
@@ -102,7 +102,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    FilterNeedsDoc,
 			Summary: "the filter reads the document, and updates come without it",
-			Meaning: "With mongodb.full_document: default an update tells only what it changed. The filter would never match an update, so it is refused.",
+			Meaning: "With mongodb.full_document: default an update has only the changed fields. The filter would never match an update, so it is refused.",
 			Remedy:  "Limit the filter to other operations (op != \"update\"), read update.updatedFields instead, or have the operator set mongodb.full_document to updateLookup or whenAvailable.",
 		},
 		{
@@ -114,7 +114,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionBadAck,
 			Summary: "a subscriber acknowledged a batch that was never sent to it",
-			Meaning: "The session was closed, because a checkpoint must not pass undelivered events. What the subscriber did not acknowledge is redelivered.",
+			Meaning: "The session was closed, because a checkpoint must not pass undelivered events. Changes that the subscriber did not acknowledge are redelivered.",
 			Remedy:  "Acknowledge only the numbers of batches of the same session.",
 		},
 		{
@@ -144,7 +144,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionRenewed,
 			Summary: "the subscriber has to begin a new session",
-			Meaning: "The same process has begun another session at another node, the checkpoint was deleted, or it can be saved again after the checkpoint store was away; the text says which. Nothing is lost: the new session continues at the subscriber's positions.",
+			Meaning: "The same process has begun another session at another node, the checkpoint was deleted, or it can be saved again after the checkpoint store was unreachable; the text says which. Nothing is lost: the new session continues at the subscriber's positions.",
 			Remedy:  "Connect again; the client libraries do so automatically. If it comes again and again, one process holds two sessions under one name: give each its own.",
 		},
 		{
@@ -156,19 +156,19 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionSilent,
 			Summary: "a gateway was silent for longer than the heartbeat timeout",
-			Meaning: "The session was closed. What the gateway did not acknowledge is redelivered when it reconnects.",
+			Meaning: "The session was closed. Changes that the gateway did not acknowledge are redelivered when it reconnects.",
 			Remedy:  "Send heartbeats at the interval in the Welcome message; look for a blocked process or a broken connection.",
 		},
 		{
 			Code:    SessionStalled,
 			Summary: "the subscriber did not keep up and was disconnected",
-			Meaning: "It took nothing of what it was sent for longer than http.stall_timeout or grpc.stall_timeout. Nothing is lost: it can continue from its last position.",
+			Meaning: "It took no message for longer than http.stall_timeout or grpc.stall_timeout. Nothing is lost: it can continue from its last position.",
 			Remedy:  "Reconnect at the position of the last event received; read faster or narrow the filter.",
 		},
 		{
 			Code:    SessionTooLarge,
 			Summary: "a message to the node is too large",
-			Meaning: "A gateway's message may have at most 4 MiB. The session was closed, because the message was not read; what was not acknowledged is redelivered.",
+			Meaning: "A gateway's message may have at most 4 MiB. The session was closed, because the message was not read; unacknowledged changes are redelivered.",
 			Remedy:  "Send fewer subscriptions in the Hello message and the others in Subscribe messages after it.",
 		},
 		{
@@ -186,7 +186,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionUnacknowledged,
 			Summary: "a subscriber acknowledges nothing of what it has been sent",
-			Meaning: "It acknowledged nothing for gateway.ack_timeout although it had received events, or attached partitions again and again. The session was closed. What was not acknowledged is redelivered.",
+			Meaning: "It acknowledged nothing for gateway.ack_timeout although it had received events, or attached partitions again and again. The session was closed. Unacknowledged changes are redelivered.",
 			Remedy:  "Acknowledge each batch when it has been handled; look for a blocked handler. Raise gateway.ack_timeout if a single batch may take that long.",
 		},
 		{

@@ -48,7 +48,7 @@ func handoffEntries() []Entry {
 		{
 			Code:    HandoffOlder,
 			Summary: "the recipient runs an older version",
-			Meaning: "It might not be able to read what the newer version has written. Nothing was moved.",
+			Meaning: "It might not be able to read data of the newer version. Nothing was moved.",
 			Remedy:  "Upgrade the node first, or choose another one.",
 		},
 		{
@@ -61,7 +61,7 @@ func handoffEntries() []Entry {
 			Code:    HandoffUnfit,
 			Summary: "the recipient cannot take new partitions",
 			Meaning: "It reports that it is degraded, unhealthy, starting or stopping, it is being drained, or it is configured for another number of partitions. Nothing was moved.",
-			Remedy:  "Repair the node (its /health says what is wrong), or choose another one.",
+			Remedy:  "Repair the node (its /health names the problem), or choose another one.",
 		},
 		{
 			Code:    HandoffUnknown,

@@ -25,7 +25,7 @@ func healthEntries() []Entry {
 		{
 			Code:    LogLate,
 			Summary: "the node reads the oplog late",
-			Meaning: "What the node has read is more than reliability.lag_threshold older than the last operation, so every subscriber is late.",
+			Meaning: "The node's position is more than reliability.lag_threshold older than the last operation, so every subscriber is late.",
 			Remedy:  "Look for a busy MongoDB or a busy node (CPU, network), and, with shards, at mongodb.tick.",
 		},
 		{
@@ -38,7 +38,7 @@ func healthEntries() []Entry {
 			Code:    NodeMissing,
 			Summary: "a node is missing",
 			Meaning: "It has sent no heartbeat for several intervals, or there are fewer nodes than cluster.expected_nodes. When its lease has ended, the leader reassigns its partitions.",
-			Remedy:  "Find out why the process has ended or stands still, and start it again. If it is to stay away, lower cluster.expected_nodes.",
+			Remedy:  "Find out why the process has ended or makes no progress, and start it again. If it will not return, lower cluster.expected_nodes.",
 		},
 		{
 			Code:    NodeStarting,
@@ -73,7 +73,7 @@ func healthEntries() []Entry {
 		{
 			Code:    RetentionHistory,
 			Summary: "the retained log has another history than MongoDB",
-			Meaning: "MongoDB does not have the last change of the retained log at its time: it was restored from a backup. Nothing is written to the retained log any more; delivery continues.",
+			Meaning: "MongoDB does not have the last change of the retained log at its time: it was restored from a backup. Nothing more is written to the retained log; delivery continues.",
 			Remedy:  "Adopt the restored deployment (`streamer cluster adopt`), which begins a new retained log. If MongoDB was not restored, look for a node that reads another deployment.",
 		},
 		{
@@ -104,7 +104,7 @@ func healthEntries() []Entry {
 			Code:    SubscriberHeadRoom,
 			Summary: "a subscriber is near the end of the oplog",
 			Meaning: "The oplog is full, and the subscriber's position is about to leave it. Then changes are lost for it.",
-			Remedy:  "Let the subscriber catch up: look for a slow handler or a target that is away. If outages may last this long, enlarge the oplog (replSetResizeOplog).",
+			Remedy:  "Let the subscriber catch up: look for a slow handler or an unreachable target. If outages may last this long, enlarge the oplog (replSetResizeOplog).",
 		},
 		{
 			Code:    SubscriberLate,

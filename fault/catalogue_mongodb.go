@@ -30,7 +30,7 @@ func mongodbEntries() []Entry {
 		{
 			Code:    LogShort,
 			Summary: "the oplog is shorter than the outage that must be survived",
-			Meaning: "A node that is away for longer than the oplog reaches back loses changes, and its subscribers must read documents again.",
+			Meaning: "A node that is down for longer than the oplog reaches back loses changes, and its subscribers must read documents again.",
 			Remedy:  "Enlarge the oplog (replSetResizeOplog: size, or minRetentionHours), on every member.",
 		},
 		{
@@ -60,7 +60,7 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoExposed,
 			Summary: "the connection to MongoDB is not protected",
-			Meaning: "MongoDB is on another machine, and the connection string has no TLS, does not verify certificates, or has no credentials. Whoever reads the network sees every change; whoever changes it can forge them.",
+			Meaning: "MongoDB is on another machine, and the connection string has no TLS, does not verify certificates, or has no credentials. An attacker on the network can see every change, and forge changes.",
 			Remedy:  "Add tls=true to mongodb.uri (tlsCAFile=… for a private authority), remove tlsInsecure, and use a user who has only the roles in README.md.",
 		},
 		{
@@ -72,7 +72,7 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoMajority,
 			Summary: "a majority of the replica set lags behind",
-			Meaning: "Change streams deliver only what a majority has: until it has caught up, nothing is delivered.",
+			Meaning: "Change streams deliver only changes that a majority has: until it has caught up, nothing is delivered.",
 			Remedy:  "Check rs.status() for members that are down or lag. A set of primary, secondary and arbiter has no data majority if one of the first two is down.",
 		},
 		{
@@ -84,8 +84,8 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoOption,
 			Summary: "an option of the connection string does not do what it says",
-			Meaning: "The node sets it itself, because the reading of the log depends on it, or it leaves out what a cluster needs. The message names the options and what stands for them; nothing else is affected.",
-			Remedy:  "Remove the option from mongodb.uri. docs/reference/connection-string.md has what becomes of each option.",
+			Meaning: "The node sets it itself, because the reading of the log depends on it, or it leaves out a part that a cluster needs. The message names the options and their replacements; nothing else is affected.",
+			Remedy:  "Remove the option from mongodb.uri. docs/reference/connection-string.md lists the effect of each option.",
 		},
 		{
 			Code:    MongoRefused,
@@ -114,7 +114,7 @@ func mongodbEntries() []Entry {
 		{
 			Code:    MongoSplit,
 			Summary: "MongoDB does not split large change events",
-			Meaning: "A change event above 16 MiB is delivered with fewer fields and incomplete: true. If not even its key fits, it is left out together with what follows it in its transaction, and subscribers get a notice.",
+			Meaning: "A change event above 16 MiB is delivered with fewer fields and incomplete: true. If not even its key fits, it is left out together with the rest of its transaction, and subscribers get a notice.",
 			Remedy:  "Use MongoDB 6.0.9 or later, or keep documents below 8 MiB.",
 		},
 		{

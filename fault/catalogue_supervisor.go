@@ -25,12 +25,12 @@ func supervisorEntries() []Entry {
 			Code:    SupervisorCascade,
 			Summary: "too many restarts would happen at once",
 			Meaning: "So many nodes or components fail in one sweep that the cause is probably outside them: the network, the machines, or the node that sweeps. They are paged, and restarted a few at a time or not at all.",
-			Remedy:  "Look for what the components in the report have in common before you restart anything.",
+			Remedy:  "Look for a common cause of the components in the report before you restart anything.",
 		},
 		{
 			Code:    SupervisorDown,
 			Summary: "a component makes no progress or does not answer",
-			Meaning: "It missed supervisor.missed_heartbeats_to_alert sweeps in a row: its endpoint timed out, refused, answered nonsense, or answered while its work stood still.",
+			Meaning: "It missed supervisor.missed_heartbeats_to_alert sweeps in a row: its endpoint timed out, refused, answered nonsense, or answered while its work made no progress.",
 			Remedy:  "`streamer supervisor status` shows the component and the reason. Look into the log of its node. docs/supervisor.md has a runbook.",
 		},
 		{

@@ -23,10 +23,10 @@ func newMetrics(reg prometheus.Registerer, l *Leader) metrics {
 	}
 	m := metrics{
 		replans: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "streamer", Subsystem: "cluster", Name: "replans_total", Help: "Plans published by this node, by what they were made for.",
+			Namespace: "streamer", Subsystem: "cluster", Name: "replans_total", Help: "Plans published by this node, by cause.",
 		}, []string{"cause"}),
 		moves:     counter("moves_total", "Partitions that plans of this node took from one member to another."),
-		resynced:  counter("resynced_partitions_total", "Partitions that restarted members were told of again."),
+		resynced:  counter("resynced_partitions_total", "Partitions that were announced again to restarted members."),
 		evictions: counter("evictions_total", "Owners whose keys were taken away because they did not serve or give up their partition."),
 		failures:  counter("govern_failures_total", "Times that the leader could not look, publish or evict."),
 		steps: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -49,8 +49,8 @@ type gauges struct{ leader *Leader }
 //nolint:gochecknoglobals // descriptions are constants
 var (
 	leaderDesc   = prometheus.NewDesc("streamer_cluster_is_leader", "1 on the node that leads the cluster.", nil, nil)
-	planDesc     = prometheus.NewDesc("streamer_cluster_plan_version", "Version of the plan that stands, on the leader.", nil, nil)
-	membersDesc  = prometheus.NewDesc("streamer_cluster_members", "Members by how they stand with the leader, on the leader.", []string{"status"}, nil)
+	planDesc     = prometheus.NewDesc("streamer_cluster_plan_version", "Version of the current plan, on the leader.", nil, nil)
+	membersDesc  = prometheus.NewDesc("streamer_cluster_members", "Members by their status at the leader, on the leader.", []string{"status"}, nil)
 	breakersDesc = prometheus.NewDesc("streamer_cluster_assignment_breakers", "Members by the state of their assignment breaker, on the leader.", []string{"state"}, nil)
 )
 

@@ -29,7 +29,7 @@ func newMetrics(r prometheus.Registerer, s *Member) metrics {
 		detached:  gauge("sharding_detached", "1 while the node is detached: it has ended its terms because its lease may have run out."),
 		failures:  counter("lease_keepalive_failures_total", "Renewals of the lease that failed."),
 		streak:    gauge("lease_keepalive_failure_streak", "Renewals of the lease that failed in a row."),
-		unseen:    counter("cluster_view_failures_total", "Times that the node could not read the cluster: who is there, who owns what, and the plan."),
+		unseen:    counter("cluster_view_failures_total", "Times that the node could not read the cluster: members, owners, and the plan."),
 		attempts:  counter("acquire_retry_attempts_total", "Further attempts to claim partitions that the plan gives to this node and another one still owned."),
 		exhausted: counter("acquire_retry_window_exhausted_total", "Times that such partitions were still owned by another node after the retry time."),
 		claimed:   counter("terms_claimed_total", "Terms that began with a claim."),

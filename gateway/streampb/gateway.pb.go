@@ -39,7 +39,7 @@ const (
 	Start_START_TIME Start = 4
 	// At the current end of the log, with the newest change, and every subscription also gets the documents that exist: a snapshot, in its place
 	// among the changes. A
-	// session that resumes gets what is left of its snapshots, and the snapshot of a subscription that has had none, as one that is added later.
+	// session that resumes gets the rest of its snapshots, and the snapshot of a subscription that has had none, as one that is added later.
 	// The progress is in the checkpoint: this needs a subscriber, PARTITIONS_ALL and ACK_MODE_EXPLICIT. A subscription without db and coll gets
 	// all collections that are watched.
 	Start_START_SNAPSHOT Start = 5
@@ -154,7 +154,7 @@ const (
 	// When the client acknowledges it. The default.
 	AckMode_ACK_MODE_UNSPECIFIED AckMode = 0
 	AckMode_ACK_MODE_EXPLICIT    AckMode = 1
-	// When it has been written to the transport: what is in flight when a connection breaks may be lost.
+	// When it has been written to the transport: changes in flight when a connection breaks may be lost.
 	AckMode_ACK_MODE_AUTO AckMode = 2
 )
 
@@ -477,7 +477,7 @@ const (
 	Loss_KIND_UNSPECIFIED Loss_Kind = 0
 	// Changes in the stretch may have been missed.
 	Loss_KIND_RESYNC Loss_Kind = 1
-	// An operator has moved the subscriber back to the batch's to: what follows was delivered before. Set the position to it in all partitions.
+	// An operator has moved the subscriber back to the batch's to: later changes were delivered before. Set the position to it in all partitions.
 	Loss_KIND_REWOUND Loss_Kind = 2
 )
 
@@ -848,7 +848,7 @@ func (*ConnectResponse_Heartbeat) isConnectResponse_Message() {}
 
 func (*ConnectResponse_Topology) isConnectResponse_Message() {}
 
-// Hello introduces a subscriber and what it wants.
+// Hello introduces a subscriber and the session that it requests.
 type Hello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The subscriber's name, the same after a restart: its checkpoint is kept under it. Without a name nothing is kept.
@@ -1152,7 +1152,7 @@ type Subscription struct {
 	// too many, left comes for every change after which a document does not match.
 	Leaves bool `protobuf:"varint,10,opt,name=leaves,proto3" json:"leaves,omitempty"`
 	// The client has no document of this subscription: it has never been sent one under this id, in this session or an earlier one. The server believes
-	// it, and then tells of documents that leave only where it has sent them. Without it, left comes for every change after which a document does not
+	// it, and then reports documents that leave only where it has sent them. Without it, left comes for every change after which a document does not
 	// match. Of no effect with PARTITIONS_OWNED, where other nodes may have sent some.
 	Fresh         bool `protobuf:"varint,11,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1849,7 +1849,7 @@ type Batch struct {
 	Attached []uint32 `protobuf:"varint,5,rep,packed,name=attached,proto3" json:"attached,omitempty"`
 	// Instead of events: a snapshot begins or is complete.
 	Snapshot *Snapshot `protobuf:"bytes,6,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	// Partitions that the session does not have any more, neither in this batch nor after it: they have moved to another node, and the broadcast
+	// Partitions that the session no longer has, neither in this batch nor after it: they have moved to another node, and the broadcast
 	// window of the handoff is over. The client's position in them stays where it was before this batch. Attach them in a session with their
 	// owner, or with any other node.
 	Detached      []uint32 `protobuf:"varint,7,rep,packed,name=detached,proto3" json:"detached,omitempty"`

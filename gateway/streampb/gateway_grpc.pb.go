@@ -34,7 +34,7 @@ type GatewayClient interface {
 	// subscription, and then with batches, the first of which says where the session begins. A client that loses its session reconnects with the
 	// position that it has reached.
 	//
-	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS if another process has the name, NOT_FOUND
+	// Errors end the stream: INVALID_ARGUMENT where the client must change something, ALREADY_EXISTS if another process has the name, NOT_FOUND
 	// if a subscriber wants to resume and nothing is known of it, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
 	// begins with a code, STRM-…, and has a remedy.
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ConnectRequest, ConnectResponse], error)
@@ -71,7 +71,7 @@ type GatewayServer interface {
 	// subscription, and then with batches, the first of which says where the session begins. A client that loses its session reconnects with the
 	// position that it has reached.
 	//
-	// Errors end the stream: INVALID_ARGUMENT for what the client must change, ALREADY_EXISTS if another process has the name, NOT_FOUND
+	// Errors end the stream: INVALID_ARGUMENT where the client must change something, ALREADY_EXISTS if another process has the name, NOT_FOUND
 	// if a subscriber wants to resume and nothing is known of it, RESOURCE_EXHAUSTED for limits, UNAVAILABLE while the node stops. Their text
 	// begins with a code, STRM-…, and has a remedy.
 	Connect(grpc.BidiStreamingServer[ConnectRequest, ConnectResponse]) error

@@ -127,14 +127,6 @@ const (
 	maxDoc  = 120
 )
 
-// repeatedTexts are the documents that are generated from texts of the program: they are as plain
-// as those. All others are in plain English.
-func repeatedTexts() []string {
-	return []string{
-		"docs/codes.md", "docs/reference/commands.md", "docs/reference/configuration.md", "docs/reference/metrics.md", "docs/reference/protocol.md",
-	}
-}
-
 // emptyNames say nothing about the content of a package.
 func emptyNames() []string {
 	return []string{"util", "utils", "common", "core", "types", "manager", "helper", "helpers"}

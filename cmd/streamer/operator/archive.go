@@ -105,7 +105,7 @@ func importCommand() *cobra.Command {
 			return o.print(w, i, i.write)
 		})
 	cmd.Long = `Take over the checkpoints that "streamer subscribers export" wrote, for example when they move from etcd to MongoDB. No node may be running.
-Where there is no cluster yet, its origin is taken over too. What is between is redelivered where a checkpoint moves back, and skipped where it moves
+Where there is no cluster yet, its origin is taken over too. Changes in between are redelivered where a checkpoint moves back, and skipped where it moves
 forward. Subscribers that are not in the export stay where they are.`
 	cmd.Flags().BoolVar(&every, "all", false, "show the checkpoints that stay, too")
 	return o.planFlags(cmd)

@@ -17,8 +17,8 @@ func auditCommand() *cobra.Command {
 	var output string
 	var client nodeClient
 	cmd := &cobra.Command{
-		Use: "audit", Short: "Show who has connected to the nodes and what operators have done", Args: Args(cobra.NoArgs),
-		Long: `Show the audit log of a running node: refused and accepted logins, sessions, and what operators have done. With etcd it is that of the whole
+		Use: "audit", Short: "Show who has connected to the nodes and operators' actions", Args: Args(cobra.NoArgs),
+		Long: `Show the audit log of a running node: refused and accepted logins, sessions, and operators' actions. With etcd it is that of the whole
 cluster. It needs an identity with the right to every namespace.
 
   streamer audit --address https://node-1:8080 --ca-file ca.crt --token-file token`,

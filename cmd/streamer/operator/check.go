@@ -185,7 +185,7 @@ func configErrors(err error) (all []configError) {
 func configInit() *cobra.Command {
 	return &cobra.Command{
 		Use: "init [FILE]", Short: "Write a configuration to begin with", Args: Args(cobra.MaximumNArgs(1)),
-		Long: `Write a configuration with the keys that people set first, each with its default and what it means. Without FILE, or with -, it goes to standard
+		Long: `Write a configuration with the keys that people set first, each with its default and its meaning. Without FILE, or with -, it goes to standard
 output. A file that exists is not touched. The reference lists all keys: ` + configReference,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write := func(w io.Writer) error {
@@ -209,7 +209,7 @@ func configShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show the value of every key and where it is from", Args: Args(cobra.NoArgs),
 		Long: `Show the value in force of every key, those of sinks included, and where it is from: the file and line, the variable of the environment, or the
-default. Secrets are masked. A key that is set and has no effect says what it needs.
+default. Secrets are masked. A key that is set and has no effect names its condition.
 
   streamer config show -f config.yaml --changed`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -120,7 +120,7 @@ const outputWide = "wide"
 
 // planFlags adds the flags of a command that shows a plan before it changes something.
 func (o *command) planFlags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show what it would do")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "only show the effect")
 	return o.confirmFlag(cmd)
 }
 

@@ -67,10 +67,10 @@ func adoptCommand() *cobra.Command {
 	cmd.Long = `Take the checkpoints over after a restore, and before nodes are started again.
 
 After a restore of etcd the epochs that were given since the backup would be given once more. Adopting raises the incarnation, which ends
-every epoch from before: nodes that survived cannot save the checkpoints of shared subscribers any more. The etcd that the configuration leads to is
+every epoch from before: nodes that survived can no longer save the checkpoints of shared subscribers. The etcd that the configuration leads to is
 the cluster's from then on, also where it is another one than before.
 
-After a restore of MongoDB checkpoints may be of a log that is no more. Those ahead of MongoDB's time, or with --to after the time of the backup,
+After a restore of MongoDB checkpoints may be of a log that does not exist. Those ahead of MongoDB's time, or with --to after the time of the backup,
 are moved back, and what their subscribers have had of it is recorded in the gap log (streamer gaps).`
 	cmd.Flags().StringVar(&to, "to", "", "the time to which MongoDB was restored ("+admin.TimeForms+"; or t:i)")
 	cmd.Flags().BoolVar(&source, "source", false, "accept another deployment than the one the checkpoints were made with: the same data, moved or restored")

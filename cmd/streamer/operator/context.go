@@ -194,7 +194,7 @@ func changeContexts(change func(*contextFile) error) error {
 
 func contextUse() *cobra.Command {
 	return &cobra.Command{
-		Use: "use NAME", Short: "Use a context where nothing else is said", Args: Args(cobra.ExactArgs(1)), ValidArgsFunction: completeContexts,
+		Use: "use NAME", Short: "Use a context by default", Args: Args(cobra.ExactArgs(1)), ValidArgsFunction: completeContexts,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return changeContexts(func(f *contextFile) error {
 				_, err := f.named(args[0], "use")

@@ -49,7 +49,7 @@ func gapsCommand() *cobra.Command {
 
 // storeOrNode says in the help of a command where it gets its answer from.
 const storeOrNode = `A node that is named (--address, STREAMER_ADDRESS, a context) is asked, or the one at 127.0.0.1:8080 without a configuration. With one (-f, or
-variables STREAMER_…) the command reads what the nodes share, and needs no running node.`
+variables STREAMER_…) the command reads the nodes' shared state, and needs no running node.`
 
 // writeGaps writes losses for people. The command returns the error of the log.
 func writeGaps(t *tabwriter.Writer, log admin.GapLog) {

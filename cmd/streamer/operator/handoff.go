@@ -59,9 +59,9 @@ The command writes a directive into etcd, the leader plans with it, and the node
 directive expires after --for, which is also how long the command waits. Plans are sticky, so the partition stays there afterwards. To keep
 the shares even, the leader may move another partition in return.
 
-What happens to the partition's subscribers:
-  - Sinks get it from one node at a time. The old owner waits until the target has acknowledged what it was sent, saves the checkpoint, and one
-    transaction makes the new node the owner, which continues at that checkpoint. What was not acknowledged in time is published again.
+The partition's subscribers:
+  - Sinks get it from one node at a time. The old owner waits until the target has acknowledged its messages, saves the checkpoint, and one
+    transaction makes the new node the owner, which continues at that checkpoint. Changes that were not acknowledged in time are published again.
   - Clients that follow the owners (client.Owned, PARTITIONS_OWNED) get it from both nodes for the broadcast window, handoff.overlap (1s by
     default), and drop duplicates by position. A client that has a session with the new owner leaves the window early. With 0s it waits
     until the new owner delivers.

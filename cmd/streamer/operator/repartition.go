@@ -63,16 +63,16 @@ func repartitionCommand() *cobra.Command {
 		})
 	cmd.Long = `Change the number of partitions. Stop all nodes first; then set cluster.partitions, and start them again.
 
-Documents are in other partitions then, so a subscriber begins where it is earliest in the old ones: nothing is missing. What is between there and
+Documents are in other partitions then, so a subscriber begins where it is earliest in the old ones: nothing is missing. Changes between there and
 where it is latest may be delivered again. Shared subscribers all begin where the earliest of them is. Clients that tell where they are begin where they
-were earliest, and drop by position what they know. Stop the nodes while all subscribers have caught up, and next to nothing is redelivered.
+were earliest, and drop known changes by position. Stop the nodes while all subscribers have caught up, and next to nothing is redelivered.
 
 The checkpoints of shared subscribers are taken away and the origin is written anew in one transaction, with a higher incarnation, which ends
 every epoch from before. The other checkpoints, histories and the gap log stay. Where checkpoints are in MongoDB and nodes share the
 partitions through etcd, there are two transactions: after a crash between them no node starts, and the same command does the rest.
 
   streamer cluster repartition --to 128 --dry-run`
-	cmd.Flags().IntVar(&to, "to", 0, "how many partitions there are to be")
+	cmd.Flags().IntVar(&to, "to", 0, "the new number of partitions")
 	return o.planFlags(cmd)
 }
 

@@ -254,7 +254,7 @@ type shownSegment struct {
 
 func showRetained() *cobra.Command {
 	var o retained
-	return o.build("show SEGMENT", "Show what a segment covers, and its namespaces", "", cobra.ExactArgs(1),
+	return o.build("show SEGMENT", "Show the span of a segment, and its namespaces", "", cobra.ExactArgs(1),
 		func(ctx context.Context, files backend.Retained, chains, args []string, w io.Writer) error {
 			folder, err := one(chains)
 			if err != nil {
@@ -348,7 +348,7 @@ func pruneRetained() *cobra.Command {
 	var o retained
 	var age, size string
 	long := `Expire segments that are older than --max-age, and the oldest ones while all together are larger than --max-bytes. If only one of them is given, it is
-the only bound; without them, retention.max_age and retention.max_bytes of the configuration count. Expired segments are not read any more, and are
+the only bound; without them, retention.max_age and retention.max_bytes of the configuration count. Expired segments are no longer read, and are
 deleted an hour later: by the node, or by this command. The newest segment stays. Run it as the user of the node, whose files they are.`
 	cmd := o.build("prune", "Expire the oldest segments, and delete those that expired an hour ago", long, cobra.NoArgs,
 		func(ctx context.Context, _ backend.Retained, chains, _ []string, w io.Writer) error {

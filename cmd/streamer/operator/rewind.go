@@ -32,7 +32,7 @@ func rewindCommand() *cobra.Command {
 	var o command
 	var to, why string
 	var only *[]string
-	cmd := o.build("rewind NAME --to TIME|TOKEN", "Move a subscriber back, so that what follows is redelivered", cobra.ExactArgs(1),
+	cmd := o.build("rewind NAME --to TIME|TOKEN", "Move a subscriber back, so that later changes are redelivered", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			if to == "" {
 				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
@@ -78,18 +78,18 @@ func rewindCommand() *cobra.Command {
 			r.Done = true
 			return o.print(w, r, r.write)
 		})
-	cmd.Long = `Move a subscriber back to a time or to a resume token. It is the only way back: what follows the new position is redelivered, after a notice
-(rewound). Where a partition is before the target already, it stays. The node that serves the subscriber is told, and goes there at once; where there
+	cmd.Long = `Move a subscriber back to a time or to a resume token. It is the only way back: changes after the new position are redelivered, after a notice
+(rewound). Where a partition is before the target already, it stays. The node that serves the subscriber is notified, and goes there at once; where there
 is no etcd to tell it by, it finds out when it saves the next checkpoint. A subscriber that is not connected begins there.
 
-A checkpoint that is corrupt is replaced by the newest entry of its history, moved back if that is later than the target. What was left of its
+A checkpoint that is corrupt is replaced by the newest entry of its history, moved back if that is later than the target. The rest of its
 snapshots is not known then: begin them again with subscribers snapshot.
 
   streamer subscribers rewind gateway/orders --to -10m
   streamer subscribers rewind gateway/orders --to 2026-01-31T12:00:00Z --dry-run
   streamer subscribers rewind stdout --partition 3,17 --to 1769860800:1 --yes --why "orders were written twice"`
 	cmd.Flags().StringVar(&to, "to", "", "a time ("+admin.TimeForms+"), earliest, a cluster time t:i, or a resume token (as JSON, or its _data)")
-	cmd.Flags().StringVar(&why, "why", "", "what it is for; kept in the history")
+	cmd.Flags().StringVar(&why, "why", "", "the reason; kept in the history")
 	only = partitionFlag(cmd)
 	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
 	return o.planFlags(cmd)

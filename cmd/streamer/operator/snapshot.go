@@ -100,7 +100,7 @@ func snapshotCommand() *cobra.Command {
 	o.node = &client
 	cmd := &cobra.Command{
 		Use: "snapshot SUBSCRIBER [begin|pause|resume|cancel|follow]", Short: "Send the documents that exist to a subscriber, or pause that", Args: Args(cobra.RangeArgs(1, 2)),
-		Long: `Send the documents that exist to a subscriber, each in its place among the changes, or pause, resume or cancel what is under way. The node that is
+		Long: `Send the documents that exist to a subscriber, each in its place among the changes, or pause, resume or cancel a snapshot. The node that is
 asked must be the one to which the subscriber is connected (see streamer subscribers list). It needs an identity with the right to every namespace,
 and is recorded in the audit log. follow changes nothing: it shows how far they are until they are complete; so does --follow after another one.
 

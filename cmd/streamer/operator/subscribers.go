@@ -434,7 +434,7 @@ func historyCommand() *cobra.Command {
 			h := checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(past)}
 			return cmp.Or(o.print(w, h, func(t *tabwriter.Writer) { writeCheckpoints(t, h.Checkpoints) }), unread)
 		})
-	cmd.Long = `Show the last checkpoints of a subscriber, the newest first: what operators have done, where sessions and terms have begun and ended, and one a
+	cmd.Long = `Show the last checkpoints of a subscriber, the newest first: operators' actions, where sessions and terms have begun and ended, and one a
 minute of the others. The history of a partition stays when the partitions are counted anew.`
 	only = partitionFlag(cmd)
 	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)

@@ -265,7 +265,7 @@ func setCommand() *cobra.Command {
 			}
 			return o.print(w, change, func(t *tabwriter.Writer) { fmt.Fprintln(t, "Changed; in force with the next sweep.") })
 		})
-	cmd.Long = `Change the settings of all nodes while they run, until --reset. What is not changed is as the node that leads is configured. Hard limits cannot be
+	cmd.Long = `Change the settings of all nodes while they run, until --reset. Other settings are as the node that leads is configured. Hard limits cannot be
 exceeded, and page_on_failure cannot be turned off (STRM-PARAMETER-CHANGE-REQUIRES-APPROVAL).`
 	cmd.Flags().DurationVar(&interval, "heartbeat-interval", 0, "how often every component is asked; at most 300s")
 	cmd.Flags().IntVar(&misses, "missed-heartbeats-to-alert", 0, "after how many misses in a row a component is paged; at most 10")

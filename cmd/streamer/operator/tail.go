@@ -93,7 +93,7 @@ in a deployment without writes.
 	flags.StringVar(&filter, "filter", "", "only changes for which this expression is true (docs/filters.md)")
 	flags.StringVar(&start, "start", "", "where to begin: now, earliest, or a time ("+admin.TimeForms+")")
 	flags.StringVar(&until, "until", "", "where to end: a time ("+admin.TimeForms+"); without --subscriber")
-	flags.StringVar(&subscriber, "subscriber", "", "name of a subscriber: what it has been sent is kept as its checkpoint")
+	flags.StringVar(&subscriber, "subscriber", "", "name of a subscriber: the place after the last change sent to it is kept as its checkpoint")
 	flags.IntVar(&t.most, "count", 0, "end after so many events")
 	flags.StringVarP(&t.output, "output", "o", "", "text (the default), json: one event a line, pretty: JSON over several lines")
 	complete(cmd, "op", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp))

@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 		Name: "streamer_mongodb_too_large_total", Help: "Times a stream met an event that was too large for it (BSONObjectTooLarge).",
 	})
 	m.incomplete = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "streamer_mongodb_images_missing_total", Help: "Times a stream met an event without the full document that is required, and went on without requiring it.",
+		Name: "streamer_mongodb_images_missing_total", Help: "Times a stream met an event without the full document that is required, and continued without requiring it.",
 	})
 	m.elsewhere = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_mongodb_member_reads_total", Help: "Times a position was lost on one member of the replica set and found on another.",
