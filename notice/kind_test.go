@@ -27,13 +27,23 @@ const (
 
 func TestKindsAreDocumented(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| channel | kind | severity | fields | tells that |\n|---|---|---|---|---|\n")
+	b.WriteString("| channel | kind | severity | is | fields | tells that |\n|---|---|---|---|---|---|\n")
 	for _, r := range notice.Table() {
 		levels := make([]string, len(r.Levels))
 		for i, l := range r.Levels {
 			levels[i] = string(l)
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | `%s` | %s |\n", r.Channel, r.Kind, strings.Join(levels, ", "), strings.Join(r.Fields, "`, `"), r.Tells)
+		is := "event"
+		if r.States() {
+			is = "problem"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | `%s` | %s |\n", r.Channel, r.Kind, strings.Join(levels, ", "), is, strings.Join(r.Fields, "`, `"), r.Tells)
+	}
+	b.WriteString("\nEvents that are more than information, and why they are not problems:\n\n| kind | because |\n|---|---|\n")
+	for _, r := range notice.Table() {
+		if r.Alone != "" {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", r.Kind, r.Alone)
+		}
 	}
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -61,6 +71,17 @@ func TestTableNamesEachKindOnce(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		seen[r.Kind] = true
+	}
+}
+
+// What lasts is a problem, and what happened is an event. An event is information, because what is
+// wrong is told by the problem, unless the table says why no problem tells it.
+func TestEventsThatAreUrgentHaveAReason(t *testing.T) {
+	for _, r := range notice.Table() {
+		urgent := slices.ContainsFunc(r.Levels, func(l notice.Severity) bool { return l != notice.Info })
+		if why := r.Alone != ""; why != (urgent && !r.States()) {
+			t.Errorf("%s: severities %v, problem %t, reason %q", r.Kind, r.Levels, r.States(), r.Alone)
+		}
 	}
 }
 

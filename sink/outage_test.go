@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/internal/breaker"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -155,4 +156,24 @@ func watched(t *testing.T, phase time.Duration) *Sink {
 	go s.watch(ctx)
 	time.Sleep(phase)
 	return s
+}
+
+// That a collection does not exist yet is told once for a sink, not by each node, or at each start.
+func TestMissingCollectionIsToldOnce(t *testing.T) {
+	board := notice.NewBoard(notice.Config{})
+	for range 2 {
+		s := publishing(&broken{}, Config{Name: "out", Board: board, CheckNamespaces: func(context.Context) ([]string, error) {
+			return []string{"there is no collection shop.orders yet", "there is no database crm yet"}, nil
+		}}, 1)
+		s.checkNamespaces(t.Context())
+	}
+	posted, _ := board.Since(0)
+	if len(posted) != 2 {
+		t.Errorf("posted %+v", posted)
+	}
+	for _, n := range posted {
+		if err := notice.Check(n); err != nil {
+			t.Error(err)
+		}
+	}
 }

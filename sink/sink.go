@@ -702,9 +702,14 @@ func (s *Sink) checkNamespaces(ctx context.Context) {
 	if err != nil {
 		s.halt(err)
 	}
+	posted, _ := s.cfg.Board.Since(0)
 	for _, text := range missing {
+		text = fmt.Sprintf("sink %s: %s", s.cfg.Name, text)
+		if slices.ContainsFunc(posted, func(n notice.Notice) bool { return n.Kind == notice.KindCollectionMissing && n.Text == text }) {
+			continue // by another node, or before a restart
+		}
 		s.cfg.Board.Post(notice.Notice{
-			Channel: notice.Health, Kind: notice.KindCollectionMissing, Level: notice.Warning, Text: fmt.Sprintf("sink %s: %s", s.cfg.Name, text),
+			Channel: notice.Health, Kind: notice.KindCollectionMissing, Level: notice.Warning, Text: text,
 			Fields: map[string]any{"sink": s.cfg.Name, "code": string(fault.MongoMissing)},
 		})
 	}

@@ -48,15 +48,15 @@ func (s *Supervisor) notice(e Event) notice.Notice {
 		n.Kind, n.Level = notice.KindComponentRecovered, notice.Info
 		n.Text = e.Slug + " makes progress again"
 	case fault.SupervisorRestarted:
-		n.Kind, n.Level = notice.KindComponentRestarted, notice.Warning
+		n.Kind, n.Level = notice.KindComponentRestarted, notice.Info
 		n.Text = fmt.Sprintf("%s is restarted (%s): %s", e.Slug, e.level, f.Detail)
 		n.Fields["process"], n.Fields["level"], n.Fields["cause"] = f.Process, string(e.level), string(f.Cause)
 	case fault.SupervisorBudget:
-		n.Kind, n.Level = notice.KindRestartBudgetExhausted, notice.Critical
+		n.Kind, n.Level = notice.KindRestartBudgetExhausted, notice.Info
 		n.Text = fmt.Sprintf("%s was restarted %d times within %s and is not well: look for the cause before it is restarted again", e.Slug, s.cfg.Budget, s.cfg.Window)
 		n.Fields["restarts"], n.Fields["window_seconds"] = s.cfg.Budget, s.cfg.Window.Seconds()
 	case fault.SupervisorCascade:
-		n.Kind, n.Level = notice.KindRestartsDamped, notice.Critical
+		n.Kind, n.Level = notice.KindRestartsDamped, notice.Info
 		n.Text = "too much fails at once to be restarted at once: " + strings.Join(e.Slugs, ", ")
 		n.Fields = map[string]any{"code": string(e.Code), "slugs": e.Slugs, "cause": "many components fail in one sweep"}
 	}

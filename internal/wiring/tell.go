@@ -22,6 +22,7 @@ type teller struct {
 	open map[string]opened    // by subject
 	told map[string]time.Time // when clients' problems were reported, by subject
 	gone map[string]time.Time // when an open problem disappeared
+	lost map[string]time.Time // when the last loss of a subscriber was told; that of all under ""
 }
 
 // An opened is a reported problem.
@@ -51,7 +52,7 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	for _, p := range v.Problems {
 		present[p.Subject] = true
 		delete(t.gone, p.Subject)
-		if o, told := t.open[p.Subject]; p.Severity == health.Info || told && o.says(p) || !leads && !cutOff {
+		if o, told := t.open[p.Subject]; p.Severity == health.Info || t.happened(p, now) || told && o.says(p) || !leads && !cutOff {
 			continue
 		}
 		if at, told := t.told[p.Subject]; p.OfClients() && told && now.Sub(at) < clientsEvery {
@@ -81,10 +82,27 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	}
 }
 
+// happened reports whether the problem is that a loss is not acknowledged yet and the loss itself is
+// told, or may be in a moment: by another node, whose notices come a little later.
+func (t *teller) happened(p health.Problem, now time.Time) bool {
+	if p.Code != fault.LogHistoryLost || p.OfClients() {
+		return false
+	}
+	for _, of := range []string{p.Subject, ""} {
+		if at, told := t.lost[of]; told && at.After(p.Since.Add(-lossNoticed)) {
+			return true
+		}
+	}
+	return now.Sub(p.Since) < overAfter
+}
+
+// lossNoticed is how long before its problem a loss may have been told.
+const lossNoticed = 10 * time.Second
+
 // read reads the notices since the last step.
 func (t *teller) read(board *notice.Board) {
 	if t.open == nil {
-		t.open, t.gone, t.told = make(map[string]opened), make(map[string]time.Time), make(map[string]time.Time)
+		t.open, t.gone, t.told, t.lost = make(map[string]opened), make(map[string]time.Time), make(map[string]time.Time), make(map[string]time.Time)
 	}
 	posted, _ := board.Since(t.last)
 	for _, n := range posted {
@@ -97,6 +115,11 @@ func (t *teller) read(board *notice.Board) {
 		case notice.KindProblemOver:
 			delete(t.open, subject)
 			delete(t.gone, subject)
+		case notice.KindResync:
+			t.lost[""] = n.At
+		case notice.KindSubscriberLoss:
+			subscriber, _ := n.Fields["subscriber"].(string)
+			t.lost[subscriber] = n.At
 		}
 	}
 }

@@ -90,3 +90,41 @@ func TestProblemsAreToldOnce(t *testing.T) {
 		t.Error("no problem is critical")
 	}
 }
+
+// A loss is told by its own notice; that it is not acknowledged yet is told where nothing has told
+// the loss, as that of a collection which was renamed, and where the notice is of another loss.
+func TestLossIsToldByItsEventAlone(t *testing.T) {
+	since := time.Now()
+	owed := health.Verdict{Problems: []health.Problem{{Subject: "sink/out", Code: fault.LogHistoryLost, Severity: health.Critical, Cause: "It owes.", Since: since}}}
+	event := func(kind string, channel notice.Channel, subscriber string, at time.Time) notice.Notice {
+		return notice.Notice{Kind: kind, Channel: channel, Level: notice.Critical, Text: "lost", At: at, Fields: map[string]any{"subscriber": subscriber}}
+	}
+	for name, c := range map[string]struct {
+		before *notice.Notice
+		told   bool
+	}{
+		"its own":           {new(event(notice.KindSubscriberLoss, notice.Health, "sink/out", since)), false},
+		"everybody's":       {new(event(notice.KindResync, notice.Resync, "", since)), false},
+		"another one's":     {new(event(notice.KindSubscriberLoss, notice.Health, "sink/other", since)), true},
+		"one from long ago": {new(event(notice.KindSubscriberLoss, notice.Health, "sink/out", since.Add(-time.Hour))), true},
+		"nobody's":          {nil, true},
+	} {
+		board := notice.NewBoard(notice.Config{})
+		if c.before != nil {
+			board.Post(*c.before)
+		}
+		earlier, _ := board.Since(0)
+		var t1 teller
+		for _, after := range []time.Duration{0, time.Second, overAfter, time.Minute} {
+			t1.step(since.Add(after), owed, board, true, false)
+			if after < overAfter {
+				if all, _ := board.Since(0); len(all) != len(earlier) {
+					t.Errorf("%s: told after %v, before the notice of another node may be here", name, after)
+				}
+			}
+		}
+		if all, _ := board.Since(0); len(all) > len(earlier) != c.told || len(all) > len(earlier)+1 {
+			t.Errorf("%s: %+v", name, all[len(earlier):])
+		}
+	}
+}
