@@ -31,7 +31,7 @@ func page(t *testing.T) (here, full map[string]string) {
 	}
 	here, full = map[string]string{}, map[string]string{}
 	name := regexp.MustCompile(`(?m)^    subscriber: (\S+)$`)
-	for _, block := range regexp.MustCompile("(?ms)^```yaml( full)?\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+	for _, block := range regexp.MustCompile("(?ms)^```yaml connect( full)?\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 		to := here
 		if block[1] != "" {
 			to = full

@@ -196,7 +196,7 @@ func from(path string) func(int) []byte {
 	}
 }
 
-// httpServer writes each request's body to a file before it answers. It refuses every tenth.
+// httpServer writes each request's body to a file before it answers. It refuses some.
 func httpServer(t *testing.T, dir string) target {
 	t.Helper()
 	path := filepath.Join(dir, "http.jsonl")
@@ -208,7 +208,7 @@ func httpServer(t *testing.T, dir string) target {
 	var requests atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || requests.Add(1)%10 == 0 {
+		if err != nil || requests.Add(1)%500 == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
