@@ -91,27 +91,47 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve serves one connection and returns why it has ended, or an error before anything was
-// written. It releases all its resources before it returns.
+// written. It releases all its resources before it returns. What it needs only to begin is on the
+// stacks of other functions: this one stays on the stack of every stream that waits.
 func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, err error) {
-	if err := leaving(r.Context()); err != nil {
-		return "", err
-	}
-	filter, request, sub, until, err := h.parse(r)
+	c, err := h.open(w, r)
 	if err != nil {
 		return "", err
 	}
-	if !until.IsZero() && request.Known && request.At.Ref.Time().Compare(until) >= 0 {
+	if c == nil {
 		w.WriteHeader(http.StatusNoContent) // which keeps an EventSource from connecting again
 		return "ended", nil
 	}
+	defer func() { c.close(r, reason) }()
+	return c.run(r.Context()), nil
+}
+
+// open opens the session of a request, and prepares the response. It returns nil if the request is
+// for nothing more. The caller must close the client.
+func (h *Events) open(w http.ResponseWriter, r *http.Request) (c *client, err error) {
+	if err := leaving(r.Context()); err != nil {
+		return nil, err
+	}
+	filter, request, sub, until, err := h.parse(r)
+	if err != nil {
+		return nil, err
+	}
+	if !until.IsZero() && request.Known && request.At.Ref.Time().Compare(until) >= 0 {
+		return nil, nil //nolint:nilnil // the client has all
+	}
 	account, err := h.admit(r, filter)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	defer account.Close()
-	defer h.clients.Add(-1)
-	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
-		return "", fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
+	clients := h.clients.Add(1)
+	defer func() {
+		if err != nil {
+			h.clients.Add(-1)
+			account.Close()
+		}
+	}()
+	if clients > int64(h.cfg.MaxClients) {
+		return nil, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
 	}
 	request.Account = account.Key()
 	program, missing, err := h.node.Hub().Compile(r.Context(), request.Account, filter, nil)
@@ -119,27 +139,25 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		err = account.Keep(program, len(r.URL.RawQuery))
 	}
 	if err != nil {
-		return "", cmp.Or(leaving(r.Context()), err)
+		return nil, cmp.Or(leaving(r.Context()), err)
 	}
 	subscriber, err := h.node.Connect(r.Context(), request, []delivery.Subscription{
 		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves, Fresh: sub.Fresh, Missing: missing},
 	})
 	if err != nil {
-		return "", cmp.Or(leaving(r.Context()), err)
+		return nil, cmp.Or(leaving(r.Context()), err)
 	}
-	defer subscriber.Close(r.Context(), nil)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
 	w.Header().Set("X-Accel-Buffering", "no")
-	c := &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
+	c = &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
 	if asked := request.Start == streamer.StartTime && !request.Known; asked && !until.IsZero() {
 		if at := subscriber.Session().State().At.Time; at.Compare(change.Timestamp{T: uint32(request.Time.Unix()), I: 1}) > 0 {
 			c.begins = at
 		}
 	}
-	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
-	defer func() { over(reason) }()
-	return c.run(r.Context()), nil
+	c.over = h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
+	return c, nil
 }
 
 // leaving returns why a request cannot be served because its context has ended: the node stops or

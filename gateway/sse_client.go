@@ -36,24 +36,26 @@ type client struct {
 	documents  string     // the progress of its snapshots
 
 	until  change.Timestamp // where the response ends, zero if nowhere
-	over   bool             // that has been reached
+	ended  bool             // that has been reached
 	begins change.Timestamp // of the log, if that is later than the start that was asked for
 	sent   time.Time        // when something was written last
 	limit  time.Time        // when a write that blocks fails
+	over   func(reason string)
+}
+
+// close releases what the client uses.
+func (c *client) close(r *http.Request, reason string) {
+	c.over(reason)
+	c.subscriber.Close(r.Context(), nil)
+	c.events.clients.Add(-1)
+	c.account.Close()
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
-// reason.
+// reason. It is on the stack of every stream that waits, so what it does seldom is not.
 func (c *client) run(ctx context.Context) (reason string) {
 	defer c.abandon(ctx)()
-	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter().Milliseconds())
-	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
-		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", missed.Kind)
-		c.buffer = append(delivery.AppendLoss(c.buffer, "", missed), "\n\n"...)
-	}
-	if !c.begins.IsZero() {
-		c.buffer = fmt.Appendf(c.buffer, "event: begin\ndata: {\"message\":\"the log begins at %s: earlier changes are not in it\"}\n\n", c.begins.Time().UTC().Format(time.RFC3339))
-	}
+	c.greet()
 	if reason := c.flush(ctx); reason != "" {
 		return reason
 	}
@@ -62,46 +64,67 @@ func (c *client) run(ctx context.Context) (reason string) {
 	session := c.subscriber.Session()
 	quiet := time.NewTimer(c.patience()) // one for the whole stream: it is not set anew at each event
 	defer quiet.Stop()
-	for {
+	for reason == "" {
 		batches, notices, err := session.ReceiveUntil(ctx, quiet.C)
-		for _, n := range notices {
-			c.notice(n)
-		}
-		switch {
-		case err == nil && len(batches)+len(notices) == 0:
+		if err == nil && len(batches)+len(notices) == 0 {
 			quiet.Reset(c.rest())
-			c.reach(session.State().At) // where nothing that it wants happens
-		case err == nil:
-		case ctx.Err() != nil:
-			return c.ended(ctx)
-		default:
-			return c.fail(ctx, err)
 		}
-		for _, b := range batches {
-			if err := c.batch(b); err != nil {
-				return c.fail(ctx, err)
-			}
-			if c.reach(b.To); c.over {
-				break
-			}
-			if len(c.buffer) >= maxWrite {
-				if reason := c.flush(ctx); reason != "" {
-					return reason
-				}
-			}
-		}
-		if reason := c.flush(ctx); reason != "" {
-			return reason
-		}
-		if c.over {
-			return "ended"
-		}
+		reason = c.write(ctx, batches, notices, err)
+	}
+	return reason
+}
+
+// greet appends what comes before the first batch.
+func (c *client) greet() {
+	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter().Milliseconds())
+	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
+		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", missed.Kind)
+		c.buffer = append(delivery.AppendLoss(c.buffer, "", missed), "\n\n"...)
+	}
+	if !c.begins.IsZero() {
+		c.buffer = fmt.Appendf(c.buffer, "event: begin\ndata: {\"message\":\"the log begins at %s: earlier changes are not in it\"}\n\n", c.begins.Time().UTC().Format(time.RFC3339))
 	}
 }
 
-// rest appends a heartbeat if nothing was written for long, and returns how long to wait for
-// something to write.
+// write writes what the session has received. It returns a reason if the stream ends.
+func (c *client) write(ctx context.Context, batches []*delivery.Batch, notices []delivery.Notice, err error) (reason string) {
+	for _, n := range notices {
+		c.notice(n)
+	}
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return c.leave(ctx)
+	default:
+		return c.fail(ctx, err)
+	}
+	for _, b := range batches {
+		if err := c.batch(b); err != nil {
+			return c.fail(ctx, err)
+		}
+		if c.reach(b.To); c.ended {
+			break
+		}
+		if len(c.buffer) >= maxWrite {
+			if reason := c.flush(ctx); reason != "" {
+				return reason
+			}
+		}
+	}
+	if reason := c.flush(ctx); reason != "" {
+		return reason
+	}
+	if c.ended {
+		return "ended"
+	}
+	return ""
+}
+
+// rest appends a heartbeat if nothing was written for long, and the end if the session has reached
+// it where nothing happens that the client wants. It returns how long to wait for something to
+// write.
 func (c *client) rest() time.Duration {
+	defer func() { c.reach(c.subscriber.Session().State().At) }()
 	if left := c.events.cfg.Heartbeat - time.Since(c.sent); left > 0 {
 		return min(left, c.patience())
 	}
@@ -135,9 +158,9 @@ func (c *client) abandon(ctx context.Context) (stop func()) {
 	}
 }
 
-// ended returns why the context has ended. It tells the client if its access was revoked; a client
+// leave returns why the context has ended. It tells the client if its access was revoked; a client
 // of a stopping node just reconnects.
-func (c *client) ended(ctx context.Context) (reason string) {
+func (c *client) leave(ctx context.Context) (reason string) {
 	switch cause := context.Cause(ctx); fault.Of(cause) {
 	case "":
 		return "left"
@@ -248,7 +271,7 @@ func (c *client) beyond(t change.Timestamp) bool {
 // there without an end gets the changes from the end on.
 func (c *client) reach(at change.Position) {
 	if c.beyond(at.Time) {
-		c.over = true
+		c.ended = true
 		id := change.At(c.until).Ref().AppendText(nil, c.events.cfg.Cluster)
 		c.buffer = endEvent(append(c.buffer, "event: end\ndata: {\"message\":\"the end is reached\"}"...), id)
 	}
@@ -282,7 +305,7 @@ func (c *client) problem(event string, err error) {
 func (c *client) flush(ctx context.Context) (reason string) {
 	if c.written > 0 {
 		if err := c.account.Wait(ctx, c.written, len(c.buffer)); err != nil {
-			return c.ended(ctx)
+			return c.leave(ctx)
 		}
 	}
 	events, began := c.written, time.Now()
@@ -292,7 +315,7 @@ func (c *client) flush(ctx context.Context) (reason string) {
 			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 			return "stalled"
 		case ctx.Err() != nil:
-			return c.ended(ctx)
+			return c.leave(ctx)
 		default:
 			return "left"
 		}
