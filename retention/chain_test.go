@@ -512,6 +512,35 @@ func TestLostAnswersOfTheStore(t *testing.T) {
 	})
 }
 
+// A writer whose every answer to a put is lost finds its own segments under their numbers, and
+// counts each of them.
+func TestWriterKnowsItsSegmentsWithoutAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store, registry := newMongo(), &retentiontest.Memory{}, prometheus.NewRegistry()
+		lost := func(_ context.Context, op, key string) error {
+			if op == "put" && strings.Contains(key, "/seg/") {
+				return errors.New("lost answer")
+			}
+			return nil
+		}
+		store.After = lost
+		n := start(t, mongo, store, retention.WriterConfig{Shared: true, Registerer: registry})
+		defer n.stop()
+		for round := range 5 {
+			write(mongo, 20, int64(100*round))
+			n.pass(2 * time.Minute)
+		}
+		store.After = nil
+		chain := verify(t, store)
+		if got := counted(t, registry, "streamer_retention_segments_written_total"); len(chain) < 5 || int(got) != len(chain) {
+			t.Errorf("it counts %v segments, and there are %d", got, len(chain))
+		}
+		if got := counted(t, registry, "streamer_retention_write_failures_total"); got != 0 {
+			t.Errorf("it counts %v failures", got)
+		}
+	})
+}
+
 // While the store does not answer, the log is read as before, and what was missed is written
 // afterwards.
 func TestSlowStoreDelaysNobody(t *testing.T) {

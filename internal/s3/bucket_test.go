@@ -401,6 +401,12 @@ func TestProbeRefusesStores(t *testing.T) {
 			}
 			return false
 		}, fault.RetentionCondition},
+		"that overwrites what it has had for a while": {func(d *double, _ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPut && !strings.HasSuffix(r.URL.Path, "-race") {
+				_ = d.memory.Delete(r.Context(), strings.TrimPrefix(r.URL.Path, "/log/"))
+			}
+			return false
+		}, fault.RetentionCondition},
 		"that lets two create at once": {func(d *double, _ http.ResponseWriter, r *http.Request) bool {
 			if _, later := once.LoadOrStore(r.URL.Path, true); later && strings.HasSuffix(r.URL.Path, "-race") && r.Method == http.MethodPut {
 				_ = d.memory.Delete(r.Context(), strings.TrimPrefix(r.URL.Path, "/log/"))

@@ -26,14 +26,18 @@ func TestStalledRetainedLogCountsNoMore(t *testing.T) {
 }
 
 // What one node's folder has, other nodes have not: operators, who ask any node about a subscriber
-// of all, see the oplog only.
+// of all, see the oplog only. A bucket is of all nodes.
 func TestOperatorsOfSeveralNodesSeeOnlyTheOplog(t *testing.T) {
 	oplog := gap.Reach{First: change.Timestamp{T: 1000}, Last: change.Timestamp{T: 2000}}
-	for nodes, want := range map[int]uint32{1: 10, 2: 0} {
-		s := Service{opts: Options{Config: config.Config{Cluster: config.Cluster{ExpectedNodes: nodes}}}}
+	for _, c := range []struct {
+		nodes int
+		store string
+		want  uint32
+	}{{1, "file:///log", 10}, {2, "file:///log", 0}, {1, "s3://log", 10}, {2, "s3://log", 10}} {
+		s := Service{opts: Options{Config: config.Config{Cluster: config.Cluster{ExpectedNodes: c.nodes}, Retention: config.Retention{Store: c.store}}}}
 		s.retained.extent.Store(&retention.Extent{From: change.Timestamp{T: 10}, To: oplog.Last})
-		if got := s.readable().Retained(oplog); got.T != want {
-			t.Errorf("%d nodes: %s", nodes, got)
+		if got := s.readable().Retained(oplog); got.T != c.want {
+			t.Errorf("%d nodes, %s: %s", c.nodes, c.store, got)
 		}
 	}
 }
