@@ -9,6 +9,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -467,6 +468,6 @@ func (s *Session) fill(on bool) {
 	more := !on && len(s.mu.queue) > 0
 	s.mu.Unlock()
 	if more {
-		notify(s.received)
+		wake.Notify(s.received)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -298,7 +299,7 @@ func (h *Hub) poke(s *Session) {
 	h.mu.Lock()
 	h.mu.mail = append(h.mu.mail, s)
 	h.mu.Unlock()
-	notify(h.poked)
+	wake.Notify(h.poked)
 }
 
 // handle processes the mailboxes of live sessions and the loop's commands.
@@ -337,7 +338,7 @@ func (l *loop) reached(to change.Position) {
 	defer l.mu.Unlock()
 	if l.mu.at.IsZero() && !to.IsZero() {
 		for s := range l.mu.sessions {
-			notify(s.stirred)
+			wake.Notify(s.stirred)
 		}
 	}
 	l.mu.at = to
@@ -566,7 +567,7 @@ func (s *stream) handOver() {
 	s.mu.Lock()
 	s.mu.live = false
 	s.mu.Unlock()
-	notify(s.stirred)
+	wake.Notify(s.stirred)
 }
 
 // Stop closes the sessions with the error and refuses new ones.

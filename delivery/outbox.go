@@ -8,6 +8,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -121,7 +122,7 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	switch {
 	case !s.resumes():
 	case !s.mu.live:
-		notify(s.stirred)
+		wake.Notify(s.stirred)
 	case s.reads.Load():
 		s.hub.retries.change(s)
 	}
@@ -328,5 +329,5 @@ func (s *stream) queue(to change.Position) {
 		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
 	}
 	s.mu.queue = append(s.mu.queue, b)
-	notify(s.received)
+	wake.Notify(s.received)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -226,7 +227,7 @@ func (l *loop) deliverPages() {
 	l.beginListed()
 	for _, c := range l.scans {
 		l.deliverPage(c)
-		notify(c.moved)
+		wake.Notify(c.moved)
 	}
 }
 
@@ -240,7 +241,7 @@ func (l *loop) deliverPage(c *scan) {
 		return
 	}
 	c.page = nil
-	defer notify(c.delivered)
+	defer wake.Notify(c.delivered)
 	if inexact && c.touched.Spoiled() {
 		l.giveUp(c)
 		return
@@ -316,7 +317,7 @@ func (s *Session) give(hold *standstill, takes []taking, last bool) {
 	defer s.mu.Unlock()
 	if s.mu.hold == hold {
 		hold.takes, hold.last = append(hold.takes, takes...), last
-		notify(s.stirred)
+		wake.Notify(s.stirred)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // retries are the sessions for which it may have changed whether they may get a page, so that each
@@ -34,7 +36,7 @@ func (r *retries) change(s *Session) {
 	r.mu.Lock()
 	r.mu.changed[s] = struct{}{}
 	r.mu.Unlock()
-	notify(r.signal)
+	wake.Notify(r.signal)
 }
 
 // take removes and returns the sessions that have changed.
@@ -82,12 +84,12 @@ func (l *loop) resumeAll() {
 
 func (l *loop) wakeScans() {
 	for _, c := range l.scans {
-		notify(c.woken)
+		wake.Notify(c.woken)
 	}
 }
 
 // mayResume wakes a session that waits for memory. It never blocks.
 func (s *Session) mayResume() {
-	notify(s.stirred)
+	wake.Notify(s.stirred)
 	s.hub.retries.change(s)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -85,7 +86,7 @@ func (l *loop) find(r parkedReader) {
 	for _, c := range l.scans {
 		if c.namespace == r.Left.Namespace && !isOver(r.reader) && (r.Left.IsFresh() || r.Left.From.Equal(c.At()) && l.isReady(r.reader)) {
 			c.joining = append(c.joining, r.reader)
-			notify(c.woken)
+			wake.Notify(c.woken)
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/snapshot"
@@ -283,7 +284,7 @@ func (s *Session) Notify(n Notice) {
 	if len(s.mu.notices) < maxNotices {
 		s.mu.notices = append(s.mu.notices, n)
 	}
-	notify(s.received)
+	wake.Notify(s.received)
 }
 
 // maxNotices bounds the queued notices of a session.
@@ -322,7 +323,7 @@ func (s *Session) do(f func(*stream)) {
 	s.mu.Lock()
 	s.mu.mailbox = append(s.mu.mailbox, f)
 	s.mu.Unlock()
-	notify(s.stirred)
+	wake.Notify(s.stirred)
 	s.hub.poke(s)
 }
 
@@ -587,12 +588,4 @@ func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.cause
-}
-
-// notify sends a signal to a channel of capacity 1 unless one is pending.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

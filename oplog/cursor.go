@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // A Start says where a cursor begins.
@@ -212,4 +213,4 @@ func (c *Cursor) wake(seq uint64, before change.Position) {
 }
 
 // signal sends a signal to the reader of the cursor. It never blocks.
-func (c *Cursor) signal() { notify(c.signals) }
+func (c *Cursor) signal() { wake.Notify(c.signals) }

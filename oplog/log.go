@@ -16,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/dedup"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // Config configures a Log.
@@ -284,16 +285,8 @@ func (r *reader) lost(loss *Loss) {
 	}
 }
 
-// notify sends a signal to a channel of capacity 1 unless one is pending.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // notify wakes the loop that opens catch-ups. It never blocks.
-func (l *Log) notify() { notify(l.kick) }
+func (l *Log) notify() { wake.Notify(l.kick) }
 
 func (l *Log) locked(f func()) {
 	l.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/dedup"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // A reader is one change stream, its ring, and its cursors. The log's mutex guards everything
@@ -239,7 +240,7 @@ func (r *reader) full() bool {
 }
 
 // notify wakes the fetch loop. It never blocks.
-func (r *reader) notify() { notify(r.wanted) }
+func (r *reader) notify() { wake.Notify(r.wanted) }
 
 const (
 	// patience bounds the wait while none of the cursors that would lose entries to a new slot
@@ -307,7 +308,7 @@ func (r *reader) crowd(s *slot) (c crowd) {
 // progressed wakes the split loop if it waits for cursors. It never blocks.
 func (r *reader) progressed() {
 	if r.crowded {
-		notify(r.room)
+		wake.Notify(r.room)
 	}
 }
 

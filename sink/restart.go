@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // errRestarted ends a loop that another one follows.
@@ -79,7 +80,7 @@ func (s *Sink) renew(ctx context.Context) error {
 	}
 	s.mu.underWay = 0
 	s.mu.step++
-	notify(s.signal)
+	wake.Notify(s.signal)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/breaker"
 	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -344,13 +345,13 @@ func (s *Sink) done(m *Message, err error) {
 			s.mu.last = err
 			s.fails(err)
 		}
-		notify(s.signal)
+		wake.Notify(s.signal)
 		return
 	}
 	s.acknowledged()
 	s.end(m)
 	if s.mu.failed && s.mu.underWay == 0 {
-		notify(s.signal)
+		wake.Notify(s.signal)
 	}
 }
 
@@ -381,9 +382,9 @@ func (s *Sink) finish() {
 	}
 	s.mu.flights = slices.Delete(s.mu.flights, 0, n)
 	s.mu.step++
-	notify(s.acked)
+	wake.Notify(s.acked)
 	if len(s.mu.flights) == 0 {
-		notify(s.signal)
+		wake.Notify(s.signal)
 	}
 }
 
@@ -689,7 +690,7 @@ func (s *Sink) hold(change func()) {
 	defer s.mu.Unlock()
 	change()
 	s.shared.Stall(s.mu.paused || s.mu.halted != nil || len(s.mu.parked) > 0 || s.mu.stalled)
-	notify(s.signal)
+	wake.Notify(s.signal)
 }
 
 // checkNamespaces halts a sink whose namespaces cannot have changes, and tells operators which ones
@@ -839,12 +840,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// notify sends a signal to a channel of capacity 1 unless one is pending.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -148,7 +149,7 @@ func (e *Exclusive) Close(ctx context.Context, cause error) {
 			delete(n.mu.exclusive, name)
 		}
 	}
-	notify(n.gone)
+	wake.Notify(n.gone)
 }
 
 var _ checkpoint.Source = (*Exclusive)(nil)

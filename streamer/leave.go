@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // Term returns the term under which events of a partition in a batch may be delivered, false if
@@ -39,7 +40,7 @@ func (s *Shared) AwaitPlaces(ctx context.Context) error {
 // drain waits for it.
 func (s *Shared) Stall(stalled bool) {
 	s.stalled.Store(stalled)
-	notify(s.passed)
+	wake.Notify(s.passed)
 }
 
 // handOut stops handing out events of partitions after the batches that subscribers have received,

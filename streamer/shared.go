@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -128,7 +129,7 @@ func (s *Shared) Ack(seq uint64) error {
 	s.mu.received = slices.Delete(s.mu.received, 0, n)
 	s.mu.Unlock()
 	s.keeper.Passed(events) // the progress has them by now
-	notify(s.passed)
+	wake.Notify(s.passed)
 	return nil
 }
 

@@ -94,14 +94,6 @@ func (n *Node) OperateSnapshot(subscriber string, do delivery.Operation, subscri
 	return done, true
 }
 
-// notify sends a signal to a channel of capacity 1 unless one is pending.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // Filters returns the subscriptions of a subscriber's session at this node as Session.Filters does;
 // ok is false where it has none.
 func (n *Node) Filters(ctx context.Context, subscriber string, most int) (filters []delivery.Subscription, total int, ok bool) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -40,7 +41,7 @@ func (s *Supervisor) runDeadman(ctx context.Context) {
 	d := deadman{since: time.Now()}
 	settings := s.cfg.Settings
 	for ctx.Err() == nil {
-		pause(ctx, min(settings.Interval/4, time.Second))
+		_ = retry.Sleep(ctx, min(settings.Interval/4, time.Second))
 		looking, cancel := context.WithTimeout(ctx, settings.Interval/3)
 		standing, err := s.store.Look(looking)
 		cancel()

@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
 )
 
@@ -135,7 +136,7 @@ func (s *Supervisor) runSweeps(ctx context.Context) {
 			s.rest()
 			s.turning.Rest()
 			next = now
-			pause(ctx, min(lookAtLeadership, s.settings.Interval))
+			_ = retry.Sleep(ctx, min(lookAtLeadership, s.settings.Interval))
 			continue
 		case now.Before(next) && asked == nil:
 			s.turning.RestFor(next.Sub(now) + s.settings.Interval)
@@ -147,7 +148,7 @@ func (s *Supervisor) runSweeps(ctx context.Context) {
 					s.logger.Warn("components cannot be looked after yet", "error", err)
 				}
 				said = true
-				pause(ctx, min(lookAtLeadership, s.settings.Interval))
+				_ = retry.Sleep(ctx, min(lookAtLeadership, s.settings.Interval))
 				continue
 			}
 			said = false
@@ -190,15 +191,6 @@ func (s *Supervisor) SweepNow(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -1,0 +1,2 @@
+// Package wake wakes loops that wait for a signal.
+package wake
