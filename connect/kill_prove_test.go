@@ -208,7 +208,7 @@ func httpServer(t *testing.T, dir string) target {
 	var requests atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || requests.Add(1)%500 == 0 {
+		if err != nil || requests.Add(1)%50 == 0 {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
@@ -217,7 +217,7 @@ func httpServer(t *testing.T, dir string) target {
 		}
 	}))
 	t.Cleanup(s.Close)
-	return target{"http", "  http_client: {url: " + s.URL + ", verb: POST, retries: 0}\n", from(path)}
+	return target{"http", "  http_client: {url: " + s.URL + ", verb: POST, retry_period: 10ms}\n", from(path)}
 }
 
 // arrive waits until something more has come everywhere.
