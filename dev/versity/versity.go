@@ -15,7 +15,7 @@ import (
 // Access and Secret are the credentials of every server.
 const (
 	Access = "streamer-test"
-	Secret = "not-a-secret-of-anybody" //nolint:gosec // of servers in tests
+	Secret = "not-a-secret-of-anybody"
 	Bucket = "log"
 )
 
@@ -32,7 +32,7 @@ func Start(binary, root string) (*Server, error) {
 	if err := os.MkdirAll(filepath.Join(root, Bucket), 0o700); err != nil {
 		return nil, fmt.Errorf("make bucket: %w", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find a port: %w", err)
 	}
@@ -46,7 +46,7 @@ func Start(binary, root string) (*Server, error) {
 // Restart starts the server again after Kill, at its address, and returns when it accepts
 // connections.
 func (s *Server) Restart() error {
-	s.cmd = exec.Command(s.binary, "--port", s.address, "--quiet", "--keep-alive", "posix", s.root)
+	s.cmd = exec.Command(s.binary, "--port", s.address, "--quiet", "--keep-alive", "posix", s.root) //nolint:noctx // Kill ends it
 	s.cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+Access, "ROOT_SECRET_KEY="+Secret)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
@@ -59,6 +59,8 @@ func (s *Server) Restart() error {
 	}(s.cmd, s.dead)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
 	for {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
 		if err == nil {
@@ -69,7 +71,7 @@ func (s *Server) Restart() error {
 			return errors.New("versitygw ended")
 		case <-ctx.Done():
 			return fmt.Errorf("versitygw does not accept connections: %w", err)
-		case <-time.After(10 * time.Millisecond):
+		case <-again.C:
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 // What is wrong with a bucket is found without a node, and has a code.
 func TestBucketsAreChecked(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
