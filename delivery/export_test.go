@@ -18,7 +18,13 @@ func (h *Hub) Scans() (text string) {
 		for _, c := range l.scans {
 			text += fmt.Sprintf("[%s readers %d page %t again %d takers %d spoiled %t]", c.namespace, len(c.Readers()), c.page != nil, len(c.again), len(c.takers), c.touched.Spoiled())
 		}
-		text += fmt.Sprintf(" waiting %d live %d at %s", len(l.waiting), len(l.live), l.at)
+		parked := 0
+		for _, of := range l.parked {
+			for _, readers := range of {
+				parked += len(readers)
+			}
+		}
+		text += fmt.Sprintf(" waiting %d parked %d live %d at %s", len(l.waiting), parked, len(l.live), l.at)
 	})
 	return text
 }

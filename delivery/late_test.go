@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,6 +58,14 @@ func read(t *testing.T, s *delivery.Session, every int, pause time.Duration) map
 	}
 }
 
+// continues returns the progress of a snapshot of orders that continues at a document.
+func continues(sub delivery.Subscription, from int64) []snapshot.Progress {
+	left := snapshot.Left{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, From: idValue(from)}
+	return []snapshot.Progress{{
+		Subscription: sub.ID, Filter: delivery.FilterHash(sub.Program), Reason: snapshot.Start, Listed: true, Left: []snapshot.Left{left},
+	}}
+}
+
 // Readers that are too late for a page do not read the rest for themselves: however many they are,
 // the work is that of a few scans, and each document comes once.
 func TestLateReadersShareTheirScans(t *testing.T) {
@@ -81,10 +90,7 @@ func TestLateReadersShareTheirScans(t *testing.T) {
 					subscriptions := collection(t, "orders")
 					if each.from != nil {
 						from = each.from(i)
-						left := snapshot.Left{Namespace: change.Namespace{DB: "shop", Coll: "orders"}, From: idValue(from)}
-						cfg.Snapshots = []snapshot.Progress{{
-							Subscription: "orders", Filter: delivery.FilterHash(subscriptions[0].Program), Reason: snapshot.Start, Listed: true, Left: []snapshot.Left{left},
-						}}
+						cfg.Snapshots = continues(subscriptions[0], from)
 					}
 					s := b.open(cfg, subscriptions)
 					running.Go(func() {
@@ -104,4 +110,49 @@ func TestLateReadersShareTheirScans(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of an identity with two scans of a collection, a further reader waits, and gets its documents
+// though nothing comes to its place; another identity does not wait. Nothing is kept of one that
+// ends.
+func TestReadersWaitForScansOfTheirIdentity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := make(chan struct{})
+		docs := &shelf{collections: []string{"orders"}, documents: 100, page: 10, read: func(snapshot.Query) { <-read }}
+		b := onShelf(t, docs, delivery.Config{})
+		defer b.end()
+		open := func(identity string, from int64) *delivery.Session {
+			subscriptions := collection(t, "orders")
+			return b.open(delivery.SessionConfig{
+				Identity: identity, Start: delivery.Place{At: b.log.End()}, Snapshots: continues(subscriptions[0], from),
+			}, subscriptions)
+		}
+		first := open("many", 50)
+		synctest.Wait()
+		second := open("many", 70)
+		synctest.Wait()
+		waits, ends := open("many", 5), open("many", 15)
+		other := open("other", 25)
+		synctest.Wait()
+		if asked := docs.asked(); len(asked) != 3 {
+			t.Errorf("%d pages are being read, want two of one identity and one of another", len(asked))
+		}
+		ends.Close(nil)
+		synctest.Wait()
+		if text := b.hub.Scans(); !strings.Contains(text, "parked 1 ") {
+			t.Errorf("%s, want one that waits", text)
+		}
+		first.Close(nil)
+		second.Close(nil)
+		close(read)
+		for s, from := range map[*delivery.Session]int64{waits: 5, other: 25} {
+			if got := documents(t, s); int64(len(got)) != 100-from {
+				t.Errorf("the reader from %d got %d documents", from, len(got))
+			}
+		}
+		synctest.Wait()
+		if text := b.hub.Scans(); !strings.Contains(text, "parked 0 ") {
+			t.Errorf("%s, want nobody that waits", text)
+		}
+	})
 }

@@ -62,7 +62,7 @@ func (d *demo) newFleet(ctx context.Context, p *parts) (*fleet, error) {
 		if len(d.wedged) > 0 {
 			nd.environment = append(nd.environment, wedgeSettings()...)
 		}
-		if d.documents > 0 { // the documents of one subscriber fill half of the time; a subscriber that has broken off reads the rest alone
+		if d.documents > 0 { // the documents of one subscriber fill half of the time; subscribers that have broken off may read the rest again
 			rate := 2 * float64(d.documents*(1+d.gateways)) / max(1, d.length.Seconds())
 			nd.environment = append(nd.environment, fmt.Sprintf("STREAMER_RESCAN_RATE=%d", max(1000, int(rate))))
 		}
