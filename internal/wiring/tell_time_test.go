@@ -60,7 +60,7 @@ func (p *pair) members() (all []cluster.Member) {
 }
 
 // run has the node judge itself, and send its heartbeats, until the context ends.
-func (h *half) run(ctx context.Context, name, other string) {
+func (h *half) run(ctx context.Context, name string) {
 	heardOf := func(node string) (int64, time.Time) { return h.pair.nodes[node].beat, h.pair.nodes[node].at }
 	facts := func(now time.Time) health.Facts {
 		h.pair.mu.Lock()
@@ -165,9 +165,9 @@ func TestProblemsAreToldInTime(t *testing.T) {
 				for _, h := range p.nodes {
 					h.news = make(chan struct{}, 1)
 				}
-				go p.nodes["a"].run(ctx, "a", "b")
+				go p.nodes["a"].run(ctx, "a")
 				time.Sleep(70 * time.Millisecond)
-				go p.nodes["b"].run(ctx, "b", "a")
+				go p.nodes["b"].run(ctx, "b")
 				time.Sleep(3*time.Second + phase)
 				p.mu.Lock()
 				cut := time.Now()
