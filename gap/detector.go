@@ -26,6 +26,8 @@ const (
 	Poison Reason = "poison"
 	// Damaged: a part of the retained log has become unreadable.
 	Damaged Reason = "damaged"
+	// Forgotten: changes were erased from the retained log on purpose.
+	Forgotten Reason = "forgotten"
 	// Unread: the stream that moved the position did not read the namespaces, which are read again.
 	Unread Reason = "unread"
 	// Renamed: another collection was renamed to a watched name; its documents changed without

@@ -130,10 +130,12 @@ func (d *draft) encode(h Header) ([]byte, Header, error) {
 	if rest := &d.footer.Lanes[restLane]; len(rest.Namespaces) > maxNames {
 		rest.Namespaces = nil
 	}
-	_, _ = rand.Read(h.ID[:]) // never fails
-	d.footer.ID = h.ID
+	if h.Rewritten == 0 {
+		_, _ = rand.Read(h.ID[:]) // never fails
+	}
+	d.footer.ID, d.footer.Rewritten = h.ID, h.Rewritten
 	h.Events, h.Losses = d.events, d.losses
-	if d.events > 0 {
+	if d.events > 0 && h.Rewritten == 0 {
 		h.Last = d.last.Append(nil)
 	}
 	head, err := appendHeader(nil, &h) // for its size, which does not depend on the missing fields

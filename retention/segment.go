@@ -104,6 +104,9 @@ type Header struct {
 	Events int `json:"events"`
 	Losses int `json:"losses,omitempty"`
 
+	// Rewritten counts how often changes were erased from the segment.
+	Rewritten int `json:"rewritten,omitempty"`
+
 	Coverage Coverage `json:"coverage"`
 	// Writer is the node that wrote it, Version its version.
 	Writer  string `json:"writer"`
@@ -178,6 +181,9 @@ type footer struct {
 	ID     ID      `json:"id"` // of the segment
 	Lanes  []lane  `json:"lanes"`
 	Blocks []block `json:"blocks"`
+	// Rewritten is that of the header. Forgotten are the stretches in which changes were erased.
+	Rewritten int         `json:"rewritten,omitempty"`
+	Forgotten []forgotten `json:"forgotten,omitempty"`
 }
 
 // A lane holds the changes of some namespaces.

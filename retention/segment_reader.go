@@ -85,13 +85,18 @@ func (r *segmentReader) open(ctx context.Context, from change.Timestamp) error {
 		footer, err = r.readFooter(ctx, r.refetch)
 	}
 	if err != nil {
-		return err
+		return r.rewritten(ctx, err)
 	}
 	r.footer, r.cursors, r.damaged = footer, [lanes]laneCursor{}, nil // also after an attempt that failed
 	for i := range footer.Blocks {
 		k := &footer.Blocks[i]
 		if k.To.Compare(from) >= 0 {
 			r.cursors[k.Lane].blocks = append(r.cursors[k.Lane].blocks, k)
+		}
+	}
+	for i := range footer.Forgotten {
+		if f := &footer.Forgotten[i]; f.To.Compare(from) > 0 {
+			r.damaged = append(r.damaged, f.loss())
 		}
 	}
 	for n := range r.cursors {
@@ -116,7 +121,7 @@ func (r *segmentReader) readFooter(ctx context.Context, fetch func(context.Conte
 		return nil, err
 	}
 	f, err := parseFooter(b, sum, offset-r.header.size)
-	if err == nil && (len(f.Lanes) > lanes || f.ID != r.header.ID) {
+	if err == nil && (len(f.Lanes) > lanes || f.ID != r.header.ID || f.Rewritten != r.header.Rewritten) {
 		return nil, fmt.Errorf("%w: footer of another segment", errDamaged)
 	}
 	return f, err
@@ -141,6 +146,9 @@ func (r *segmentReader) advance(ctx context.Context, n int) error {
 		}
 		k := c.blocks[0]
 		content, err := r.readBlock(ctx, k)
+		if err != nil {
+			err = r.rewritten(ctx, err)
+		}
 		switch {
 		case errors.Is(err, errDamaged):
 			r.damage(k)

@@ -106,7 +106,7 @@ func (s *Source) ask(ctx context.Context, question func(context.Context) error) 
 	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 10 * time.Second}
 	for attempt := 1; ; attempt++ {
 		err := question(ctx)
-		if err == nil || unreadable(err) {
+		if err == nil || unreadable(err) || errors.Is(err, errRewritten) {
 			s.answered()
 			return err
 		}

@@ -3,6 +3,7 @@ package retention
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -122,6 +123,25 @@ func (s *stream) enter(h Header) {
 	s.reader = newSegmentReader(chain.store, chain.segment(h.Number), h, s.decoder)
 }
 
+// enterAgain reads a segment that was rewritten meanwhile from the stream's place on.
+func (s *stream) enterAgain(ctx context.Context) error {
+	var h Header
+	err := s.source.ask(ctx, func(ctx context.Context) (err error) {
+		h, _, err = s.source.chain().Header(ctx, s.header.Number)
+		return err
+	})
+	s.ahead, s.damaged = s.ahead[:0], slices.DeleteFunc(s.damaged, func(l oplog.Loss) bool { return l.Reason == gap.Forgotten })
+	switch {
+	case unreadable(err):
+		s.drop(err)
+		return nil
+	case err != nil:
+		return s.giveUp(ctx, err)
+	}
+	s.enter(h)
+	return nil
+}
+
 // fromChain returns the next reply of the chain, or of MongoDB after its end.
 func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 	for {
@@ -163,6 +183,9 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 	for {
 		e, ok, err := s.peek(ctx)
 		switch {
+		case errors.Is(err, errRewritten):
+			s.note(reply)
+			return reply, s.enterAgain(ctx)
 		case unreadable(err):
 			s.drop(err)
 			return reply, nil

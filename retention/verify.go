@@ -10,6 +10,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // A Finding says what is wrong with a segment.
@@ -56,6 +58,11 @@ func (c *Chain) Verify(ctx context.Context) (v Verification, err error) {
 			previous = &h
 			err = v.read(ctx, c, &h, decoder)
 		}
+		if errors.Is(err, errRewritten) { // meanwhile
+			if h, _, err = c.Header(ctx, s.Number); err == nil {
+				err = v.read(ctx, c, &h, decoder)
+			}
+		}
 		switch {
 		case unreadable(err), errors.Is(err, ErrFormat):
 			v.find(s.Number, "%v", err)
@@ -92,6 +99,7 @@ func (v *Verification) read(ctx context.Context, c *Chain, h *Header, decoder *z
 		case err != nil:
 			return err
 		case !ok:
+			r.damaged = slices.DeleteFunc(r.damaged, func(l oplog.Loss) bool { return l.Reason == gap.Forgotten })
 			for _, l := range r.damaged {
 				v.find(h.Number, "a block of %s from %s to %s is damaged", namespaces(l.Namespaces), l.From, l.To)
 			}

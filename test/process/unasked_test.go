@@ -31,6 +31,7 @@ func changing() map[string][][]string {
 		"snapshot":                 {{printer}, {printer, "cancel", "-o", "json"}},
 		"sinks pause":              {{"orders"}, {"orders", "-o", "json"}},
 		"sinks resume":             {{"orders"}, {"orders", "-o", "json"}},
+		"retention forget":         {{"--store", "STORE", "--namespace", "shop.orders", "--before", "now"}},
 		"retention prune":          {{"--store", "STORE"}, {"--store", "STORE", "-o", "json"}},
 	}
 }
@@ -135,7 +136,7 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 				t.Fatal(err)
 			}
 			with := strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "ARCHIVE", archive, "STORE", "file://"+retained)
-			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt", "retention prune")
+			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt", "retention prune", "retention forget")
 			unchanged(t, before, f.lab.store.everything())
 			if _, err := os.Stat(archive); err != nil {
 				t.Error(err)

@@ -31,7 +31,7 @@ type retained struct {
 }
 
 func retentionCommand() *cobra.Command {
-	cmd := group("retention", "Look at the retained log, and expire it", listRetained(), showRetained(), verifyRetained(), pruneRetained())
+	cmd := group("retention", "Look at the retained log, and expire it", listRetained(), showRetained(), verifyRetained(), pruneRetained(), forgetRetained())
 	cmd.Long = `Look at the retained log in its folder or bucket, and expire it. The commands read the store itself, beside a running node or without one.
 
   streamer retention list

@@ -57,6 +57,30 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	if err := run(&after, "prune", "--max-age", "1h", "--max-bytes", "1MiB", "--yes"); err != nil || after.Expired != 0 { // they are younger
 		t.Errorf("%+v, %v", after, err)
 	}
+	changes := verified[0].Events
+	var forgotten []forgottenChain
+	forget := []string{"forget", "--namespace", "shop.orders", "--before", "now"}
+	if err := run(&forgotten, append(forget, "--dry-run")...); err != nil || len(forgotten) != 1 || forgotten[0].Done || forgotten[0].Changes != changes {
+		t.Errorf("%+v of %d changes, %v", forgotten, changes, err)
+	}
+	if err := run(&forgotten, append(forget, "--id", "1", "--yes")...); err != nil || !forgotten[0].Done || forgotten[0].Changes != 1 {
+		t.Errorf("%+v, %v", forgotten, err)
+	}
+	if err := run(&verified, "verify"); err != nil || verified[0].Events != changes-1 || len(verified[0].Findings) > 0 {
+		t.Errorf("%+v, %v", verified, err)
+	}
+	records, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(chain), "forgotten", "*"))
+	if err != nil || len(records) != 1 {
+		t.Fatalf("records of erasures %v, %v", records, err)
+	}
+	if record, err := os.ReadFile(records[0]); err != nil || !strings.Contains(string(record), operatorName()) || !strings.Contains(string(record), "shop.orders") {
+		t.Errorf("%s, %v", record, err)
+	}
+	for _, wrong := range [][]string{{"--namespace", "shop"}, {"--before", ""}, {"--before", "soon"}, {"--id", "[1]"}} {
+		if _, err := d.command(append(append([]string{"retention"}, append(forget, wrong...)...), "--yes", "--store", "file://"+root)...); fault.Of(err) != fault.CommandBadArgument {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
 	second := filepath.Join(root, filepath.FromSlash(chain), "seg", fmt.Sprintf("%020d", 2))
 	b, err := os.ReadFile(second)
 	if err != nil {

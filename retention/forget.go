@@ -1,0 +1,235 @@
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
+)
+
+// ErrImmutable says that a store cannot replace segments.
+var ErrImmutable = errors.New("the store does not replace segments")
+
+// A rewriter is a store that can replace objects, which only erasure does.
+type rewriter interface {
+	// Replace replaces an object that exists: whoever reads the whole of it at once gets the old one
+	// or the new one. It returns ErrNotFound where there is none.
+	Replace(ctx context.Context, key string, data []byte) error
+	// Hold keeps others from replacing until release is called, and removes what interrupted writes
+	// have left. It fails if somebody else holds the store.
+	Hold(ctx context.Context) (release func(), err error)
+}
+
+// An Erasure says what is erased: changes of a collection before a time.
+type Erasure struct {
+	Namespace change.Namespace
+	// Documents are the canonical forms of _ids (change.AppendCanonical). None are all documents,
+	// and the events of the whole collection.
+	Documents []string
+	Before    change.Timestamp
+}
+
+// erases reports whether a change is to be erased.
+func (e *Erasure) erases(c *change.Event) bool {
+	if c.Time().Compare(e.Before) >= 0 {
+		return false
+	}
+	if c.Namespace() != e.Namespace && (change.Namespace{DB: string(c.ToDB()), Coll: string(c.ToColl())}) != e.Namespace {
+		return false
+	}
+	if len(e.Documents) == 0 {
+		return true
+	}
+	id := c.ID()
+	return !id.IsZero() && slices.Contains(e.Documents, string(change.AppendCanonical(nil, id)))
+}
+
+// A Forgetting is the outcome of an erasure.
+type Forgetting struct {
+	// Segments have something to be erased, Changes of them.
+	Segments int `json:"segments"`
+	Changes  int `json:"changes"`
+	// To is the time before which the chain has changes: later ones will be written.
+	To change.Timestamp `json:"to"`
+	// Unreadable are segments that are damaged and stay as they are.
+	Unreadable []Finding `json:"unreadable"`
+}
+
+// A forgettingRecord is kept in the store. It does not say which documents were erased.
+type forgettingRecord struct {
+	At        time.Time `json:"at"`
+	By        string    `json:"by"`
+	Namespace string    `json:"namespace"`
+	Documents int       `json:"documents"` // how many; 0 is all
+	Before    time.Time `json:"before"`
+	Forgetting
+}
+
+// Forget erases changes from all segments of the chain, also from those that have expired. A
+// segment that has any is written again without them, under its number and ID, and says in which
+// stretch something was erased: its readers get a loss there. A record of the erasure is kept with
+// the name of the operator. Unless do is true, it only counts.
+func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Forgetting, err error) {
+	f.Unreadable = []Finding{}
+	store, can := c.rewriter()
+	if do {
+		if !can {
+			return f, ErrImmutable
+		}
+		release, err := store.Hold(ctx)
+		if err != nil {
+			return f, err
+		}
+		defer release()
+		planned, err := c.Forget(ctx, e, by, false)
+		if err != nil {
+			return f, err
+		}
+		if err := c.recordForgetting(ctx, e, by, planned); err != nil {
+			return f, err
+		}
+	}
+	all, err := c.list(ctx, c.segments(), 0)
+	if err != nil {
+		return f, err
+	}
+	encoder, decoder := newEncoder(), newDecoder()
+	defer decoder.Close()
+	for _, s := range all {
+		data, erased, to, err := c.without(ctx, s, e, encoder, decoder)
+		switch {
+		case errors.Is(err, ErrNotFound): // it has expired meanwhile
+			continue
+		case unreadable(err), errors.Is(err, ErrFormat):
+			f.Unreadable = append(f.Unreadable, Finding{Segment: s.Number, Problem: err.Error()})
+			continue
+		case err != nil:
+			return f, err
+		}
+		f.To = later(f.To, to)
+		if erased == 0 {
+			continue
+		}
+		if do {
+			if err := store.Replace(ctx, c.segment(s.Number), data); errors.Is(err, ErrNotFound) {
+				continue
+			} else if err != nil {
+				return f, err
+			}
+		}
+		f.Segments, f.Changes = f.Segments+1, f.Changes+erased
+	}
+	return f, nil
+}
+
+// rewriter returns the store if it can replace objects.
+func (c *Chain) rewriter() (rewriter, bool) {
+	inner, isBounded := c.store.(bounded)
+	if !isBounded {
+		return nil, false
+	}
+	store, can := inner.store.(rewriter)
+	return store, can
+}
+
+// recordForgetting writes a record before anything is erased.
+func (c *Chain) recordForgetting(ctx context.Context, e Erasure, by string, planned Forgetting) error {
+	now := time.Now().UTC()
+	text, err := json.Marshal(forgettingRecord{At: now, By: by, Namespace: e.Namespace.String(), Documents: len(e.Documents), Before: e.Before.Time(), Forgetting: planned})
+	if err != nil {
+		return fmt.Errorf("encode record: %w", err)
+	}
+	if err := c.store.Put(ctx, c.prefix+"/forgotten/"+name(uint64(now.UnixNano())), text); err != nil {
+		return fmt.Errorf("record the erasure: %w", err)
+	}
+	return nil
+}
+
+// without returns a segment without what is erased, how many changes that are, and where the segment
+// ends. It returns an error that wraps errDamaged if any part of the segment cannot be read.
+func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd.Encoder, decoder *zstd.Decoder) (data []byte, erased int, to change.Timestamp, err error) {
+	h, _, err := c.Header(ctx, s.Number)
+	if err != nil || h.From.Compare(e.Before) >= 0 {
+		return nil, 0, h.To, err
+	}
+	r := newSegmentReader(c.store, c.segment(h.Number), h, decoder)
+	if err := r.open(ctx, change.Timestamp{}); err != nil {
+		return nil, 0, h.To, err
+	}
+	d := newDraft(encoder)
+	d.footer.Forgotten = slices.Clone(r.footer.Forgotten)
+	span := forgotten{Namespace: e.Namespace.String()}
+	for {
+		entry, ok, err := r.next(ctx)
+		switch {
+		case err != nil:
+			return nil, 0, h.To, err
+		case !ok:
+			if slices.ContainsFunc(r.damaged, func(l oplog.Loss) bool { return l.Reason == gap.Damaged }) {
+				return nil, 0, h.To, fmt.Errorf("%w: a block", errDamaged)
+			}
+			if erased == 0 {
+				return nil, 0, h.To, nil
+			}
+			d.footer.Forgotten = append(d.footer.Forgotten, span)
+			h.Rewritten++
+			data, _, err = d.encode(h)
+			return data, erased, h.To, err
+		}
+		if entry.loss != nil {
+			if err := d.addLoss(entry.loss); err != nil {
+				return nil, 0, h.To, err
+			}
+			continue
+		}
+		parsed, err := change.Parse(entry.raw)
+		if err != nil {
+			return nil, 0, h.To, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		if e.erases(&parsed) {
+			if erased == 0 {
+				span.From = parsed.Time()
+			}
+			span.To = parsed.Time().Next()
+			erased++
+			continue
+		}
+		d.add(&parsed)
+	}
+}
+
+// A forgotten is a stretch of a segment in which changes were erased.
+type forgotten struct {
+	Namespace string           `json:"namespace"`
+	From      change.Timestamp `json:"from"`
+	To        change.Timestamp `json:"to"`
+}
+
+// loss returns what readers get instead of the changes.
+func (f *forgotten) loss() oplog.Loss {
+	return oplog.Loss{From: change.At(f.From), To: change.At(f.To), Reason: gap.Forgotten, Namespaces: []string{f.Namespace}, Found: time.Now()}
+}
+
+// errRewritten says that a segment was written again while it was read.
+var errRewritten = errors.New("segment was rewritten")
+
+// rewritten returns errRewritten if the segment was written again since its header was read, and
+// otherwise the error with which reading failed.
+func (r *segmentReader) rewritten(ctx context.Context, err error) error {
+	if !errors.Is(err, errDamaged) {
+		return err
+	}
+	h, _, failed := readHeader(ctx, r.store, r.key)
+	if failed == nil && h.ID == r.header.ID && h.Rewritten != r.header.Rewritten {
+		return errRewritten
+	}
+	return err
+}

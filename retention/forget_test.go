@@ -1,0 +1,254 @@
+package retention
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gap"
+)
+
+// stored keeps a segment with changes in a folder, and what interrupted writes have left of it.
+func stored(t *testing.T, events []changetest.Event) (root string, chain *Chain) {
+	t.Helper()
+	root = t.TempDir()
+	files, err := OpenFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = files.Close() })
+	chain = ChainAt(files, "v1/s/1")
+	segment, _ := segmentOf(t, events)
+	if err := chain.store.Put(t.Context(), chain.segment(1), segment); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(root, "v1/s/1/seg/left"+temporary)
+	if err := os.WriteFile(left, segment, fileMode); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-2 * abandoned)
+	if err := os.Chtimes(left, long, long); err != nil {
+		t.Fatal(err)
+	}
+	return root, chain
+}
+
+// gone returns what of some changes an erasure leaves.
+func gone(t *testing.T, events []changetest.Event, e Erasure) (rest []changetest.Event) {
+	t.Helper()
+	for _, c := range events {
+		if !e.erases(event(t, c)) {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+// erasures are those of the tests: of a collection with a lane of its own, of one in the rest lane,
+// of one document, and of what is before a time.
+func erasures(t *testing.T) map[string]Erasure {
+	t.Helper()
+	id := string(change.AppendCanonical(nil, event(t, changetest.Event{ID: 39}).ID()))
+	later := change.Timestamp{T: 9999}
+	return map[string]Erasure{
+		"collection": {Namespace: change.Namespace{DB: "shop", Coll: "c0"}, Before: later},
+		"document":   {Namespace: change.Namespace{DB: "shop", Coll: "c3"}, Documents: []string{id}, Before: later},
+		"time":       {Namespace: change.Namespace{DB: "shop", Coll: "c1"}, Before: change.Timestamp{T: 1030}},
+	}
+}
+
+// Nothing of what was erased is in any byte of the store: every byte of every file belongs to what
+// is known to be in it. The rest is there unharmed and in order, with a loss in the place of what
+// was erased.
+func TestNothingOfTheErasedRemains(t *testing.T) {
+	t.Parallel()
+	events := some(200)
+	for name, e := range erasures(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root, chain := stored(t, events)
+			rest := gone(t, events, e)
+			planned, err := chain.Forget(t.Context(), e, "me", false)
+			if err != nil || planned.Changes != len(events)-len(rest) || planned.Changes == 0 {
+				t.Fatalf("%+v, %v", planned, err)
+			}
+			if raw, _, _, err := contents(segmentIn(t, root)); err != nil || len(raw) != len(events) {
+				t.Fatalf("a plan has left %d changes, %v", len(raw), err)
+			}
+			if done, err := chain.Forget(t.Context(), e, "me", true); err != nil || done.Changes != planned.Changes {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			data := segmentIn(t, root)
+			raw, losses, damaged, err := contents(data)
+			if err != nil || len(raw) != len(rest) || losses != len(events)/10 {
+				t.Fatalf("%d changes of %d, %d losses, %v", len(raw), len(rest), losses, err)
+			}
+			for i := range rest {
+				if !bytes.Equal(raw[i], rest[i].Bytes()) {
+					t.Fatalf("change %d differs", i)
+				}
+			}
+			if len(damaged) != 1 || damaged[0].Reason != gap.Forgotten || !slices.Equal(damaged[0].Namespaces, []string{e.Namespace.String()}) {
+				t.Errorf("losses %v", damaged)
+			}
+			everyByte(t, data)
+			v, err := chain.Verify(t.Context())
+			if err != nil || len(v.Findings) > 0 || v.Events != len(rest) {
+				t.Errorf("%+v, %v", v, err)
+			}
+			if again, err := chain.Forget(t.Context(), e, "me", false); err != nil || again.Changes != 0 {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+			for path, mode := range filesIn(t, root) {
+				if mode != fileMode {
+					t.Errorf("%s has mode %o", path, mode)
+				}
+				if strings.HasSuffix(path, temporary) {
+					t.Errorf("%s is still there", path)
+				}
+			}
+		})
+	}
+}
+
+// segmentIn returns the segment of a folder.
+func segmentIn(t *testing.T, root string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "v1/s/1/seg", name(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// filesIn returns the modes of the files of a folder.
+func filesIn(t *testing.T, root string) map[string]os.FileMode {
+	t.Helper()
+	modes := map[string]os.FileMode{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		modes[path] = info.Mode().Perm()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return modes
+}
+
+// everyByte looks that header, blocks, footer and trailer make a whole segment, with nothing between
+// them.
+func everyByte(t *testing.T, data []byte) {
+	t.Helper()
+	h, err := parseHeader(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newSegmentReader(&one{data: data}, "x", h, shared())
+	f, err := r.readFooter(t.Context(), r.fetch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset, length, _, err := parseTrailer(data[len(data)-trailerSize:], &h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := int64(0)
+	for _, k := range f.Blocks {
+		if k.Offset != at {
+			t.Errorf("a block begins at %d, not at %d", k.Offset, at)
+		}
+		at += int64(k.Stored)
+	}
+	if h.size+at != offset || offset+length+trailerSize != int64(len(data)) {
+		t.Errorf("blocks end at %d, the footer begins at %d, of %d bytes", h.size+at, offset, len(data))
+	}
+}
+
+// A hooked store calls a function before one of its reads.
+type hooked struct {
+	Store
+
+	reads, at int
+	call      func()
+}
+
+func (s *hooked) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+	if s.reads++; s.reads == s.at {
+		s.call()
+	}
+	return s.Store.Get(ctx, key, offset, n)
+}
+
+// A reader that is within a segment when it is written again gets everything of the rest, in order,
+// and no loss but that of the erased changes, whichever of its reads comes after that.
+func TestReadersSurviveAnErasure(t *testing.T) {
+	t.Parallel()
+	events := some(60)
+	for i := range events {
+		events[i].Pad = blockSize / 4 // blocks of a few changes, and more than is fetched at once
+	}
+	e := erasures(t)["collection"]
+	rest := gone(t, events, e)
+	for at := 1; ; at++ {
+		_, chain := stored(t, events)
+		store := &hooked{Store: chain.store, at: at, call: func() {
+			if _, err := chain.Forget(t.Context(), e, "me", true); err != nil {
+				t.Error(err)
+			}
+		}}
+		reading := ChainAt(store, chain.prefix)
+		s := &stream{source: NewSource(SourceConfig{}, nil, func() *Chain { return reading })}
+		h, found, err := reading.find(t.Context(), change.Timestamp{})
+		if err != nil || !found {
+			t.Fatal(err)
+		}
+		s.enter(h)
+		got, seen := 0, map[string]bool{}
+		for s.reader != nil || len(s.losses) > 0 {
+			if len(s.losses) > 0 {
+				if l := s.nextLoss().Loss; l.Reason != gap.Forgotten {
+					t.Fatalf("read %d: %+v", at, l)
+				}
+				continue
+			}
+			reply, err := s.read(t.Context())
+			if err != nil {
+				t.Fatalf("read %d: %v", at, err)
+			}
+			for _, raw := range reply.Events {
+				parsed, err := change.Parse(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e.erases(&parsed) || seen[string(raw)] { // before it was erased; those of a time come again
+					continue
+				}
+				if seen[string(raw)] = true; got == len(rest) || !bytes.Equal(raw, rest[got].Bytes()) {
+					t.Fatalf("read %d: change %d is another one", at, got)
+				}
+				got++
+			}
+		}
+		if s.decoder.Close(); got != len(rest) {
+			t.Fatalf("read %d: %d changes of %d", at, got, len(rest))
+		}
+		if store.reads < at {
+			if at < 5 {
+				t.Errorf("only %d reads", store.reads)
+			}
+			return
+		}
+	}
+}
