@@ -123,7 +123,7 @@ func (d *double) get(w http.ResponseWriter, r *http.Request, key string) {
 		return
 	}
 	w.Header().Set("ETag", `"1"`)
-	if from := strings.Split(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")[0]; from != "" {
+	if from, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-"); from != "" {
 		if offset, _ := strconv.Atoi(from); offset >= len(data) {
 			refuse(w, http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "")
 			return
