@@ -342,7 +342,7 @@ func (c *client) send(ctx context.Context) error {
 	if isGone(ctx) { // later, abandon moves the deadline
 		return context.Cause(ctx)
 	}
-	if _, err := c.w.Write(c.buffer); err != nil {
+	if _, err := c.w.Write(c.buffer); err != nil { //nolint:gosec // text/event-stream is never taken for HTML
 		return fmt.Errorf("write: %w", err)
 	}
 	c.sent = time.Now()

@@ -281,7 +281,7 @@ func (s *siege) streamed(extent retention.Extent) (all []string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer stream.Close(context.Background()) //nolint:errcheck // only read
+	defer stream.Close(context.Background())
 	for idle := 0; idle < 5; {
 		if !stream.TryNext(s.t.Context()) {
 			idle++
