@@ -88,7 +88,8 @@ func (o Options) AppendKeyed(b, key, doc []byte) ([]byte, error) {
 // AppendKeyedEvent appends a change event as AppendKeyed does, without its token. The event must
 // begin with its token.
 func (o Options) AppendKeyedEvent(b, key []byte, e *change.Event) ([]byte, error) {
-	return o.appendKeyed(b, key, e.Raw(), tokenAt+len(e.Token()))
+	raw := e.Raw() // only its bytes are read: they may be others than those that e was parsed from
+	return o.appendKeyed(b, key, raw, tokenAt+int(binary.LittleEndian.Uint32(raw[tokenAt:])))
 }
 
 // tokenAt is where the token is in an event that begins with it.

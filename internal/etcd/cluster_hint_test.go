@@ -52,9 +52,7 @@ func TestHintsComeBackAfterChangesThatNobodyCanTell(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := link.Proxy.Start(); err != nil {
-			t.Fatal(err)
-		}
+		link.Restart()
 		p.until(other, hints, func(v cluster.View) bool { return len(v.Members) == 2*round+2 })
 	}
 }

@@ -111,9 +111,7 @@ func TestLeaderLearnsThatItsKeyIsGone(t *testing.T) {
 	if _, err := p.raw.Compact(t.Context(), p.view(p.store(nil)).Revision); err != nil {
 		t.Fatal(err)
 	}
-	if err := link.Proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	link.Restart()
 	if err := first.Publish(t.Context(), cluster.Plan{Version: 1}); err != nil {
 		t.Error(err)
 	}

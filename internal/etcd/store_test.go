@@ -628,9 +628,7 @@ func TestSaveGoesOnWhenEtcdIsBack(t *testing.T) {
 	if err := store.Save(ctx, []checkpoint.Checkpoint{c})[0]; err == nil {
 		t.Error("saved without a server")
 	}
-	if err := l.Proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	l.Restart()
 	if err := store.Save(t.Context(), []checkpoint.Checkpoint{c})[0]; err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
@@ -43,6 +44,22 @@ func NewLink(t *testing.T, upstream string) (l *Link, endpoint string) {
 	}
 	t.Cleanup(l.Proxy.Stop)
 	return l, l.Proxy.Listen
+}
+
+// Restart starts the proxy again after its Stop, at the same endpoint. It waits while another
+// connection of this machine happens to have the port.
+func (l *Link) Restart() {
+	l.Helper()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	patience := time.After(time.Minute)
+	for err := l.Proxy.Start(); err != nil; err = l.Proxy.Start() {
+		select {
+		case <-again.C:
+		case <-patience:
+			l.Fatal(err)
+		}
+	}
 }
 
 // Options returns the dial options that put the link between clientv3 and its connection.
