@@ -25,7 +25,7 @@ import (
 const (
 	usualChanges = 100
 	maxChanges   = 1000
-	changeBytes  = 4 << 20
+	changeBytes  = 512 << 10
 	changeTime   = 5 * time.Second
 	// changeLook is how often Changes looks whether the end is reached while nothing comes.
 	changeLook = 100 * time.Millisecond
@@ -38,11 +38,12 @@ const (
 type Changes struct {
 	events  *Events
 	parseID func(text string) (change.Value, error)
+	longest time.Duration // how long a request reads
 }
 
 // NewChanges returns the handler. Its clients count with those of the events. parseID reads an _id.
 func NewChanges(events *Events, parseID func(text string) (change.Value, error)) *Changes {
-	return &Changes{events: events, parseID: parseID}
+	return &Changes{events: events, parseID: parseID, longest: changeTime}
 }
 
 // A changesBody is the answer.
@@ -77,15 +78,26 @@ type documentChange struct {
 
 // ServeHTTP implements http.Handler.
 func (c *Changes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := c.serve(r)
+	ready := prepare(w, c.events.cfg.StallTimeout)
+	err := c.serve(r, func(body *changesBody) {
+		ready()
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(body) // the client may have gone
+	})
 	if err != nil {
 		holdBack(r.Context(), c.events.cfg.Accounts, err)
+		ready()
 		c.events.refuse(w, r, err)
-		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(body) // the client may have gone
+}
+
+// prepare removes the write deadline of a response that may take long to prepare: only a client
+// that does not read is late. Call ready right before the response is written.
+func prepare(w http.ResponseWriter, stall time.Duration) (ready func()) {
+	out := http.NewResponseController(w)
+	_ = out.SetWriteDeadline(time.Time{}) // if it cannot be set, as in tests, there is no connection
+	return func() { _ = out.SetWriteDeadline(time.Now().Add(stall)) }
 }
 
 // A changesQuery is a parsed request.
@@ -151,25 +163,36 @@ func (c *Changes) parse(r *http.Request) (q changesQuery, err error) {
 	return q, nil
 }
 
-// serve answers a request.
-func (c *Changes) serve(r *http.Request) (*changesBody, error) {
-	h, ctx := c.events, r.Context()
-	if err := leaving(ctx); err != nil {
-		return nil, err
+// serve answers a request. The client counts until its answer is written.
+func (c *Changes) serve(r *http.Request, write func(*changesBody)) error {
+	h := c.events
+	if err := leaving(r.Context()); err != nil {
+		return err
 	}
 	q, err := c.parse(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	account, err := h.admit(r, q.filter)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer account.Close()
 	defer h.clients.Add(-1)
 	if h.clients.Add(1) > int64(h.cfg.MaxClients) {
-		return nil, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
+		return fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
 	}
+	body, err := c.read(r, q, account)
+	if err != nil {
+		return err
+	}
+	write(body)
+	return nil
+}
+
+// read reads the log for a request.
+func (c *Changes) read(r *http.Request, q changesQuery, account *access.Account) (*changesBody, error) {
+	h, ctx := c.events, r.Context()
 	q.request.Account = account.Key()
 	program, missing, err := h.node.Hub().Compile(ctx, q.request.Account, q.filter, nil)
 	if err == nil {
@@ -217,22 +240,22 @@ type changesReading struct {
 // run reads until the end, or until the answer is full or has taken long enough.
 func (c *changesReading) run(ctx context.Context) error {
 	session, began := c.subscriber.Session(), time.Now()
+	look := time.NewTicker(changeLook)
+	defer look.Stop()
 	first := session.State().At.Time
 	if c.request.Start == streamer.StartTime && !c.request.Known && first.Compare(change.Timestamp{T: uint32(c.request.Time.Unix()), I: 1}) > 0 {
 		begins := first.Time()
 		c.body.Begins = &begins
 	}
 	for ended := false; !ended; {
-		wait, cancel := context.WithTimeout(ctx, changeLook)
-		batches, _, err := session.Receive(wait)
-		cancel()
+		batches, _, err := session.ReceiveUntil(ctx, look.C)
 		switch {
 		case ctx.Err() != nil:
 			return errors.Join(leaving(ctx), context.Cause(ctx))
-		case errors.Is(err, context.DeadlineExceeded):
-			c.at = change.Later(c.at, session.State().At)
 		case err != nil:
 			return err
+		case len(batches) == 0:
+			c.at = change.Later(c.at, session.State().At)
 		}
 		written, bytes := len(c.body.Changes), c.bytes
 		for _, b := range batches {
@@ -253,7 +276,7 @@ func (c *changesReading) run(ctx context.Context) error {
 			}
 		}
 		ended = c.full || c.reached()
-		if !ended && time.Since(began) >= changeTime {
+		if !ended && time.Since(began) >= c.handler.longest {
 			c.full, c.last = true, c.at.Ref()
 		}
 		ended = ended || c.full

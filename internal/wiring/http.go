@@ -89,7 +89,7 @@ func (s *Service) buildServers() error {
 	v1.Handle("/v1/events", events)
 	v1.Handle("GET /v1/changes", gateway.NewChanges(events, mongodb.ParseID))
 	v1.Handle("GET /v1/snapshot", gateway.NewPages(gateway.EventsConfig{
-		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
+		Cluster: s.origin.Cluster, Carries: s.carries(), StallTimeout: cfg.HTTP.StallTimeout, Accounts: accounts, Logger: s.logger,
 	}, s.node))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,

@@ -30,7 +30,8 @@ type past struct {
 // changesOf asks for the changes of a document of shop.orders until the node has no more.
 func (n *live) changesOf(id, more string) (all past) {
 	n.Helper()
-	for from := ""; ; from = "&from=" + url.QueryEscape(all.Next) {
+	from := ""
+	for range 100 {
 		resp, text := n.answer(http.DefaultClient, "http://"+n.service.Addr()+"/v1/changes?db=shop&coll=orders&id="+url.QueryEscape(id)+more+from)
 		var page past
 		if err := json.Unmarshal([]byte(text), &page); err != nil || resp.StatusCode != http.StatusOK {
@@ -40,7 +41,10 @@ func (n *live) changesOf(id, more string) (all past) {
 		if all = page; all.Next == "" {
 			return all
 		}
+		from = "&from=" + url.QueryEscape(all.Next)
 	}
+	n.Fatalf("after 100 answers there is more, and only %d changes", len(all.Changes))
+	return all
 }
 
 // told returns operations and changed fields in one text.
