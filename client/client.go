@@ -158,7 +158,9 @@ func (c *Client) Position() Position {
 
 // Acknowledge says, with AckManual, that the results of all changes up to a position are safe. The
 // position comes from Position or [Position.After]; an earlier one than before has no effect. The
-// node then moves the subscriber's checkpoint. It never blocks.
+// node then moves the subscriber's checkpoint. It never blocks. Position includes what handlers
+// have handed over: acknowledge it when all of that is safe. Do so from time to time while nothing
+// comes, too, or the checkpoint stays at the last change until the log no longer has it.
 func (c *Client) Acknowledge(p Position) {
 	if w := c.working(); w != nil && c.cfg.Acks == AckManual {
 		w.acknowledge(p)
