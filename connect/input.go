@@ -136,7 +136,7 @@ func (in *input) ReadBatch(ctx context.Context) (service.MessageBatch, service.A
 	}, nil
 }
 
-// Close implements service.BatchInput. What has been accepted is acknowledged before it returns.
+// Close implements service.BatchInput. Before it returns, it acknowledges all accepted batches.
 func (in *input) Close(ctx context.Context) error {
 	in.mu.Lock()
 	r := in.mu.run

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redpanda-data/benthos/v4/public/service"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -184,6 +185,40 @@ func TestLossStopsTheInput(t *testing.T) {
 	case v := <-n.visits:
 		t.Errorf("it connects again: %v", v.hello)
 	default:
+	}
+}
+
+// An input that has stopped at a loss stays stopped, however often the engine connects it.
+func TestInputStaysStoppedAfterALoss(t *testing.T) {
+	n := newNode(t)
+	in, err := connect.NewInput(fmt.Sprintf("addresses: [%q]\nsubscriber: s\n", n.address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(t.Context()) }()
+	connects := func() <-chan error {
+		connected := make(chan error, 1)
+		go func() { connected <- in.Connect(t.Context()) }()
+		return connected
+	}
+	connected := connects()
+	v := n.welcomed("a")
+	if err := <-connected; err != nil {
+		t.Fatal(err)
+	}
+	v.loss()
+	if batch, _, err := in.ReadBatch(t.Context()); !errors.Is(err, service.ErrNotConnected) {
+		t.Fatalf("%d messages, %v", len(batch), err)
+	}
+	for range 3 {
+		select {
+		case err := <-connects():
+			if err == nil || !strings.Contains(err.Error(), "the input stops at a loss") {
+				t.Errorf("connected: %v", err)
+			}
+		case <-n.visits:
+			t.Fatal("it connects again")
+		}
 	}
 }
 

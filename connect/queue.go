@@ -7,7 +7,8 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// Bounds of what waits between the client and the engine, and of a batch without a policy.
+// Bounds of the changes that wait between the client and the engine, and of a batch without a
+// policy.
 const (
 	maxWaiting    = 16 << 20 // bytes
 	maxBatch      = 1000     // messages
@@ -18,7 +19,7 @@ const (
 // the engine has accepted all of them. Changes are counted from the first.
 type queue struct {
 	acknowledge func(client.Position)  // the client's
-	position    func() client.Position // of what has been handed over
+	position    func() client.Position // of the changes that the client has handed over
 
 	mu struct {
 		sync.Mutex
@@ -108,7 +109,7 @@ func (q *queue) take(most int) (changes []client.Change, more <-chan struct{}) {
 func (q *queue) depart() (accept func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// What the client counts as handled has been put: the mark comes after that.
+	// Changes that the client counts as handled have been put: the mark comes after them.
 	q.mu.marks = append(q.mu.marks, mark{q.mu.put, q.position()})
 	f := &flight{end: q.mu.taken}
 	q.mu.flights = append(q.mu.flights, f)
@@ -120,8 +121,8 @@ func (q *queue) depart() (accept func()) {
 	}
 }
 
-// settle acknowledges the last position of which all changes have been accepted. The caller holds
-// the mutex.
+// settle acknowledges the last position whose changes have all been accepted. The caller holds the
+// mutex.
 func (q *queue) settle() {
 	accepted := q.accepted()
 	n := 0
@@ -133,7 +134,7 @@ func (q *queue) settle() {
 		last = q.mu.marks[n-1].position
 		q.mu.marks = q.mu.marks[n:]
 	}
-	if accepted == q.mu.put { // then also what came without a change
+	if accepted == q.mu.put { // then also a position that came without a change
 		last = q.position()
 		signal(&q.mu.settled)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/mongostream/streamer/client"
 )
 
-// A run is the life of a client. It reconnects by itself and resumes at what has been accepted.
+// A run is the life of a client. It reconnects by itself and resumes after the accepted changes.
 type run struct {
 	in     *input
 	client *client.Client
@@ -82,12 +82,12 @@ func (r *run) set(here bool, failed error) {
 	signal(&r.mu.changed)
 }
 
-// state returns whether there is a session, what is closed when that changes, and why the last
-// attempt failed.
+// state returns whether there is a session, a channel that is closed when that changes, and why the
+// last attempt failed.
 func (r *run) state() (here bool, changed <-chan struct{}, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	failed, r.mu.failed = r.mu.failed, nil // it is told once
+	failed, r.mu.failed = r.mu.failed, nil // it is returned once
 	return r.mu.here, r.mu.changed, failed
 }
 
@@ -120,8 +120,8 @@ func (r *run) connected(ctx context.Context) error {
 	}
 }
 
-// batch waits for messages. What was handed over is delivered before it says that there is no
-// session.
+// batch waits for messages. It delivers all changes that the client has handed over before it says
+// that there is no session.
 func (r *run) batch(ctx context.Context, policy *service.Batcher) (service.MessageBatch, error) {
 	for {
 		most := maxBatch
@@ -188,7 +188,8 @@ func (r *run) wait(ctx context.Context, more <-chan struct{}, policy *service.Ba
 	return false, nil
 }
 
-// hasSession returns whether there is a session, and what is closed when that may have changed.
+// hasSession returns whether there is a session, and a channel that is closed when that may have
+// changed.
 func (r *run) hasSession() (here bool, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,8 +208,8 @@ func (r *run) close(ctx context.Context) error {
 	}
 }
 
-// notice takes what the client tells. Losses come in their place: everything before them has been
-// handed over.
+// notice handles a notice of the client. Losses come in their place: everything before them has
+// been handed over.
 func (r *run) notice(ctx context.Context, n client.Notice) error {
 	log := r.in.log
 	switch n := n.(type) {
