@@ -14,25 +14,25 @@ import (
 	"github.com/mongostream/streamer/internal/retry"
 )
 
-// A subscriber that is away stops after a tenth of the time, and resumes where it was after four
+// An absent subscriber stops after a tenth of the time, and resumes where it was after four
 // fifths.
 const (
 	leavesAfter  = 0.1
 	returnsAfter = 0.8
 )
 
-// An absence is the outcome for a subscriber that was away.
+// An absence is the outcome for an absent subscriber.
 type absence struct {
 	workload.Report
 
 	Seconds float64 `json:"away_seconds"`
 	// Wraps is how often the oplog was replaced meanwhile.
 	Wraps float64 `json:"oplog_wraps"`
-	// Losses are those that it was told of.
+	// Losses are those that it was notified of.
 	Losses []client.Resync `json:"losses"`
 }
 
-// losses are those that a subscriber was told of.
+// losses are those that a subscriber was notified of.
 type losses struct {
 	mu  sync.Mutex
 	all []client.Resync
@@ -50,7 +50,7 @@ func (l *losses) list() []client.Resync {
 	return append([]client.Resync{}, l.all...)
 }
 
-// An absentee is a subscriber that is away for most of the time.
+// An absentee is a subscriber that is absent for most of the time.
 type absentee struct {
 	d        *demo
 	check    *workload.Check
@@ -72,7 +72,7 @@ func (d *demo) logSettings(p *parts) (settings []string) {
 	return settings
 }
 
-// run subscribes, is away, and subscribes again, until the context ends.
+// run subscribes, stops, and subscribes again, until the context ends.
 func (a *absentee) run(ctx context.Context, p *parts) error {
 	begun := time.Now()
 	share := func(f float64) time.Time { return begun.Add(time.Duration(f * float64(a.d.length))) }
