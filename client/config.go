@@ -115,8 +115,9 @@ const (
 	// exist, in their place among the changes (see Change.Snapshot and SnapshotBegun). A restart
 	// resumes, with what is left of the snapshots. A subscription that has had no snapshot, because
 	// it is new or was not made before the restart, gets one. Without DB and Coll it gets all
-	// collections that the nodes watch. Requires a Subscriber, Partitions All and not AckAuto,
-	// because the node keeps the progress in the subscriber's checkpoint.
+	// collections that the nodes watch. Requires a Subscriber and Partitions All, because the node
+	// keeps the progress in the subscriber's checkpoint, and AckHandled or AckManual, because that
+	// may not pass documents that the program does not have yet.
 	StartSnapshot
 )
 
@@ -148,7 +149,9 @@ const (
 	// AckManual acknowledges what the program has passed to Client.Acknowledge. Handlers may return
 	// as soon as they have handed a change to another goroutine. After a reconnect the session
 	// begins at the last acknowledged position, and changes that were handed over before are
-	// dropped. Requires Partitions All.
+	// dropped. Many documents of a snapshot share a place: they are acknowledged with a Position
+	// that Client.Position has returned after all of their batch had been handed over, or with one
+	// of a later change. Requires Partitions All.
 	AckManual
 )
 

@@ -141,3 +141,38 @@ func TestRewindTakesAcknowledgementsBack(t *testing.T) {
 		t.Errorf("batch %d is acknowledged by a position from before the rewind", got)
 	}
 }
+
+// Batches with documents of a snapshot share a place. The position of one of them acknowledges none
+// that was handled after the position was taken; that of a later change acknowledges all.
+func TestDocumentsAreAcknowledgedByTheirBatches(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, changes := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	v.sendBatch(document("b", "0:b"))
+	second := v.sendBatch(document("b", "0:b"))
+	v.sendBatch(document("b", "0:b"))
+	j.expect(t, "0:b", "0:b", "0:b")
+	<-changes
+	<-changes
+	p.Acknowledge((<-changes).after) // of the third, while which is handled the first two have been
+	v.acked(second)
+	p.end()
+	if got := v.left(); got != second {
+		t.Errorf("batch %d is acknowledged, of which the program has said nothing", got)
+	}
+}
+
+func TestLaterChangeAcknowledgesDocumentsBeforeIt(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, changes := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	v.sendBatch(document("b", "0:b"))
+	v.sendBatch(document("b", "0:b"))
+	last := v.batch("c1", "0:c1")
+	j.expect(t, "0:b", "0:b", "0:c1")
+	first := <-changes
+	<-changes
+	p.Acknowledge(first.after.After((<-changes).Change))
+	v.acked(last)
+	p.end()
+}

@@ -18,6 +18,9 @@ type Position struct {
 	generation uint64
 	rest       point // of the partitions that are not in elsewhere
 	elsewhere  []partitionPoint
+	// documents counts the batches with documents of snapshots that had been handled. Several
+	// share a place. It is not part of the text.
+	documents uint64
 }
 
 // A partitionPoint is the position in one partition.
@@ -73,7 +76,8 @@ func (p Position) Merge(other Position) Position {
 	case p.IsZero(), other.generation > p.generation:
 		return other
 	}
-	return gather(Position{cluster: p.cluster, partitions: p.partitions, generation: p.generation}, func() func(uint32) point {
+	merged := Position{cluster: p.cluster, partitions: p.partitions, generation: p.generation, documents: max(p.documents, other.documents)}
+	return gather(merged, func() func(uint32) point {
 		mine, theirs := p.reader(), other.reader()
 		return func(partition uint32) point {
 			at, theirs := mine(partition), theirs(partition)
@@ -160,6 +164,22 @@ func (p *Position) includes(to *place) bool {
 		}
 	}
 	return !p.IsZero() && in(&p.rest)
+}
+
+// isBeyond reports whether every partition is beyond a place.
+func (p *Position) isBeyond(to *place) bool {
+	for i := range p.elsewhere {
+		if p.elsewhere[i].at.compare(to) <= 0 {
+			return false
+		}
+	}
+	return !p.IsZero() && p.rest.compare(to) > 0
+}
+
+// covers reports whether everything up to the end of a batch is included. That the place of its
+// documents is says only that some batch with this place is.
+func (p *Position) covers(a *ack) bool {
+	return p.includes(&a.to) && (a.documents <= p.documents || p.isBeyond(&a.to))
 }
 
 const (

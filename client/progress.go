@@ -11,6 +11,7 @@ type progress struct {
 	known      bool  // the floor is set
 	floor      point // of all partitions
 	parts      []part
+	documents  uint64 // with AckManual, the handled batches with documents of snapshots
 }
 
 type part struct {
@@ -197,11 +198,20 @@ func (g *progress) rewind(to *place, generation uint64) {
 	g.floor, g.generation = point{}, generation
 }
 
+// count numbers a batch that has been handled if it has documents of a snapshot.
+func (g *progress) count(b *batch) (number uint64) {
+	if !slices.ContainsFunc(b.events, func(e event) bool { return e.snapshot }) {
+		return 0
+	}
+	g.documents++
+	return g.documents
+}
+
 // position returns the position, or the zero Position while it is unknown.
 func (g *progress) position() Position {
 	if !g.known {
 		return Position{}
 	}
-	p := Position{cluster: g.cluster, partitions: uint32(len(g.parts)), generation: g.generation}
+	p := Position{cluster: g.cluster, partitions: uint32(len(g.parts)), generation: g.generation, documents: g.documents}
 	return gather(p, func() func(uint32) point { return g.at })
 }

@@ -93,8 +93,9 @@ type behind struct {
 
 // An ack is what acknowledges a batch, and the place that must be acknowledged before it.
 type ack struct {
-	seq uint64
-	to  place
+	seq       uint64
+	to        place
+	documents uint64 // the number of the batch among those with documents, 0 if it has none
 }
 
 // maxKept bounds the acknowledgements of a session that are kept apart. Batches beyond it are
@@ -306,7 +307,7 @@ func (w *work) complete(f *feed) {
 		w.client.room.give(&f.guest, b.size)
 		w.client.stats.batches.Add(1)
 		if w.client.cfg.Acks == AckManual {
-			f.keep(ack{b.seq, b.to})
+			f.keep(ack{b.seq, b.to, w.mu.count(b)})
 		}
 		seq, f.queue[n] = b.seq, nil
 	}
@@ -328,6 +329,7 @@ func (w *work) complete(f *feed) {
 // keep adds what acknowledges a batch.
 func (f *feed) keep(a ack) {
 	if len(f.kept) == maxKept {
+		a.documents = max(a.documents, f.kept[maxKept-1].documents)
 		f.kept[maxKept-1] = a
 	} else {
 		f.kept = append(f.kept, a)
@@ -338,7 +340,7 @@ func (f *feed) keep(a ack) {
 // the mutex.
 func (w *work) release(f *feed) {
 	n := 0
-	for n < len(f.kept) && w.mu.acked.includes(&f.kept[n].to) {
+	for n < len(f.kept) && w.mu.acked.covers(&f.kept[n]) {
 		n++
 	}
 	if n > 0 {
