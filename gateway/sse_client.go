@@ -39,7 +39,6 @@ type client struct {
 	ended  bool             // that has been reached
 	begins change.Timestamp // of the log, if that is later than the start that was asked for
 	sent   time.Time        // when something was written last
-	limit  time.Time        // when a write that blocks fails
 	over   func(reason string)
 }
 
@@ -332,12 +331,8 @@ func (c *client) send(ctx context.Context) error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
-	stall := c.events.cfg.StallTimeout
-	if now := time.Now(); c.limit.Sub(now) < stall { // which lasts for many writes
-		c.limit = now.Add(stall + stall/8)
-		if err := c.out.SetWriteDeadline(c.limit); err != nil {
-			return fmt.Errorf("set write deadline: %w", err)
-		}
+	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
+		return fmt.Errorf("set write deadline: %w", err)
 	}
 	if isGone(ctx) { // later, abandon moves the deadline
 		return context.Cause(ctx)

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -227,6 +228,61 @@ func TestStreamOutlivesItsStallTimeout(t *testing.T) {
 		}
 	}
 	t.Fatalf("the stream ended after %v: %v", time.Since(began), lines.Err())
+}
+
+// A deadlines is a response whose writes have deadlines.
+type deadlines struct {
+	http.ResponseWriter
+
+	most   time.Duration
+	report func(left time.Duration)
+
+	mu    sync.Mutex
+	limit time.Time
+}
+
+func (d *deadlines) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+func (d *deadlines) SetWriteDeadline(limit time.Time) error {
+	d.mu.Lock()
+	d.limit = limit
+	d.mu.Unlock()
+	return http.NewResponseController(d.ResponseWriter).SetWriteDeadline(limit)
+}
+
+func (d *deadlines) Write(text []byte) (int, error) {
+	d.mu.Lock()
+	left := time.Until(d.limit)
+	d.mu.Unlock()
+	if left > d.most || left < d.most-d.most/10 {
+		d.report(left)
+	}
+	return d.ResponseWriter.Write(text)
+}
+
+// Each write may block for the stall timeout: neither longer, nor for what an earlier one has left
+// of it.
+func TestWritesMayBlockForTheStallTimeout(t *testing.T) {
+	const stall = time.Hour
+	w := newWorld(t, options{})
+	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c", StallTimeout: stall}, w.node)
+	wrong := make(chan time.Duration, 100)
+	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		events.ServeHTTP(&deadlines{ResponseWriter: rw, most: stall, report: func(left time.Duration) { wrong <- left }}, r)
+	}))
+	defer web.Close()
+	defer web.CloseClientConnections()
+	w.web.URL = web.URL
+	r := w.get("", "")
+	for id := int64(1); id <= 3; id++ {
+		w.source.Append(changetest.Event{ID: id})
+		event(t, r)
+	}
+	select {
+	case left := <-wrong:
+		t.Errorf("a write may block for %s", left)
+	default:
+	}
 }
 
 // Line breaks of a document are escaped: an event is one line of data, whatever it holds.
