@@ -207,8 +207,11 @@ func (s *stream) replaced(namespace string) {
 
 // abandon takes a subscription out of all scans. Called by the owner.
 func (sub *Subscription) abandon() {
-	for _, r := range sub.readers {
-		r.Gone.Store(true)
+	if len(sub.readers) > 0 {
+		for _, r := range sub.readers {
+			r.Gone.Store(true)
+		}
+		sub.session.hub.retries.leave()
 	}
 	sub.readers = nil
 	sub.forgetAhead()

@@ -153,7 +153,7 @@ type loop struct {
 	// Of snapshots.
 	scans    []*scan
 	listings []listing                   // that wait for the Hub to reach their time
-	waiting  map[*Session][]*reader      // until their sessions may get a page
+	waiting  map[*Session][]parkedReader // until their sessions may get a page
 	parked   map[change.Namespace]parked // that wait for a scan to come to their place
 	tickets  uint64                      // of these
 	awaited  bool                        // one of them waits because its session is later than the Hub
@@ -163,7 +163,7 @@ func (h *Hub) newLoop(running context.Context) *loop {
 	return &loop{
 		Hub: h, start: func(f func(context.Context)) { h.loops.Go(func() { f(running) }) },
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]*stream),
-		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader), parked: make(map[change.Namespace]parked), costs: costs{Live: fair.NewLive(h.accounts)},
+		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]parkedReader), parked: make(map[change.Namespace]parked), costs: costs{Live: fair.NewLive(h.accounts)},
 	}
 }
 

@@ -15,19 +15,25 @@ import (
 // for many late readers is that of a few.
 const (
 	maxScans = 2
-	// latePatience is how long a scan waits for readers that are not ready if all of them were late
-	// before.
+	// latePatience is how long a scan of late readers of one identity waits for those of them that
+	// are not ready. They are slow: if it continued without them as soon as other scans do, each
+	// would be alone in the end and have the rest of the collection read for itself. Readers of
+	// other identities, and new ones, do not wait longer than elsewhere.
 	latePatience = 5 * time.Second
 )
 
 // parked are the readers of a collection that wait for a scan, by the _id at which they continue.
+// Those of an _id are in the order in which they began to wait.
 type parked map[string][]parkedReader
 
 type parkedReader struct {
 	*reader
 
-	ticket uint64 // in the order in which readers began to wait, from 1
+	ticket uint64 // in the order in which readers began to wait, from 1; it is kept until a scan has the reader
 }
+
+// sooner compares when readers began to wait.
+func (r parkedReader) sooner(other parkedReader) int { return cmp.Compare(r.ticket, other.ticket) }
 
 // isOver reports whether a reader wants no more pages.
 func isOver(r *reader) bool { return r.Gone.Load() || r.Who.session.Ended() }
@@ -47,7 +53,8 @@ func (l *loop) park(r parkedReader) {
 		r.ticket = l.tickets
 	}
 	key := string(placeKey(nil, r.Left.From))
-	of[key] = append(of[key], r)
+	at, _ := slices.BinarySearchFunc(of[key], r, parkedReader.sooner)
+	of[key] = slices.Insert(of[key], at, r)
 }
 
 // isServed reports whether the identity of a reader has as many scans of the collection as it may.
@@ -55,35 +62,38 @@ func (l *loop) isServed(r *reader) bool {
 	scans, identity := 0, r.Who.session.cfg.Identity
 	for _, c := range l.scans {
 		is := func(other *reader) bool { return other.Who.session.cfg.Identity == identity }
-		if c.namespace == r.Left.Namespace && (slices.ContainsFunc(c.Readers(), is) || slices.ContainsFunc(c.joining, is)) {
+		joins := func(other parkedReader) bool { return is(other.reader) }
+		if c.namespace == r.Left.Namespace && (slices.ContainsFunc(c.Readers(), is) || slices.ContainsFunc(c.joining, joins)) {
 			scans++
 		}
 	}
 	return scans >= maxScans
 }
 
-// take removes and returns the readers that wait at a key and are ready.
-func (l *loop) take(ns change.Namespace, key string) (ready []*reader) {
-	l.unpark(ns, key, func(r *reader) bool {
-		if isOver(r) {
+// take has the readers that wait at a key, are ready and fit join a scan. It reports whether there
+// were any.
+func (l *loop) take(c *scan, key string) (joins bool) {
+	l.unpark(c.namespace, key, func(r parkedReader) bool {
+		if isOver(r.reader) {
 			return true
 		}
-		is := l.isReady(r)
+		is := l.isReady(r.reader) && c.Fits(r.reader)
 		if is {
-			ready = append(ready, r)
+			c.invite(r)
 		}
+		joins = joins || is
 		return is
 	})
-	return ready
+	return joins
 }
 
 // unpark removes some of the readers that wait at a key.
-func (l *loop) unpark(ns change.Namespace, key string, some func(*reader) bool) {
+func (l *loop) unpark(ns change.Namespace, key string, some func(parkedReader) bool) {
 	of, waits := l.parked[ns]
 	if !waits {
 		return
 	}
-	readers := slices.DeleteFunc(of[key], func(r parkedReader) bool { return some(r.reader) })
+	readers := slices.DeleteFunc(of[key], some)
 	if of[key] = readers; len(readers) == 0 {
 		delete(of, key)
 	}
@@ -95,7 +105,7 @@ func (l *loop) unpark(ns change.Namespace, key string, some func(*reader) bool) 
 // meet has readers join a scan that is about to read the page at their place.
 func (l *loop) meet(c *scan) {
 	if len(l.parked[c.namespace]) > 0 {
-		c.joining = append(c.joining, l.take(c.namespace, string(placeKey(nil, c.At())))...)
+		l.take(c, string(placeKey(nil, c.At())))
 	}
 }
 
@@ -113,8 +123,7 @@ func (l *loop) cut(c *scan, f *fetch) {
 		if _, waits := of[string(key)]; !waits || i == 0 {
 			continue
 		}
-		if ready := l.take(c.namespace, string(key)); len(ready) > 0 {
-			c.joining = append(c.joining, ready...)
+		if l.take(c, string(key)) {
 			f.read.Documents, f.read.Next = f.read.Documents[:i], change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
 			return
 		}
@@ -129,17 +138,17 @@ func (l *loop) reoffer(ns change.Namespace) {
 		waiting = append(waiting, readers...)
 	}
 	delete(l.parked, ns)
-	slices.SortFunc(waiting, func(a, b parkedReader) int { return cmp.Compare(a.ticket, b.ticket) })
+	slices.SortFunc(waiting, parkedReader.sooner)
 	for _, r := range waiting {
 		l.find(r)
 	}
 }
 
-// forgetParked forgets the readers of a session that has ended.
-func (l *loop) forgetParked(s *Session) {
+// forgetParked forgets the readers that want no more pages.
+func (l *loop) forgetParked() {
 	for ns, of := range l.parked {
 		for key := range of {
-			l.unpark(ns, key, func(r *reader) bool { return r.Who.session == s })
+			l.unpark(ns, key, func(r parkedReader) bool { return isOver(r.reader) })
 		}
 	}
 }

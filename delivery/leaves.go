@@ -173,6 +173,9 @@ func (sub *Subscription) knowEvent(e *change.Event) {
 // its image before, otherwise by the sent documents. If these are unknown, it may have left. It
 // also returns the cost of the check.
 func (sub *Subscription) hasLeft(e *change.Event) (left bool, units int) {
+	if !sub.Program.IsOf(e) { // it has never been there
+		return false, sentUnits
+	}
 	if !sub.Program.Admits(e.Op()) && e.Op() != change.OpDelete {
 		if holds, err := sub.Program.Holds(e); holds && err == nil { // the change is hidden, the document is there
 			return false, imageUnits

@@ -243,6 +243,28 @@ func TestHiddenChangeIsNoLeaving(t *testing.T) {
 	})
 }
 
+// The changes of other documents are no leavings from a filter for one.
+func TestOtherDocumentsLeaveNoFilterForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, delivery.Config{})
+		defer b.end()
+		ops, err := match.ParseOps([]string{"insert", "delete"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := match.Filter{Document: string(change.AppendCanonical(nil, idValue(1))), Ops: ops}
+		s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, []delivery.Subscription{{ID: "one", Program: deliverytest.Compile(t, one), Leaves: true}})
+		synctest.Wait()
+		source.Append(changetest.Event{Op: "replace", ID: 2, Value: 1}, changetest.Event{ID: 3, Value: 1}, changetest.Event{ID: 1, Value: 1})
+		synctest.Wait()
+		if got := deliverytest.Refs(deliverytest.Receive(t, s, 1)); len(got) != 1 {
+			t.Errorf("%d events, want the insert of the document", len(got))
+		}
+	})
+}
+
 // What sessions remember of the documents that they were sent is in the budget, leaves room for
 // what they are sent, and is given back.
 func TestRememberedDocumentsAreInTheBudget(t *testing.T) {

@@ -296,7 +296,7 @@ func (s *stream) queue(to change.Position) {
 	b.To = to
 	events := len(b.Events)
 	if events > 0 { // one large event says nothing of the next batch
-		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads)+len(b.payloads)/8, MaxBatchBytes+MaxBatchBytes/8)} // a full batch ends beyond the bound
+		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads)+len(b.payloads)/8, MaxBatchBytes)}
 	}
 	if b.Loss != nil || b.Snapshot != nil {
 		events = 1 // a session that does not receive must run out of credit

@@ -89,7 +89,7 @@ func (h *Hub) newPageWriter(c *scan, q snapshot.Query) *pageWriter {
 			w.forms = append(w.forms, pageForm{Form: r.Who.Form})
 		}
 		w.readers = append(w.readers, pageReader{reader: r, form: form})
-		if r.Who.Program.Filter().Source != "" {
+		if !r.Who.Program.IsOfAll() {
 			w.index.Add(r.Who.key, r.Who.Program)
 			w.of[r.Who.key] = i
 		}
@@ -142,13 +142,13 @@ func (w *pageWriter) write(f *fetch) *page {
 	return p
 }
 
-// match writes the current document for the readers that get it. Whether a filter without an
-// expression matches does not depend on the document: it is asked once.
+// match writes the current document for the readers that get it. Whether a filter that looks at no
+// document matches is asked once.
 func (w *pageWriter) match(p *page, meter *pageMeter) {
 	if !w.asked {
 		w.asked = true
 		for i := range w.readers {
-			if program := w.readers[i].Who.Program; program.Filter().Source == "" {
+			if program := w.readers[i].Who.Program; program.IsOfAll() {
 				if matches, err := program.Match(&w.event); err == nil && matches {
 					w.every = append(w.every, i)
 				}

@@ -16,6 +16,7 @@ type retries struct {
 	mu struct {
 		sync.Mutex
 		changed map[*Session]struct{}
+		over    bool // readers want no more pages
 	}
 }
 
@@ -26,7 +27,7 @@ func newRetries() *retries {
 }
 
 // wait has a reader wait until its session may get a page.
-func (l *loop) wait(r *reader) {
+func (l *loop) wait(r parkedReader) {
 	s := r.Who.session
 	l.waiting[s] = append(l.waiting[s], r)
 }
@@ -39,23 +40,33 @@ func (r *retries) change(s *Session) {
 	wake.Notify(r.signal)
 }
 
-// take removes and returns the sessions that have changed.
-func (r *retries) take() map[*Session]struct{} {
+// leave notes that readers want no more pages.
+func (r *retries) leave() {
+	r.mu.Lock()
+	r.mu.over = true
+	r.mu.Unlock()
+	wake.Notify(r.signal)
+}
+
+// take removes and returns the sessions that have changed, and whether readers want no more pages.
+func (r *retries) take() (changed map[*Session]struct{}, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changed := r.mu.changed
+	changed, over = r.mu.changed, r.mu.over
 	r.mu.changed = make(map[*Session]struct{})
-	return changed
+	r.mu.over = false
+	return changed, over
 }
 
 // retryChanged resumes the scans, and offers them the readers of sessions that have changed.
 func (l *loop) retryChanged() {
 	l.wakeScans()
-	for s := range l.retries.take() {
+	changed, over := l.retries.take()
+	for s := range changed {
 		l.offerAgain(s)
-		if s.Ended() {
-			l.forgetParked(s)
-		}
+	}
+	if over { // of however many sessions
+		l.forgetParked()
 	}
 }
 
@@ -70,7 +81,7 @@ func (l *loop) offerAgain(s *Session) {
 	waiting := l.waiting[s]
 	delete(l.waiting, s)
 	for _, r := range waiting {
-		l.offer(r)
+		l.find(r)
 	}
 }
 

@@ -49,8 +49,8 @@ type scan struct {
 	woken     chan struct{}     // holds one signal: readers may be ready
 	delivered chan struct{}     // holds one signal: the page has been handed over
 
-	joining []*reader // join at the next page
-	takers  []*reader // of the page being read; their sessions wait at its time
+	joining []parkedReader // join at the next page
+	takers  []*reader      // of the page being read; their sessions wait at its time
 	holds   map[*Session]*standstill
 	stood   time.Time // when they began to wait
 	more    bool      // another page comes at the same time
@@ -84,8 +84,8 @@ func (l *loop) offer(r *reader) { l.find(parkedReader{reader: r}) }
 
 func (l *loop) find(r parkedReader) {
 	for _, c := range l.scans {
-		if c.namespace == r.Left.Namespace && !isOver(r.reader) && (r.Left.IsFresh() || r.Left.From.Equal(c.At()) && l.isReady(r.reader)) {
-			c.joining = append(c.joining, r.reader)
+		if c.namespace == r.Left.Namespace && !isOver(r.reader) && (r.Left.IsFresh() || r.Left.From.Equal(c.At()) && l.isReady(r.reader) && c.Fits(r.reader)) {
+			c.invite(r)
 			wake.Notify(c.woken)
 			return
 		}
@@ -102,7 +102,7 @@ func (l *loop) begin(r parkedReader) {
 		l.park(r)
 		return
 	case !l.isReady(r.reader):
-		l.wait(r.reader)
+		l.wait(r)
 		return
 	}
 	c := &scan{
@@ -374,13 +374,16 @@ func (l *loop) next(c *scan) (f *fetch, over bool) {
 			return nil, false
 		default:
 			c.Leave(r)
-			l.wait(r)
+			l.wait(parkedReader{reader: r})
 		}
 	}
 	c.patient = time.Time{}
 	switch left := len(c.Readers()); {
 	case left == 0 && len(c.joining) > 0:
 		c.again, c.replay, c.untold = nil, nil, 0
+		if before > 0 {
+			defer l.reoffer(c.namespace)
+		}
 		return l.next(c)
 	case left == 0:
 		l.scans = slices.DeleteFunc(l.scans, func(other *scan) bool { return other == c })
@@ -414,19 +417,36 @@ func (l *loop) next(c *scan) (f *fetch, over bool) {
 	return f, false
 }
 
-// joinScan has the readers that wait for a scan join it.
+// invite has a reader join a scan at the next page. Only late readers of one identity wait longer
+// for each other than others do.
+func (c *scan) invite(r parkedReader) {
+	c.joining = append(c.joining, r)
+	if c.patience == latePatience && (r.Left.IsFresh() || r.Who.session.cfg.Identity != c.identity) {
+		c.patience, c.patient = patience, time.Time{}
+	}
+}
+
+// joinScan has the readers that wait for a scan join it: first those that have a place, because
+// pages end where they are.
 func (l *loop) joinScan(c *scan) {
 	if len(c.Readers()) > 0 {
 		l.meet(c)
 	}
 	joining := c.joining
 	c.joining = nil
-	for _, r := range joining {
-		if r.Left.IsFresh() {
-			c.patience = patience
+	slices.SortStableFunc(joining, func(a, b parkedReader) int {
+		switch {
+		case a.Left.IsFresh() == b.Left.IsFresh():
+			return 0
+		case a.Left.IsFresh():
+			return 1
+		default:
+			return -1
 		}
-		if !c.Join(r) {
-			l.begin(parkedReader{reader: r})
+	})
+	for _, r := range joining {
+		if !c.Join(r.reader) {
+			l.begin(r)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package delivery_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +30,7 @@ type shelf struct {
 	page        int
 	takes       time.Duration
 	padding     int                  // bytes of each document
+	texts       bool                 // the _ids are strings
 	read        func(snapshot.Query) // called before each read that is not nil
 
 	mu      sync.Mutex
@@ -43,6 +46,26 @@ func (s *shelf) Collections(_ context.Context, _, coll string) (all []snapshot.C
 	return all, change.Timestamp{T: 1}, nil
 }
 
+// value returns the _id of a document, number the document of an _id.
+func (s *shelf) value(id int64) change.Value {
+	if !s.texts {
+		return idValue(id)
+	}
+	doc := change.WrapDocument(change.AppendString(nil, "_id", fmt.Sprintf("%06d", id)))
+	return change.IDOf(doc)
+}
+
+func (s *shelf) number(id change.Value) int64 {
+	if id.Type != change.TypeString {
+		return idOf(id)
+	}
+	n, err := strconv.ParseInt(string(id.Text()), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
 func (s *shelf) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, err error) {
 	s.mu.Lock()
 	s.queries = append(s.queries, q)
@@ -55,21 +78,25 @@ func (s *shelf) Read(ctx context.Context, q snapshot.Query) (p snapshot.Page, er
 	}
 	first, end := int64(0), s.documents
 	if !q.From.IsZero() {
-		first = idOf(q.From)
+		first = s.number(q.From)
 	}
 	if !q.Until.IsZero() {
-		end = idOf(q.Until)
+		end = s.number(q.Until)
 	}
 	last := min(end, first+int64(min(s.page, q.Documents)))
 	for id := first; id < last; id++ {
 		doc := changetest.Event{ID: id}.Document()
+		if s.texts {
+			of := s.value(id)
+			doc = change.WrapDocument(change.AppendElement(nil, of.Type, "_id", of.Data))
+		}
 		if s.padding > 0 {
 			doc = change.WrapDocument(change.AppendString(slices.Clone(doc[4:len(doc)-1]), "padding", strings.Repeat("-", s.padding)))
 		}
 		p.Documents = append(p.Documents, doc)
 	}
 	if last < end {
-		p.Next = idValue(last)
+		p.Next = s.value(last)
 	}
 	p.To = q.After
 	return p, nil

@@ -22,6 +22,10 @@ func (p *Program) Warning() string { return p.warning }
 // Filter returns the source of the program.
 func (p *Program) Filter() Filter { return p.filter }
 
+// IsOfAll reports whether the filter looks at no document: it has neither an expression nor an _id,
+// so that it matches all documents of a collection or none.
+func (p *Program) IsOfAll() bool { return p.filter.Source == "" && p.filter.Document == "" }
+
 // Size returns an estimate of the memory that the program takes, in bytes, with its place in an
 // index.
 func (p *Program) Size() int {
@@ -54,19 +58,22 @@ func (p *Program) Holds(e *change.Event) (bool, error) {
 	m := takeMatcher()
 	defer m.giveBack()
 	m.facts.Of(e)
+	if !p.IsOf(e) {
+		return false, nil
+	}
 	return p.evaluate(&m.facts, p.expression.Eval)
 }
 
 // match calls evaluate if the filter admits the event's operation.
 func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
-	if e := f.Event(); !p.admits(e) || !p.selector.reaches(e) || !p.isOf(e) {
+	if e := f.Event(); !p.admits(e) || !p.selector.reaches(e) || !p.IsOf(e) {
 		return false, nil
 	}
 	return p.evaluate(f, eval)
 }
 
-// isOf reports whether an event may be of the document that the filter selects.
-func (p *Program) isOf(e *change.Event) bool {
+// IsOf reports whether an event may be of the document that the filter selects.
+func (p *Program) IsOf(e *change.Event) bool {
 	id := e.ID()
 	return p.filter.Document == "" || id.IsZero() || string(change.AppendCanonical(nil, id)) == p.filter.Document
 }

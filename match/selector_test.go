@@ -88,5 +88,8 @@ func TestFilterForADocument(t *testing.T) {
 		if err != nil || got != c.want || (len(index.Match(&c.event, nil, nil)) == 1) != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+		if holds, err := program.Holds(&c.event); err != nil || holds != c.want {
+			t.Errorf("%s: holds %v, %v", name, holds, err)
+		}
 	}
 }

@@ -57,6 +57,16 @@ func (s *Scan[T]) Join(r *Reader[T]) bool {
 	return true
 }
 
+// Fits reports whether a reader could join if the next page began at its place: it is known which
+// other readers become complete before it.
+func (s *Scan[T]) Fits(r *Reader[T]) bool {
+	if r.Left.IsFresh() {
+		return true
+	}
+	_, known := s.place(r)
+	return known
+}
+
 // At returns where the next page begins.
 func (s *Scan[T]) At() change.Value { return s.at }
 

@@ -65,7 +65,12 @@ func TestEveryReaderGetsEverything(t *testing.T) {
 				if len(away) == 0 {
 					continue
 				}
-				if i := rapid.IntRange(0, len(away)-1).Draw(t, "which"); scan.Join(away[i].r) {
+				i := rapid.IntRange(0, len(away)-1).Draw(t, "which")
+				fits := scan.Fits(away[i].r)
+				if scan.Join(away[i].r) {
+					if !fits {
+						t.Fatal("a reader that does not fit has joined")
+					}
 					away = slices.Delete(away, i, i+1)
 				}
 			case "page":
@@ -111,4 +116,35 @@ func TestEveryReaderGetsEverything(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A reader fits into a scan if it is known which others become complete before it. The order of
+// strings depends on the collation.
+func TestReaderFitsWhereTheOrderIsKnown(t *testing.T) {
+	text := func(s string) change.Value {
+		return change.Value{Type: change.TypeString, Data: append(binary.LittleEndian.AppendUint32(nil, uint32(len(s)+1)), s+"\x00"...)}
+	}
+	for name, c := range map[string]struct {
+		until change.Value
+		round bool
+		fits  bool
+	}{
+		"another end":    {until: text("b")},
+		"the same end":   {until: text("c"), fits: true},
+		"an earlier lap": {fits: true},
+		"within the lap": {until: text("z"), round: true, fits: true},
+	} {
+		var scan snapshot.Scan[int]
+		scan.Join(&snapshot.Reader[int]{Left: snapshot.Left{From: text("m"), Until: text("c")}})
+		r := &snapshot.Reader[int]{Left: snapshot.Left{From: text("m"), Until: c.until, Round: c.round}}
+		if fits := scan.Fits(r); fits != c.fits {
+			t.Errorf("%s: %t", name, fits)
+		}
+		if joins := scan.Join(r); joins != c.fits {
+			t.Errorf("%s: joins %t", name, joins)
+		}
+		if !scan.Fits(&snapshot.Reader[int]{}) {
+			t.Errorf("%s: a new reader does not fit", name)
+		}
+	}
 }
