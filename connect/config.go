@@ -35,8 +35,7 @@ func spec() *service.ConfigSpec {
 		Fields(deliveryFields()...).
 		LintRule(`root = if this.start == "time" && this.start_time.or("") == "" { "start: time needs start_time" }`).
 		LintRule(`root = if this.start != "time" && this.start_time.or("") != "" { "start_time needs start: time" }`).
-		Example("Files by day", "Each change becomes a line of the file of its day.", exampleFile).
-		Example("Documents by key", "Puts each document, or deletes it, with the position as its version, so that an older state never replaces a newer one.", exampleVersions)
+		Example("Files by day", "Each change becomes a line of the file of its day. For targets that keep one document per key, where deletions need a request of their own, see https://github.com/mongostream/streamer/blob/main/docs/connect.md.", exampleFile)
 }
 
 const description = `
@@ -68,23 +67,6 @@ output:
   file:
     path: 'archive/${! now().ts_format("2006-01-02") }.jsonl'
     codec: lines
-`
-
-const exampleVersions = `
-input:
-  streamer:
-    addresses: ["127.0.0.1:9090"]
-    subscriber: search
-    db: shop
-    coll: orders
-    start: snapshot
-    on_loss: snapshot
-
-output:
-  http_client:
-    url: 'http://127.0.0.1:9200/orders/_doc/${! @key.escape_url_query() }?version=${! @version }&version_type=external_gte'
-    verb: PUT
-    successful_on: [409]
 `
 
 func connectionFields() []*service.ConfigField {
@@ -135,11 +117,12 @@ const onLoss = "on_loss"
 
 // A settings is a parsed configuration.
 type settings struct {
-	client client.Config
-	sub    client.Subscription
-	onLoss string
-	policy *service.Batcher // nil without one
-	limit  int              // batches in flight, 0: any number
+	client     client.Config
+	sub        client.Subscription
+	onLoss     string
+	policy     *service.Batcher // nil without one; without its processors
+	processors []*service.OwnedProcessor
+	limit      int // batches in flight, 0: any number
 }
 
 // A parser takes fields and keeps the first error.
@@ -226,7 +209,8 @@ func (p *parser) security(c *client.Config) {
 	}
 }
 
-// batching reads the policy of batches.
+// batching reads the policy of batches. Its processors are the input's own: a policy that has them
+// drops a batch that they do not complete.
 func (p *parser) batching(s *settings, res *service.Resources) {
 	policy, err := p.conf.FieldBatchPolicy("batching")
 	switch {
@@ -236,7 +220,11 @@ func (p *parser) batching(s *settings, res *service.Resources) {
 	case policy.Period == "":
 		p.refuse(errors.New("batching: period is needed, because messages would wait without end on a quiet stream"))
 	default:
-		if s.policy, err = policy.NewBatcher(res); err != nil {
+		if s.processors, err = p.conf.FieldProcessorList("batching", "processors"); err != nil {
+			p.refuse(err)
+		}
+		bare := service.BatchPolicy{ByteSize: policy.ByteSize, Count: policy.Count, Check: policy.Check, Period: policy.Period}
+		if s.policy, err = bare.NewBatcher(res); err != nil {
 			p.refuse(err)
 		}
 	}

@@ -33,19 +33,27 @@ type meters struct {
 	unacknowledged                  *service.MetricGauge
 }
 
-// newInput makes the input. The engine's wrappers deliver a rejected batch again, and bound how
-// many are under way; a batch that waits for its repetition counts.
-func newInput(conf *service.ParsedConfig, res *service.Resources) (service.BatchInput, error) {
+// bareInput makes the input without the engine's wrappers.
+func bareInput(conf *service.ParsedConfig, res *service.Resources) (*input, error) {
 	s, err := parse(conf, res)
 	if err != nil {
 		return nil, err
 	}
 	m := res.Metrics()
-	in := &input{settings: s, log: res.Logger(), meters: meters{
+	return &input{settings: s, log: res.Logger(), meters: meters{
 		losses: m.NewCounter("input_streamer_losses"), rewinds: m.NewCounter("input_streamer_rewinds"), filterFailures: m.NewCounter("input_streamer_filter_failures"),
 		unacknowledged: m.NewGauge("input_streamer_unacknowledged"),
-	}}
-	return service.AutoRetryNacksBatched(service.InputBatchedWithMaxInFlight(s.limit, in)), nil
+	}}, nil
+}
+
+// newInput makes the input. The engine's wrappers deliver a rejected batch again, and bound how
+// many are under way; a batch that waits for its repetition counts.
+func newInput(conf *service.ParsedConfig, res *service.Resources) (service.BatchInput, error) {
+	in, err := bareInput(conf, res)
+	if err != nil {
+		return nil, err
+	}
+	return service.AutoRetryNacksBatched(service.InputBatchedWithMaxInFlight(in.limit, in)), nil
 }
 
 // finalWait is the time between two attempts after an error that trying again does not mend by
@@ -148,6 +156,9 @@ func (in *input) Close(ctx context.Context) error {
 	}
 	if in.policy != nil {
 		err = errors.Join(err, in.policy.Close(ctx))
+	}
+	for _, p := range in.processors {
+		err = errors.Join(err, p.Close(ctx))
 	}
 	return err
 }

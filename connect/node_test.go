@@ -213,8 +213,13 @@ func (l *lines) String() string {
 // start runs the input with more keys.
 func start(t *testing.T, n *node, keys string) *pipeline {
 	t.Helper()
+	return startWith(t, n, keys, service.NewStreamBuilder())
+}
+
+// startWith does so with components of a test.
+func startWith(t *testing.T, n *node, keys string, b *service.StreamBuilder) *pipeline {
+	t.Helper()
 	p := &pipeline{t: t, batches: make(chan taken, 100), ended: make(chan error, 1), lines: &lines{}}
-	b := service.NewStreamBuilder()
 	err := errors.Join(
 		b.AddInputYAML(fmt.Sprintf("streamer:\n  addresses: [%q]\n  subscriber: s\n%s", n.address, keys)),
 		b.AddBatchConsumerFunc(func(ctx context.Context, batch service.MessageBatch) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,9 +20,10 @@ type run struct {
 	client *client.Client
 	queue  *queue
 	cancel context.CancelFunc
-	over   chan struct{} // closed when the client has ended
-	err    error         // why; set before over is closed
-	open   int           // messages in the policy; of ReadBatch
+	over   chan struct{}        // closed when the client has ended
+	err    error                // why; set before over is closed
+	open   int                  // messages in the policy; of ReadBatch
+	closed service.MessageBatch // a batch of the policy that its processors have not completed; of ReadBatch
 
 	mu struct {
 		sync.Mutex
@@ -123,6 +125,9 @@ func (r *run) connected(ctx context.Context) error {
 // batch waits for messages. It delivers all changes that the client has handed over before it says
 // that there is no session.
 func (r *run) batch(ctx context.Context, policy *service.Batcher) (service.MessageBatch, error) {
+	if len(r.closed) > 0 {
+		return r.process(ctx)
+	}
 	for {
 		most := maxBatch
 		if policy != nil {
@@ -154,9 +159,27 @@ func (r *run) batch(ctx context.Context, policy *service.Batcher) (service.Messa
 }
 
 // flush ends the batch of the policy.
-func (r *run) flush(ctx context.Context, policy *service.Batcher) (service.MessageBatch, error) {
+func (r *run) flush(ctx context.Context, policy *service.Batcher) (batch service.MessageBatch, err error) {
 	r.open = 0
-	return policy.Flush(ctx)
+	if r.closed, err = policy.Flush(ctx); err != nil {
+		return nil, err
+	}
+	return r.process(ctx)
+}
+
+// process runs the processors on a copy of the closed batch. It forgets the batch only when all of
+// them have completed it: otherwise the next call processes it again.
+func (r *run) process(ctx context.Context) (service.MessageBatch, error) {
+	results, err := service.ExecuteProcessors(ctx, r.in.processors, r.closed.Copy())
+	if ctx.Err() != nil { // a processor that was cut short may have removed messages
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		// Not wrapped: the engine passes over some errors in silence, and ends the input at others.
+		return nil, errors.New("process batch: " + err.Error())
+	}
+	r.closed = nil
+	return slices.Concat(results...), nil
 }
 
 // wait waits for a change, or for the end of the policy's period.

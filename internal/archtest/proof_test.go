@@ -14,11 +14,11 @@ import (
 )
 
 // testsOf finds the tests and benchmarks of the tree by their packages' paths, also those of the
-// module that checks deploy.
+// modules connect and deploy/check.
 func testsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
-	tests, packages := map[string][]string{}, []string{"deploy/check"}
+	tests, packages := map[string][]string{}, []string{"connect", "deploy/check"}
 	for _, p := range read(t) {
 		packages = append(packages, p.Path)
 	}
