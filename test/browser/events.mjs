@@ -88,10 +88,32 @@ async function resuming(page) {
   return id;
 }
 
+// keys reads the _id of events whose documents and keys of shards have members of the same names, and texts that look so.
+async function keys(page) {
+  const decoy = '"documentKey":{"_id":"wrong"}';
+  const cases = [
+    ['{"documentKey":{"_id":1.50}}', '1.50'],
+    [`{"fullDocument":{${decoy},"_id":7},"documentKey":{"_id":7}}`, '7'],
+    [`{"fullDocument":{"a":[{${decoy}}]},"documentKey":{"_id":{"a":"}","b":[1,{"_id":2}]}}}`, '{"a":"}","b":[1,{"_id":2}]}'],
+    ['{"documentKey":{"tenant":{"_id":"wrong"},"_id":{"$oid":"64"}}}', '{"$oid":"64"}'],
+    ['{"documentKey":{"tenant":"\\"_id\\":1","_id":"a\\\\"},"ns":{}}', '"a\\\\"'],
+    [`{"key":${JSON.stringify(decoy)},"documentKey":{"name":"documentKey","_id":3 }}`, '3'],
+    [`{"fullDocument":{${decoy}},"operationType":"insert"}`, null],
+    ['{"documentKey":null,"_id":4}', null],
+    ['{"documentKey":{"tenant":{"_id":5}},"updateDescription":{"_id":6}}', null],
+  ];
+  const read = await page.evaluate(async (all) => {
+    const {keyIn} = await import('/assets/views/events.js');
+    return all.map(([json]) => keyIn(json));
+  }, cases);
+  cases.forEach(([json, want], n) => check(read[n] === want, `the _id of ${json} is ${want}, not ${read[n]}`));
+}
+
 // live is the test of the live view. It leaves a picture where told.
 export async function live(page, shot) {
   await page.getByRole('link', {name: 'Live events'}).click();
   await page.getByRole('heading', {name: 'Live events'}).waitFor();
+  await keys(page);
   await filters(page);
   await tester(page);
   const id = await resuming(page);

@@ -134,19 +134,29 @@ function row(resume) {
   };
 }
 
-// keyIn returns the _id of an event as it is written in its JSON, null without one: its digits are those of the document.
-function keyIn(json) {
-  const found = /"documentKey":\{.*?"_id":/.exec(json);
-  if (!found) return null;
-  const begin = found.index + found[0].length;
+// member returns the value of a member of an object as it is written in the object's JSON, null without it.
+function member(json, name) {
   let depth = 0;
-  for (let at = begin; at < json.length; at++) {
-    if (json[at] === '"') while (json[++at] !== '"') if (json[at] === '\\') at++;
-    if ('{['.includes(json[at])) depth++;
-    if (depth === 0 && ',}'.includes(json[at])) return json.slice(begin, at).trim();
-    if ('}]'.includes(json[at])) depth--;
+  let last = ''; // the last string of the object itself: before a colon, the name of a member
+  let begin = 0; // of the value, once it is found
+  for (let at = 0; at < json.length; at++) {
+    const c = json[at];
+    if (c === '"') {
+      const quote = at;
+      while (json[++at] !== '"') if (json[at] === '\\') at++;
+      if (depth === 1) last = json.slice(quote, at + 1);
+    } else if (depth === 1 && c === ':' && JSON.parse(last) === name) begin = at + 1;
+    else if (depth === 1 && begin && ',}'.includes(c)) return json.slice(begin, at).trim();
+    else if ('{['.includes(c)) depth++;
+    else if ('}]'.includes(c)) depth--;
   }
   return null;
+}
+
+// keyIn returns the _id of an event as it is written in its JSON, null without one: its digits are those of the document.
+export function keyIn(json) {
+  const key = member(json, 'documentKey');
+  return key && member(key, '_id');
 }
 
 // event reads what the list shows of one.
