@@ -970,6 +970,22 @@ func TestWriterRefusesStoresThatOverwrite(t *testing.T) {
 	})
 }
 
+// However slow its store is, a probe ends soon after its context: a node stops, and a check answers.
+func TestProbeEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		hangs := &retentiontest.Memory{Before: func(ctx context.Context, _, _ string) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		began := time.Now()
+		if _, err := retention.ChainAt(hangs, chainFolder).Probe(ctx); err == nil || time.Since(began) > 30*time.Second {
+			t.Errorf("%v, after %s", err, time.Since(began))
+		}
+	})
+}
+
 // Another node takes over where the writer has gone, and nothing is missing.
 func TestAnotherNodeTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

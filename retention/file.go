@@ -86,12 +86,6 @@ func NewFiles(root string) *Files {
 	return &Files{root: root, reads: make(chan struct{}, maxCalls), writes: make(chan struct{}, maxCalls)}
 }
 
-// OpenFiles opens a store in a folder now.
-func OpenFiles(root string) (*Files, error) {
-	s := NewFiles(root)
-	return s, s.open()
-}
-
 // open creates the folder if necessary. If no other process has it open, it removes what
 // interrupted writes have left.
 func (s *Files) open() error {
@@ -147,6 +141,42 @@ func ReadFiles(root string) (*Files, error) {
 	s := NewFiles(root)
 	s.kept = true
 	return s, nil
+}
+
+// CheckFolder returns why this user could not keep a store in a folder, nil if he could; found says
+// whether the folder is there, otherwise its first use would make it. It changes nothing.
+func CheckFolder(ctx context.Context, root string) (found bool, err error) {
+	s := NewFiles(root)
+	s.kept = true
+	return within(ctx, s, s.reads, s.check)
+}
+
+func (s *Files) check() (found bool, err error) {
+	const writable = 0x2 | 0x1 // W_OK and X_OK of access(2)
+	switch info, err := os.Stat(s.root); {
+	case errors.Is(err, fs.ErrNotExist):
+		above := filepath.Dir(s.root)
+		if err := syscall.Access(above, writable); err != nil {
+			return false, fmt.Errorf("create folder %s: write into the one above: %w", s.root, err)
+		}
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("open folder: %w", err)
+	case !info.IsDir():
+		return false, fmt.Errorf("open folder: %s is none", s.root)
+	}
+	folders := []string{""}
+	chains, err := s.chains()
+	for _, chain := range chains {
+		folders = append(folders, chain, chain+"/seg", chain+"/floor")
+	}
+	for _, folder := range folders {
+		path := filepath.Join(s.root, filepath.FromSlash(folder))
+		if failed := syscall.Access(path, writable); failed != nil && !errors.Is(failed, fs.ErrNotExist) { // a floor comes later
+			err = errors.Join(err, fmt.Errorf("write into %s: %w", path, failed))
+		}
+	}
+	return true, err
 }
 
 // FolderOf returns the folder that a URL names: file:// and an absolute path.

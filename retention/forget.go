@@ -37,12 +37,10 @@ type Erasure struct {
 	Before    change.Timestamp
 }
 
-// erases reports whether a change is to be erased.
+// erases reports whether a change is to be erased. A rename stays: it has no document, and belongs
+// to two collections, whereas the loss in its place would name one.
 func (e *Erasure) erases(c *change.Event) bool {
-	if c.Time().Compare(e.Before) >= 0 {
-		return false
-	}
-	if c.Namespace() != e.Namespace && (change.Namespace{DB: string(c.ToDB()), Coll: string(c.ToColl())}) != e.Namespace {
+	if c.Time().Compare(e.Before) >= 0 || c.Namespace() != e.Namespace || len(c.ToColl()) > 0 {
 		return false
 	}
 	if len(e.Documents) == 0 {
@@ -80,10 +78,10 @@ type forgettingRecord struct {
 func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Forgetting, err error) {
 	f.Unreadable = []Finding{}
 	store, can := c.rewriter()
+	if !can {
+		return f, ErrImmutable
+	}
 	if do {
-		if !can {
-			return f, ErrImmutable
-		}
 		release, err := store.Hold(ctx)
 		if err != nil {
 			return f, err
@@ -130,6 +128,17 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 	return f, nil
 }
 
+func (c *Chain) forgettings() string { return c.prefix + "/forgotten" }
+
+// Forgettings returns when something was erased from the chain, the earliest time first.
+func (c *Chain) Forgettings(ctx context.Context) (times []time.Time, err error) {
+	records, err := c.list(ctx, c.forgettings(), 0)
+	for _, r := range records {
+		times = append(times, time.Unix(0, int64(r.Number)).UTC())
+	}
+	return times, err
+}
+
 // rewriter returns the store if it can replace objects.
 func (c *Chain) rewriter() (rewriter, bool) {
 	inner, isBounded := c.store.(bounded)
@@ -147,7 +156,7 @@ func (c *Chain) recordForgetting(ctx context.Context, e Erasure, by string, plan
 	if err != nil {
 		return fmt.Errorf("encode record: %w", err)
 	}
-	if err := c.store.Put(ctx, c.prefix+"/forgotten/"+name(uint64(now.UnixNano())), text); err != nil {
+	if err := c.store.Put(ctx, c.forgettings()+"/"+name(uint64(now.UnixNano())), text); err != nil {
 		return fmt.Errorf("record the erasure: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package retention
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,10 +21,7 @@ import (
 func stored(t *testing.T, events []changetest.Event) (root string, chain *Chain) {
 	t.Helper()
 	root = t.TempDir()
-	files, err := OpenFiles(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := NewFiles(root)
 	t.Cleanup(func() { _ = files.Close() })
 	chain = ChainAt(files, "v1/s/1")
 	segment, _ := segmentOf(t, events)
@@ -173,6 +171,54 @@ func everyByte(t *testing.T, data []byte) {
 	}
 	if h.size+at != offset || offset+length+trailerSize != int64(len(data)) {
 		t.Errorf("blocks end at %d, the footer begins at %d, of %d bytes", h.size+at, offset, len(data))
+	}
+}
+
+// A rename belongs to two collections and has no document: it stays, whichever of them is erased.
+// Otherwise subscribers of the other one would miss it in silence.
+func TestRenamesStay(t *testing.T) {
+	t.Parallel()
+	events := []changetest.Event{
+		{Coll: "tmp", ID: 1}, {Op: "rename", Coll: "tmp", To: "orders", Keyless: true}, {Op: "rename", Coll: "orders", To: "tmp", Keyless: true},
+		{Coll: "tmp", ID: 2}, {Op: "drop", Coll: "tmp", Keyless: true},
+	}
+	for i := range events {
+		events[i].Time = change.Timestamp{T: 1000 + uint32(i), I: 1}
+	}
+	root, chain := stored(t, events)
+	e := Erasure{Namespace: change.Namespace{DB: "shop", Coll: "tmp"}, Before: change.Timestamp{T: 9999}}
+	if done, err := chain.Forget(t.Context(), e, "me", true); err != nil || done.Changes != 3 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	raw, _, _, err := contents(segmentIn(t, root))
+	if err != nil || len(raw) != 2 || !bytes.Equal(raw[0], events[1].Bytes()) || !bytes.Equal(raw[1], events[2].Bytes()) {
+		t.Errorf("%d changes are left, %v", len(raw), err)
+	}
+}
+
+// A segment that is written again is as old as before, and expires when it would have.
+func TestErasureProlongsNothing(t *testing.T) {
+	t.Parallel()
+	root, chain := stored(t, some(60))
+	path, written := filepath.Join(root, "v1/s/1/seg", name(1)), time.Now().Add(-48*time.Hour).Truncate(time.Second)
+	if err := os.Chtimes(path, written, written); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := chain.Forget(t.Context(), erasures(t)["collection"], "me", true); err != nil || done.Segments != 1 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if all, err := chain.Segments(t.Context()); err != nil || len(all) != 1 || !all[0].Modified.Equal(written) {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// A store that cannot replace segments is not read for a plan either.
+func TestErasureNeedsAStoreThatReplaces(t *testing.T) {
+	t.Parallel()
+	for _, do := range []bool{false, true} {
+		if _, err := ChainAt(&one{}, "v1/s/1").Forget(t.Context(), erasures(t)["collection"], "me", do); !errors.Is(err, ErrImmutable) {
+			t.Errorf("%t: %v", do, err)
+		}
 	}
 }
 

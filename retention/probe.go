@@ -7,9 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
 )
+
+// probeCleanup bounds how long the last deletions of a probe may take, also after its context has
+// ended: what they leave are small objects.
+const probeCleanup = 5 * time.Second
 
 // Probe looks whether the store does what retention relies on, with small objects of random names
 // that it deletes: an object is created only where there is none, it is read and listed as it was
@@ -20,8 +25,10 @@ func (c *Chain) Probe(ctx context.Context) (versioned bool, err error) {
 	object := strings.ToLower(rand.Text())
 	key := folder + "/" + object
 	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeCleanup)
+		defer cancel()
 		for _, k := range []string{key, key + "-race"} {
-			err = errors.Join(err, c.store.Delete(context.WithoutCancel(ctx), k))
+			err = errors.Join(err, c.store.Delete(ctx, k))
 		}
 	}()
 	first, second := []byte("first "+object), []byte("second "+object)

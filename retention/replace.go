@@ -21,7 +21,8 @@ const forgetLock = ".forget"
 // whose file goes tries again.
 const abandoned = 10 * storeTimeout
 
-// Replace implements rewriter by rename(2). A reader that has opened the file keeps the old one.
+// Replace implements rewriter by rename(2). A reader that has opened the file keeps the old one. The
+// new one has the old one's time, because the contents are as old, and expire by it.
 func (s *Files) Replace(ctx context.Context, key string, data []byte) error {
 	_, err := within(ctx, s, s.writes, func() (struct{}, error) { return struct{}{}, s.replace(key, data) })
 	return err
@@ -32,7 +33,8 @@ func (s *Files) replace(key string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	before, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return ErrNotFound
 	} else if err != nil {
 		return fmt.Errorf("look at %s: %w", key, err)
@@ -46,6 +48,9 @@ func (s *Files) replace(key string, data []byte) error {
 	_, err = temp.Write(data)
 	if err == nil {
 		err = temp.Sync()
+	}
+	if err == nil {
+		err = os.Chtimes(temp.Name(), time.Time{}, before.ModTime())
 	}
 	if err = errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)

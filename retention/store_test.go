@@ -18,11 +18,11 @@ import (
 
 func openFiles(t *testing.T, root string) *retention.Files {
 	t.Helper()
-	s, err := retention.OpenFiles(root)
-	if err != nil {
+	s := retention.NewFiles(root)
+	t.Cleanup(func() { _ = s.Close() })
+	if _, _, err := s.List(t.Context(), "v1", ""); err != nil { // the first use opens it
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
 

@@ -110,6 +110,30 @@ func TestChartRendersObjectsOfKubernetes(t *testing.T) {
 	}
 }
 
+// The examples of values in the chart's README are values of the chart, and what they name is in its
+// objects.
+func TestExamplesOfValuesRender(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(chartPath + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```").FindAllStringSubmatch(string(readme), -1)
+	text := ""
+	for _, e := range examples {
+		objects := render(t, values(t, image+regexp.MustCompile("(?m)^"+e[1]).ReplaceAllString(e[2], "")))
+		for _, object := range objects {
+			decode(t, object)
+		}
+		text += strings.Join(objects, "\n")
+	}
+	for _, name := range []string{"s3://my-bucket/streamer?region=eu-central-1", "name: streamer-bucket", "port: 443", "streamer.example.com", "ingress-nginx"} {
+		if !strings.Contains(text, name) {
+			t.Errorf("%d examples, and none gives %s", len(examples), name)
+		}
+	}
+}
+
 // The plain manifests are what the chart renders.
 func TestManifestsAreRendered(t *testing.T) {
 	t.Parallel()

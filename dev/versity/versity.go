@@ -92,6 +92,3 @@ func (s *Server) Address() string { return s.address }
 func (s *Server) URL(prefix string) string {
 	return fmt.Sprintf("s3://%s/%s?endpoint=http://%s", Bucket, prefix, s.address)
 }
-
-// Folder is where the objects of a prefix are.
-func (s *Server) Folder(prefix string) string { return filepath.Join(s.root, Bucket, prefix) }

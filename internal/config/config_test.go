@@ -162,6 +162,10 @@ func TestEveryFormRefusesWhatIsNotOfIt(t *testing.T) {
 		{"NOTICES_WEBHOOK_SECRET", []string{""}, []string{"short", strings.Repeat("x", 15)}},
 		{"NOTICES_WEBHOOK_SEVERITY", []string{"critical"}, []string{"", "error"}},
 		{"LOG_LEVEL", []string{"debug", "error"}, []string{"", "INFO", "trace", "info+2"}},
+		{
+			"RETENTION_STORE", []string{"", "file:///var/lib/x", "s3://log-1/x?region=eu-central-1"},
+			[]string{"S3://log-1/x", "s3:log-1/x", "s3://x", "/var/lib/x", "file://h/x", "file:///", "ftp://h/x"},
+		},
 		{"RELIABILITY_DEDUP_ENABLED", []string{"true", "false"}, []string{"", "yes", "1", "True"}},
 		{"RELIABILITY_CHECKPOINT_BACKEND", []string{"mongo"}, []string{"", "mongodb"}},
 	}

@@ -37,11 +37,11 @@ func forms() map[string]func(string) error {
 
 // checkStore takes the URL of a folder, or of a bucket.
 func checkStore(text string) error {
-	u, err := url.Parse(text)
-	if err == nil && u.Scheme == "s3" || strings.HasPrefix(text, "s3:") {
-		_, err = bucket.Parse(text)
+	if strings.HasPrefix(text, "s3:") { // as backend.SharedStore decides
+		_, err := bucket.Parse(text)
 		return err
 	}
+	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "file" || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !path.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
 		return errors.New("must be the URL of a folder or a bucket, such as file:///var/lib/streamer/log or s3://bucket/prefix")
 	}

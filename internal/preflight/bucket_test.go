@@ -2,10 +2,14 @@ package preflight
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/retention"
 )
 
 // What is wrong with a bucket is found without a node, and has a code.
@@ -26,4 +30,43 @@ func TestBucketsAreChecked(t *testing.T) {
 			t.Errorf("%v, not %s", err, want)
 		}
 	}
+}
+
+// Whether a node could use a folder is found without changing anything in it or above it.
+func TestFoldersAreChecked(t *testing.T) {
+	t.Parallel()
+	volume := t.TempDir()
+	root := filepath.Join(volume, "log")
+	told := func(path, want string) {
+		t.Helper()
+		f, err := reachFolder(t.Context(), "file://"+path)
+		if text := (check{}).result(f, err).Text; !strings.Contains(text, want) || (err == nil) != (f.Level == OK) {
+			t.Errorf("%s, %v, want %s", text, err, want)
+		}
+	}
+	told(root, "log is missing, and a node makes it")
+	told(filepath.Join(root, "below"), "write into the one above: no such file")
+	if left, err := os.ReadDir(volume); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	files := retention.NewFiles(root)
+	const segments = "v1/a/1/seg"
+	for _, key := range []string{segments + "/00000000000000000001", segments + "/00000000000000000002"} {
+		if err := files.Put(t.Context(), key, make([]byte, 3<<19)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := files.Close(); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-73 * time.Hour)
+	if err := os.Chtimes(filepath.Join(root, segments, "00000000000000000002"), long, long); err != nil {
+		t.Fatal(err)
+	}
+	told(root, "log; 1 retained logs, 2 segments, 3 MiB, the oldest one written 3 days ago")
+	if err := os.WriteFile(filepath.Join(root, "v1/a/1/floor"), nil, 0o600); err != nil { // where nobody can make a file
+		t.Fatal(err)
+	}
+	told(root, "floor: permission denied")
+	told(filepath.Join(root, segments, "00000000000000000001"), "is none")
 }

@@ -72,9 +72,14 @@ func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 			return reachSink(ctx, sink, conn.Config.Cluster)
 		}})
 	}
-	if cfg := conn.Config.Retention; backend.SharedStore(cfg.Store) {
+	if cfg := conn.Config.Retention; cfg.Store != "" {
 		checks = append(checks, check{Name: "retention", Lane: "retention", Code: fault.RetentionStore, run: func(ctx context.Context) (finding, error) {
-			return reachBucket(ctx, cfg.Store)
+			ctx, cancel := context.WithTimeout(ctx, retainedTimeout)
+			defer cancel()
+			if backend.SharedStore(cfg.Store) {
+				return reachBucket(ctx, cfg.Store)
+			}
+			return reachFolder(ctx, cfg.Store)
 		}})
 	}
 	return append(checks,
@@ -124,13 +129,11 @@ func reachSink(ctx context.Context, cfg config.Sink, cluster config.Cluster) (f 
 	return fine("%s: %s", cfg.Type, text), nil
 }
 
-// bucketTimeout bounds how long the store of the retained log may take.
-const bucketTimeout = 20 * time.Second
+// retainedTimeout bounds how long the store of the retained log may take.
+const retainedTimeout = 20 * time.Second
 
 // reachBucket looks whether nodes may retain their log in a bucket.
 func reachBucket(ctx context.Context, url string) (f finding, err error) {
-	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
-	defer cancel()
 	store, err := backend.OpenRetained(url)
 	if err != nil {
 		return f, err
@@ -143,8 +146,55 @@ func reachBucket(ctx context.Context, url string) (f finding, err error) {
 	if versioned {
 		return finding{Level: Warn, Code: fault.RetentionVersions, Text: "the bucket keeps versions of what is deleted"}, nil
 	}
+	has, err := describeRetained(ctx, store)
+	return fine("creates an object only once, and deletes it; %s", has), err
+}
+
+// reachFolder looks whether a node of this user may retain its log in a folder. It changes nothing.
+func reachFolder(ctx context.Context, url string) (f finding, err error) {
+	folder, err := retention.FolderOf(url)
+	if err != nil {
+		return f, err
+	}
+	found, err := retention.CheckFolder(ctx, folder)
+	if err != nil {
+		return f, err
+	}
+	if !found {
+		return fine("%s is missing, and a node makes it", folder), nil
+	}
+	store, err := backend.ReadRetained(url)
+	if err != nil {
+		return f, err
+	}
+	has, err := describeRetained(ctx, store)
+	return fine("this user may write into %s; %s", folder, has), err
+}
+
+// describeRetained says what a store has.
+func describeRetained(ctx context.Context, store backend.Retained) (string, error) {
 	chains, err := store.Chains(ctx)
-	return fine("creates an object only once, and deletes it; %d retained logs", len(chains)), err
+	if err != nil {
+		return "", err
+	}
+	segments, bytes, oldest := 0, int64(0), time.Now()
+	for _, chain := range chains {
+		all, err := retention.ChainAt(store, chain).Segments(ctx)
+		if err != nil {
+			return "", err
+		}
+		segments += len(all)
+		for _, s := range all {
+			bytes += s.Size
+			if s.Modified.Before(oldest) {
+				oldest = s.Modified
+			}
+		}
+	}
+	if segments == 0 {
+		return "no segments yet", nil
+	}
+	return fmt.Sprintf("%d retained logs, %d segments, %d MiB, the oldest one written %s ago", len(chains), segments, (bytes+1<<20-1)>>20, rounded(time.Since(oldest))), nil
 }
 
 func (s *inspector) etcd() bool {

@@ -128,11 +128,13 @@ func (b *Bucket) Get(ctx context.Context, key string, offset, n int64) ([]byte, 
 }
 
 // rangeOf returns the size of an object from the header of an answer to a request of n bytes from
-// an offset. Anything else than this range is no answer.
+// an offset. Anything else than this range is no answer; nor is a page for people, or one of an
+// unknown length.
 func rangeOf(header http.Header, offset, n, length int64) (size int64, err error) {
 	text, found := strings.CutPrefix(header.Get("Content-Range"), "bytes ")
 	if !found {
-		if offset == 0 && length <= n { // the whole object, as some stores answer then
+		page := length < 0 || strings.Contains(strings.ToLower(header.Get("Content-Type")), "html")
+		if offset == 0 && length <= n && !page { // the whole object, as some stores answer then
 			return length, nil
 		}
 		return 0, errors.New("the store did not answer with the range")
@@ -176,8 +178,12 @@ func (b *Bucket) List(ctx context.Context, folder, after string) (objects []rete
 			return objects, true, nil
 		}
 	}
-	return objects, false, nil
+	return objects, false, b.listed(ctx)
 }
+
+// listed returns the error of a listing that has ended without one: it also ends with its context,
+// which is not the end of the folder.
+func (b *Bucket) listed(ctx context.Context) error { return b.explain(ctx, "list", ctx.Err()) }
 
 // folders returns the names of the folders in a folder.
 func (b *Bucket) folders(ctx context.Context, folder string) (names []string, err error) {
@@ -190,7 +196,7 @@ func (b *Bucket) folders(ctx context.Context, folder string) (names []string, er
 			names = append(names, name)
 		}
 	}
-	return names, nil
+	return names, b.listed(ctx)
 }
 
 // Chains returns the folders of the chains in the store, for retention.ChainAt.

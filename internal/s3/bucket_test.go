@@ -260,11 +260,22 @@ func TestAnswersOfStoresHaveCodes(t *testing.T) {
 func TestAProxyIsNoStore(t *testing.T) {
 	d := newDouble(t)
 	b := d.open()
-	for _, status := range []int{404, 200, 206} {
+	for _, c := range []struct {
+		status  int
+		kind    string
+		chunked bool
+	}{{404, "text/html", false}, {200, "text/html", false}, {206, "text/html", false}, {200, "TEXT/HTML; charset=utf-8", false}, {200, "text/html", true}, {200, "text/plain", true}} {
 		d.answer = func(w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("Content-Type", "text/html")
-			w.WriteHeader(status)
+			w.Header().Set("Content-Type", c.kind)
+			w.Header().Set("Last-Modified", time.Now().UTC().Format(http.TimeFormat))
+			if !c.chunked {
+				w.Header().Set("Content-Length", "6")
+			}
+			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, "<html>")
+			if c.chunked {
+				_ = http.NewResponseController(w).Flush()
+			}
 			return true
 		}
 		_, _, get := b.Get(t.Context(), "seg/1", 0, 10)
@@ -272,7 +283,7 @@ func TestAProxyIsNoStore(t *testing.T) {
 		_, now := b.Now(t.Context())
 		for verb, err := range map[string]error{"get": get, "list": list, "now": now} {
 			if err == nil || errors.Is(err, retention.ErrNotFound) || fault.Of(err) == "" {
-				t.Errorf("%d to %s: %v", status, verb, err)
+				t.Errorf("%+v to %s: %v", c, verb, err)
 			}
 		}
 	}
@@ -346,6 +357,27 @@ func TestRequestsEndWithTheirContexts(t *testing.T) {
 	defer cancel()
 	if _, _, err := b.List(ctx, "seg", ""); fault.Of(err) != fault.RetentionUnreachable {
 		t.Errorf("a store that does not answer: %v", err)
+	}
+}
+
+// A context that has ended is not the end of a folder: nothing may look as if there were nothing.
+func TestListingsOfAnEndedContextAreErrors(t *testing.T) {
+	d := newDouble(t)
+	b := d.open()
+	if err := b.Put(t.Context(), "v1/s1/1/seg/1", nil); err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"canceled": canceled, "late": late} {
+		if _, _, err := b.List(ctx, "v1/s1/1/seg", ""); !errors.Is(err, ctx.Err()) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := b.Chains(ctx); !errors.Is(err, ctx.Err()) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -127,6 +127,8 @@ type retainedChain struct {
 	Floor   uint64 `json:"floor"`
 	Expired int    `json:"expired"`
 	Bytes   int64  `json:"bytes"`
+	// Erased are the times of the recorded erasures (streamer retention forget).
+	Erased []time.Time `json:"erased"`
 	// From and To bound the log of the chain, nil without a readable segment.
 	From     *time.Time        `json:"from"`
 	To       *time.Time        `json:"to"`
@@ -176,6 +178,11 @@ func readChain(ctx context.Context, chain *retention.Chain, folder string) (c re
 	if c.Floor, c.Expired, err = chain.Expired(ctx); err != nil {
 		return c, err
 	}
+	erased, err := chain.Forgettings(ctx)
+	if err != nil {
+		return c, err
+	}
+	c.Erased = append([]time.Time{}, erased...)
 	all, err := chain.Segments(ctx)
 	if err != nil {
 		return c, err
@@ -220,6 +227,9 @@ func writeChains(t *tabwriter.Writer, all []retainedChain) {
 		fmt.Fprintln(t)
 		if c.Expired > 0 {
 			fmt.Fprintf(t, "%d segments have expired, and are deleted an hour after they did\n", c.Expired)
+		}
+		if n := len(c.Erased); n > 0 {
+			fmt.Fprintf(t, "erasures recorded: %d, the last one at %s\n", n, formatTime(c.Erased[n-1]))
 		}
 		fmt.Fprintln(t, "SEGMENT\tFROM\tTO\tCHANGES\tLOSSES\tSIZE\tWRITER")
 		for _, s := range c.Segments {

@@ -55,10 +55,9 @@ are written later. Buckets cannot replace segments.
 			}
 			changes := 0
 			for _, c := range plan {
-				if changes += c.Changes; c.Changes > 0 {
-					if err := o.checkOwner(c.Chain); err != nil {
-						return err
-					}
+				changes += c.Changes
+				if err := o.checkOwner(c.Chain); err != nil { // also where nothing is erased: a lock and a record are written
+					return err
 				}
 			}
 			if err := o.ask(fmt.Sprintf("Erase %d changes of %s before %s for ever?", changes, namespace, formatTime(e.Before.Time()))); err != nil {

@@ -24,10 +24,7 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	lonely(t)
 	d := &fixture{T: t}
 	root := filepath.Join(t.TempDir(), "log")
-	files, err := retention.OpenFiles(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := retention.NewFiles(root)
 	const chain = "v1/abc/1"
 	fill(t, files, chain, 3)
 	if err := files.Close(); err != nil {
@@ -68,6 +65,12 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	}
 	if err := run(&verified, "verify"); err != nil || verified[0].Events != changes-1 || len(verified[0].Findings) > 0 {
 		t.Errorf("%+v, %v", verified, err)
+	}
+	if err := run(&list, "list"); err != nil || len(list[0].Erased) != 1 || time.Since(list[0].Erased[0]) > time.Hour {
+		t.Errorf("%v, %v", list[0].Erased, err)
+	}
+	if text, err := d.command("retention", "list", "--store", "file://"+root); err != nil || !strings.Contains(text, "erasures recorded: 1, the last one at ") {
+		t.Errorf("%s, %v", text, err)
 	}
 	records, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(chain), "forgotten", "*"))
 	if err != nil || len(records) != 1 {
@@ -214,7 +217,7 @@ func TestNothingIsVerifiedWhereNoLogIs(t *testing.T) {
 }
 
 // Whoever is not the user of the node leaves no file that the node cannot use.
-func TestPruneIsOfTheOwner(t *testing.T) {
+func TestExpiryAndErasureAreOfTheOwner(t *testing.T) {
 	lonely(t)
 	d := &fixture{T: t}
 	root := t.TempDir()
@@ -236,10 +239,14 @@ func TestPruneIsOfTheOwner(t *testing.T) {
 	if err := os.Chown(segments, 65532, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.command("retention", "prune", "--yes", "--store", "file://"+root); fault.Of(err) != fault.RetentionStore {
-		t.Errorf("%v", err)
-	}
-	if left, err := os.ReadDir(root); err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
+	for _, words := range [][]string{{"prune"}, {"forget", "--namespace", "shop.orders", "--before", "now"}} { // though nothing is there to erase
+		if _, err := d.command(append(append([]string{"retention"}, words...), "--yes", "--store", "file://"+root)...); fault.Of(err) != fault.RetentionStore {
+			t.Errorf("%v: %v", words, err)
+		}
+		for _, folder := range []string{root, filepath.Dir(segments)} {
+			if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+				t.Errorf("%v: %v, %v", words, left, err)
+			}
+		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 // A reader that loses a position opens another stream. If the server has lost that position too,
 // new streams would follow without limit, because each knows nothing of the ones before. So each
 // loss delays the source's next openings by MinReopen. The first MaxStreams losses are free,
-// because one wrapped oplog is a loss for every stream.
+// because one wrapped oplog is a loss for every stream. So are those that are known without an
+// opening: many readers continue in the retained log.
 
 // slowDown charges a loss with MinReopen.
 func (s *Source) slowDown(err error) error {

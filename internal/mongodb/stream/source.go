@@ -147,7 +147,10 @@ func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, 
 	}
 	st := &stream{source: s, at: s.home, position: from, gate: gate{least: s.cfg.MinReopen, shards: s.client.Sharded()}}
 	if err := st.open(ctx); err != nil {
-		return nil, s.slowDown(err)
+		if st.gate.opened > 0 { // else its range has told that the position is lost, which costs the server no stream
+			err = s.slowDown(err)
+		}
+		return nil, err
 	}
 	st.base = st.position
 	return st, nil

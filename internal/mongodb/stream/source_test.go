@@ -448,6 +448,29 @@ func TestStreamsThatLoseTheirPositionAreHeldBack(t *testing.T) {
 	}
 }
 
+// A position that the oplog's range shows as lost costs the server no stream, and delays none: readers
+// of what only the retained log has ask for one after the other.
+func TestPositionsKnownToBeLostDelayNobody(t *testing.T) {
+	t.Parallel()
+	server := devmongotest.Start(t, devmongo.Config{})
+	s := newScene(t, server.URI(), SourceConfig{MaxStreams: 1})
+	lost := change.At(timeOf(server))
+	s.insert(1, 2, 3)
+	server.TruncateOplog(1)
+	s.source.cfg.MinReopen = time.Hour
+	before := server.Stats().ChangeStreamsOpened
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 4 {
+		if _, err := s.source.Open(ctx, lost); !errors.Is(err, oplog.ErrPositionLost) {
+			t.Fatal(err)
+		}
+	}
+	if n := server.Stats().ChangeStreamsOpened - before; n > 0 {
+		t.Errorf("%d streams were opened", n)
+	}
+}
+
 func TestClosedStreamLeavesNothingOnTheServer(t *testing.T) {
 	server := devmongotest.Start(t, devmongo.Config{})
 	s := newScene(t, server.URI(), SourceConfig{})
