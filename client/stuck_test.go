@@ -44,6 +44,13 @@ func (v *visit) attaches(at string, partitions ...uint32) {
 	}
 }
 
+// detaches waits until the client has given up a partition.
+func (v *visit) detaches(partition uint32) {
+	v.t.Helper()
+	for !slices.Contains(v.next().GetDetach().GetPartitions(), partition) {
+	}
+}
+
 // The session with a node that is about to stop waits, at a change of all partitions, for the
 // partition of another node whose session breaks. No partition is attached to a session with a node
 // that stops, and the client searches for nodes when it has no session: the one that waits ends.
@@ -56,6 +63,7 @@ func TestNobodyWaitsForAPartitionThatNobodyBrings(t *testing.T) {
 	second := enters(t, b, "b", "a", a, b)
 	first.attaches("a", 0)
 	second.attaches("a", 1)
+	first.detaches(1) // until then the first session has it, too, and waits for nobody
 	first.send(&streampb.ConnectResponse{Message: &streampb.ConnectResponse_Notice{Notice: &streampb.Notice{Kind: string(client.ShuttingDown)}}})
 	told(t, j, func(n client.Service) bool { return n.Kind == client.ShuttingDown })
 	second.attaches("a", 0)
