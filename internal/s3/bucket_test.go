@@ -422,7 +422,7 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 
 // The probe refuses a store whose deeds are not what retention relies on.
 func TestProbeRefusesStores(t *testing.T) {
-	var once sync.Map
+	var atOnce sync.Mutex
 	for name, c := range map[string]struct {
 		answer func(d *double, w http.ResponseWriter, r *http.Request) bool
 		want   fault.Code
@@ -439,11 +439,15 @@ func TestProbeRefusesStores(t *testing.T) {
 			}
 			return false
 		}, fault.RetentionCondition},
-		"that lets two create at once": {func(d *double, _ http.ResponseWriter, r *http.Request) bool {
-			if _, later := once.LoadOrStore(r.URL.Path, true); later && strings.HasSuffix(r.URL.Path, "-race") && r.Method == http.MethodPut {
-				_ = d.memory.Delete(r.Context(), strings.TrimPrefix(r.URL.Path, "/log/"))
+		"that lets two create at once": {func(d *double, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "-race") {
+				return false
 			}
-			return false
+			atOnce.Lock() // each creates it, whatever the order of their steps
+			defer atOnce.Unlock()
+			_ = d.memory.Delete(r.Context(), strings.TrimPrefix(r.URL.Path, "/log/"))
+			d.serve(w, r)
+			return true
 		}, fault.RetentionCondition},
 		"that does not know the condition": {func(_ *double, w http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodPut {
