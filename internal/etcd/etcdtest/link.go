@@ -52,11 +52,12 @@ func (l *Link) Restart() {
 	l.Helper()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	patience := time.After(time.Minute)
+	patience := time.NewTimer(time.Minute)
+	defer patience.Stop()
 	for err := l.Proxy.Start(); err != nil; err = l.Proxy.Start() {
 		select {
 		case <-again.C:
-		case <-patience:
+		case <-patience.C:
 			l.Fatal(err)
 		}
 	}
