@@ -97,7 +97,8 @@ func TestEventStreamsReadWhatHasLeftTheOplog(t *testing.T) {
 			n.inserts(events, 20)
 			last := events.LastID()
 			end()
-			at, begin := r.now(), r.server.ClusterTime()+1
+			at := r.now()
+			begin := uint64(at.T)<<32 + uint64(at.I) + 1
 			n.until("all of it is in segments", func() bool {
 				r.elsewhere(1)
 				return n.metric("streamer_retention_written_to_seconds") > float64(at.T)
