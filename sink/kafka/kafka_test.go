@@ -101,7 +101,11 @@ func TestNextOwnerPublishesWhatIsLeft(t *testing.T) {
 	}
 	// Its term is over; should it publish again, that is because it owns the partition again.
 	for n := 4; n <= 6; n++ {
-		if err := sink.One(t.Context(), before, message(topic, n, 3)); err != nil {
+		err := sink.One(t.Context(), before, message(topic, n, 3))
+		if errors.Is(err, sink.ErrEarlier) { // the failure above was marked just now: a sink repeats the message
+			err = sink.One(t.Context(), before, message(topic, n, 3))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
