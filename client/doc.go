@@ -26,8 +26,8 @@
 // handler therefore sees a change again only after a [Rewound] or after the number of partitions
 // has changed. After a crash, the program resumes at its own [Position] or at the checkpoint that
 // the nodes keep under its name. Changes that were handled but not acknowledged are redelivered
-// with the same [Change.ID]. A program that hands changes over to something that finishes them later
-// and in batches sets Config.Acks to AckManual and calls [Client.Acknowledge].
+// with the same [Change.ID]. A program that hands changes over to something that finishes them
+// later and in batches sets Config.Acks to AckManual and calls [Client.Acknowledge].
 //
 // The changes of a partition, and so those of a document, are handled one at a time in the order of
 // the log. Up to Config.Concurrency partitions are handled concurrently. A drop, rename,

@@ -17,7 +17,7 @@
 //
 // # Losses
 //
-// A loss (client.Resync) is logged, is counted in input_streamer_losses, and does what on_loss says:
-// by default the input stops and does not connect until a restart. The loss comes again until the
-// input has acknowledged it.
+// A loss (client.Resync) is logged, is counted in input_streamer_losses, and does what on_loss
+// says: by default the input stops and does not connect until a restart. The loss comes again until
+// the input has acknowledged it.
 package connect

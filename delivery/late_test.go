@@ -328,7 +328,8 @@ func TestWaitingReadersAreOfferedWhatOthersTakeOver(t *testing.T) {
 	})
 }
 
-// Late readers of one identity wait for each other; others wait for them no longer than for anybody.
+// Late readers of one identity wait for each other; others wait for them no longer than for
+// anybody.
 func TestOthersDoNotWaitForLateReaders(t *testing.T) {
 	for name, c := range map[string]struct {
 		identity string

@@ -267,8 +267,8 @@ func ids(partitions []Partition) (all []int) {
 }
 
 // ofShared returns the problems of sinks and standard output, each the subject of its own: why one
-// has stopped or is late, and how long that can last. Each fact is a problem, the one that may cause
-// the others first.
+// has stopped or is late, and how long that can last. Each fact is a problem, the one that may
+// cause the others first.
 func ofShared(f *Facts) (all []Problem) {
 	for _, s := range f.Subscribers {
 		if !s.Shared {

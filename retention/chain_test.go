@@ -970,7 +970,8 @@ func TestWriterRefusesStoresThatOverwrite(t *testing.T) {
 	})
 }
 
-// However slow its store is, a probe ends soon after its context: a node stops, and a check answers.
+// However slow its store is, a probe ends soon after its context: a node stops, and a check
+// answers.
 func TestProbeEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

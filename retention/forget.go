@@ -20,8 +20,8 @@ var ErrImmutable = errors.New("the store does not replace segments")
 
 // A rewriter is a store that can replace objects, which only erasure does.
 type rewriter interface {
-	// Replace replaces an object that exists: whoever reads the whole of it at once gets the old one
-	// or the new one. It returns ErrNotFound where there is none.
+	// Replace replaces an object that exists: whoever reads the whole of it at once gets the old
+	// one or the new one. It returns ErrNotFound where there is none.
 	Replace(ctx context.Context, key string, data []byte) error
 	// Hold keeps others from replacing until release is called, and removes what interrupted writes
 	// have left. It fails if somebody else holds the store.
@@ -162,8 +162,9 @@ func (c *Chain) recordForgetting(ctx context.Context, e Erasure, by string, plan
 	return nil
 }
 
-// without returns a segment without what is erased, how many changes that are, and where the segment
-// ends. It returns an error that wraps errDamaged if any part of the segment cannot be read.
+// without returns a segment without what is erased, how many changes that are, and where the
+// segment ends. It returns an error that wraps errDamaged if any part of the segment cannot be
+// read.
 func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd.Encoder, decoder *zstd.Decoder) (data []byte, erased int, to change.Timestamp, err error) {
 	h, _, err := c.Header(ctx, s.Number)
 	if err != nil || h.From.Compare(e.Before) >= 0 {

@@ -145,8 +145,8 @@ func filesIn(t *testing.T, root string) map[string]os.FileMode {
 	return modes
 }
 
-// everyByte looks that header, blocks, footer and trailer make a whole segment, with nothing between
-// them.
+// everyByte looks that header, blocks, footer and trailer make a whole segment, with nothing
+// between them.
 func everyByte(t *testing.T, data []byte) {
 	t.Helper()
 	h, err := parseHeader(data)

@@ -21,8 +21,8 @@ const forgetLock = ".forget"
 // whose file goes tries again.
 const abandoned = 10 * storeTimeout
 
-// Replace implements rewriter by rename(2). A reader that has opened the file keeps the old one. The
-// new one has the old one's time, because the contents are as old, and expire by it.
+// Replace implements rewriter by rename(2). A reader that has opened the file keeps the old one.
+// The new one has the old one's time, because the contents are as old, and expire by it.
 func (s *Files) Replace(ctx context.Context, key string, data []byte) error {
 	_, err := within(ctx, s, s.writes, func() (struct{}, error) { return struct{}{}, s.replace(key, data) })
 	return err

@@ -27,10 +27,10 @@
 //     be replayed, and identities take turns.
 //
 // A [Scan] reads a collection cyclically in the order of _id for any number of readers: a reader
-// that joins later starts at the next page and is complete when the scan returns there. One that has
-// left joins again where the next page begins at its place. [Progress]
-// is the remainder of a subscription's snapshot and part of the checkpoint. Nothing here starts a
-// goroutine or does I/O except a [Source].
+// that joins later starts at the next page and is complete when the scan returns there. One that
+// has left joins again where the next page begins at its place. [Progress] is the remainder of a
+// subscription's snapshot and part of the checkpoint. Nothing here starts a goroutine or does I/O
+// except a [Source].
 //
 // # Not obvious, and the tests that guard it
 //

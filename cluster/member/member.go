@@ -69,7 +69,8 @@ type Config struct {
 }
 
 const (
-	// AsksEvery is how often a member asks the store at least, and how long it waits for the answer.
+	// AsksEvery is how often a member asks the store at least, and how long it waits for the
+	// answer.
 	AsksEvery = 1500 * time.Millisecond
 	// TellsWithin is how long a change of the report waits for the next heartbeat at most.
 	TellsWithin = 250 * time.Millisecond

@@ -110,8 +110,8 @@ func TestChartRendersObjectsOfKubernetes(t *testing.T) {
 	}
 }
 
-// The examples of values in the chart's README are values of the chart, and what they name is in its
-// objects.
+// The examples of values in the chart's README are values of the chart, and what they name is in
+// its objects.
 func TestExamplesOfValuesRender(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile(chartPath + "/README.md")

@@ -126,9 +126,9 @@ func (s statuses) news(events []*clientv3.Event) (found bool) {
 	return found
 }
 
-// headingOf returns the beginning of a heartbeat. It reads no further than the status and what follows
-// it, because partitions and metrics, most of a heartbeat, come later, and every node reads every
-// heartbeat.
+// headingOf returns the beginning of a heartbeat. It reads no further than the status and what
+// follows it, because partitions and metrics, most of a heartbeat, come later, and every node reads
+// every heartbeat.
 func headingOf(heartbeat []byte) (said heading) {
 	fields := json.NewDecoder(bytes.NewReader(heartbeat))
 	if open, err := fields.Token(); err != nil || open != json.Delim('{') {

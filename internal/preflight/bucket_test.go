@@ -12,7 +12,7 @@ import (
 	"github.com/mongostream/streamer/retention"
 )
 
-// What is wrong with a bucket is found without a node, and has a code.
+// Each fault of a bucket has a code.
 func TestBucketsAreChecked(t *testing.T) {
 	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestBucketsAreChecked(t *testing.T) {
 	}
 }
 
-// Whether a node could use a folder is found without changing anything in it or above it.
+// The check of a folder changes nothing in it or above it.
 func TestFoldersAreChecked(t *testing.T) {
 	t.Parallel()
 	volume := t.TempDir()

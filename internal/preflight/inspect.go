@@ -129,10 +129,10 @@ func reachSink(ctx context.Context, cfg config.Sink, cluster config.Cluster) (f 
 	return fine("%s: %s", cfg.Type, text), nil
 }
 
-// retainedTimeout bounds how long the store of the retained log may take.
+// retainedTimeout bounds the check of the store of the retained log.
 const retainedTimeout = 20 * time.Second
 
-// reachBucket looks whether nodes may retain their log in a bucket.
+// reachBucket checks whether nodes can retain their log in a bucket.
 func reachBucket(ctx context.Context, url string) (f finding, err error) {
 	store, err := backend.OpenRetained(url)
 	if err != nil {
@@ -150,7 +150,7 @@ func reachBucket(ctx context.Context, url string) (f finding, err error) {
 	return fine("creates an object only once, and deletes it; %s", has), err
 }
 
-// reachFolder looks whether a node of this user may retain its log in a folder. It changes nothing.
+// reachFolder checks whether a node of this user can retain its log in a folder. It writes nothing.
 func reachFolder(ctx context.Context, url string) (f finding, err error) {
 	folder, err := retention.FolderOf(url)
 	if err != nil {
@@ -171,7 +171,7 @@ func reachFolder(ctx context.Context, url string) (f finding, err error) {
 	return fine("this user may write into %s; %s", folder, has), err
 }
 
-// describeRetained says what a store has.
+// describeRetained describes the segments in a store.
 func describeRetained(ctx context.Context, store backend.Retained) (string, error) {
 	chains, err := store.Chains(ctx)
 	if err != nil {

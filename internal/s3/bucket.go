@@ -260,9 +260,9 @@ func (d dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	if date, wanted := req.Context().Value(dateOf{}).(*time.Time); wanted {
 		*date, _ = http.ParseTime(resp.Header.Get("Date")) // else it stays zero
 	}
-	// A proxy without a store behind it knows no object, or has a page for everybody: that must look
-	// neither like an object that does not exist nor like an empty folder. An answer to HEAD has no
-	// body that tells.
+	// A proxy without a store behind it knows no object, or has a page for everybody: that must
+	// look neither like an object that does not exist nor like an empty folder. An answer to HEAD
+	// has no body that tells.
 	kind := resp.Header.Get("Content-Type")
 	nothing := resp.StatusCode == http.StatusNotFound && req.Method != http.MethodHead
 	listed := req.URL.Query().Has("list-type") && resp.StatusCode < http.StatusMultipleChoices

@@ -29,8 +29,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A double answers a bucket's requests from a store in memory, in the form of S3's documentation. It
-// holds the requests against what the bucket must send. What real servers do, versity_test.go shows.
+// A double answers a bucket's requests from a store in memory, in the form of S3's documentation.
+// It holds the requests against what the bucket must send. What real servers do, versity_test.go
+// shows.
 type double struct {
 	t      *testing.T
 	memory retentiontest.Memory

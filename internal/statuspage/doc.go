@@ -1,9 +1,9 @@
 // Package statuspage serves the page at / that shows the state of a node and its cluster. Its
 // scripts ask the node's own endpoints /v1/status, /v1/subscribers, /v1/sinks, /v1/reports,
-// /v1/gaps, /v1/history, /v1/configuration, /v1/notices, /v1/events and /v1/changes, with the token that the
-// reader enters where the node asks for one. What an operator may do (drains, handoffs, pauses,
-// rewinds) goes through assets/operate.js: identities that may not operate see no button, and the
-// node refuses them anyway.
+// /v1/gaps, /v1/history, /v1/configuration, /v1/notices, /v1/events and /v1/changes, with the token
+// that the reader enters where the node asks for one. What an operator may do (drains, handoffs,
+// pauses, rewinds) goes through assets/operate.js: identities that may not operate see no button,
+// and the node refuses them anyway.
 //
 // The page has no secrets, so anyone may load it. It needs nothing from other hosts. Its
 // Content-Security-Policy allows only its own files, and no scripts or styles within the page.

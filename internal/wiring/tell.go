@@ -82,8 +82,8 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	}
 }
 
-// happened reports whether the problem is that a loss is not acknowledged yet and the loss itself is
-// told, or may be in a moment: by another node, whose notices come a little later.
+// happened reports whether the problem is that a loss is not acknowledged yet and the loss itself
+// is told, or may be in a moment: by another node, whose notices come a little later.
 func (t *teller) happened(p health.Problem, now time.Time) bool {
 	if p.Code != fault.LogHistoryLost || p.OfClients() {
 		return false

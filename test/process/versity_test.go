@@ -121,8 +121,8 @@ func (s *siege) failures(what string, since time.Time) {
 }
 
 // The writer is killed, then the store, the writer is frozen past a take-over, the store stands
-// still, and its disk is full: the chain and its losses are what was written, in its order and once,
-// and delivery has gone on.
+// still, and its disk is full: the chain and its losses are what was written, in its order and
+// once, and delivery has gone on.
 func TestVersityChainSurvivesItsWriterAndItsStore(t *testing.T) {
 	s := newSiege(t)
 	stop := s.write(200)

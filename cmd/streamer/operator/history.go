@@ -17,7 +17,7 @@ import (
 	"github.com/mongostream/streamer/internal/admin"
 )
 
-// A documentHistory is what the log still has of a document.
+// A documentHistory is the changes of a document that are still in the log.
 type documentHistory struct {
 	Namespace string            `json:"namespace"`
 	ID        json.RawMessage   `json:"_id"`
@@ -96,7 +96,7 @@ is a string. A string that looks otherwise has quotes: '"17"'.
 const changesPage = 1000
 
 // readHistory asks a node until the log has been read, or there are enough changes. The node reads
-// for a few seconds at a time, after which progress tells how far it is.
+// for a few seconds at a time, and then prints its progress.
 func readHistory(ctx context.Context, client *nodeClient, query url.Values, most int, progress io.Writer) (all documentHistory, err error) {
 	all = documentHistory{Changes: []documentChange{}, Losses: []json.RawMessage{}}
 	for {

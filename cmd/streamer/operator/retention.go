@@ -95,7 +95,7 @@ func (o *retained) open(ctx context.Context) (backend.Retained, []string, error)
 	return store, chains, nil
 }
 
-// storeFault returns an error of the store as a fault: some have a code of their own.
+// storeFault converts an error of the store to a fault.
 func storeFault(err error) error {
 	if fault.Of(err) != "" {
 		return err
@@ -103,7 +103,7 @@ func storeFault(err error) error {
 	return fault.New(fault.RetentionStore, err)
 }
 
-// place names the kind of the store.
+// place returns the kind of the store.
 func (o *retained) place() string {
 	if backend.SharedStore(o.store) {
 		return "bucket"

@@ -81,7 +81,7 @@ are written later. Buckets cannot replace segments.
 	return o.planFlags(cmd)
 }
 
-// erasureOf reads what is to be erased.
+// erasureOf parses the flags of an erasure.
 func erasureOf(namespace, before string, ids []string) (e retention.Erasure, err error) {
 	db, coll, found := strings.Cut(namespace, ".")
 	if !found || db == "" || coll == "" {
@@ -107,7 +107,7 @@ func erasureOf(namespace, before string, ids []string) (e retention.Erasure, err
 	return e, nil
 }
 
-// forget erases in chains, or only counts.
+// forget erases changes of chains, or only counts them.
 func (o *retained) forget(ctx context.Context, store retention.Store, chains []string, e retention.Erasure, do bool) (all []forgottenChain, err error) {
 	all = []forgottenChain{}
 	for _, folder := range chains {

@@ -135,8 +135,8 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	}
 }
 
-// fill writes a chain of at least so many segments into a store, as a node does. One more may
-// appear a little later.
+// fill writes a chain of at least the given number of segments into a store, as a node does. One
+// more may appear later.
 func fill(t *testing.T, store retention.Store, folder string, segments int) {
 	t.Helper()
 	mongo := &oplogtest.Log{ReplyEvents: 10}

@@ -448,8 +448,8 @@ func TestStreamsThatLoseTheirPositionAreHeldBack(t *testing.T) {
 	}
 }
 
-// A position that the oplog's range shows as lost costs the server no stream, and delays none: readers
-// of what only the retained log has ask for one after the other.
+// A position that the oplog's range shows as lost costs the server no stream, and delays none:
+// readers of what only the retained log has ask for one after the other.
 func TestPositionsKnownToBeLostDelayNobody(t *testing.T) {
 	t.Parallel()
 	server := devmongotest.Start(t, devmongo.Config{})

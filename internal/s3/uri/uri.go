@@ -32,7 +32,8 @@ var (
 // longestPrefix leaves room for the names below it in a key, which has up to 1024 bytes.
 const longestPrefix = 512
 
-// Parse reads the URL of a bucket. No error shows the URL, which may have a secret in a wrong place.
+// Parse reads the URL of a bucket. No error shows the URL, which may have a secret in a wrong
+// place.
 func Parse(text string) (l Location, err error) {
 	u, err := url.Parse(text)
 	switch {
