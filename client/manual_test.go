@@ -18,8 +18,14 @@ type handed struct {
 // manual starts a client with AckManual, whose handler hands changes over and returns.
 func manual(t *testing.T, n *node, j *journal) (*program, <-chan handed) {
 	t.Helper()
+	return manualFrom(t, n, j, client.Position{})
+}
+
+// manualFrom is manual for a client that begins at a position.
+func manualFrom(t *testing.T, n *node, j *journal, at client.Position) (*program, <-chan handed) {
+	t.Helper()
 	cfg := config(j, n.address)
-	cfg.Acks = client.AckManual
+	cfg.Acks, cfg.Position = client.AckManual, at
 	changes, ready := make(chan handed, 100), make(chan *program, 1)
 	p := start(t, cfg, func(ctx context.Context, c client.Change) error {
 		p := <-ready
@@ -155,6 +161,42 @@ func TestDocumentsAreAcknowledgedByTheirBatches(t *testing.T) {
 	<-changes
 	<-changes
 	p.Acknowledge((<-changes).after) // of the third, while which is handled the first two have been
+	v.acked(second)
+	p.end()
+	if got := v.left(); got != second {
+		t.Errorf("batch %d is acknowledged, of which the program has said nothing", got)
+	}
+}
+
+// A client has other batches than an earlier one in the same process. A position of the earlier one
+// acknowledges none of them, by itself and merged with a position of the client.
+func TestPositionOfAnotherClientAcknowledgesNoDocuments(t *testing.T) {
+	n, j := newNode(t), newJournal()
+	p, changes := manual(t, n, j)
+	v := n.welcomed(t, 1, "a")
+	for range 5 {
+		v.sendBatch(document("b", "0:b"))
+	}
+	var earlier client.Position // four batches with documents had been handled
+	for range 5 {
+		earlier = (<-changes).after
+	}
+	p.end()
+
+	p, changes = manualFrom(t, n, newJournal(), earlier)
+	v = n.welcomed(t, 1, "b")
+	v.sendBatch(document("c", "0:c"))
+	second := v.sendBatch(document("c", "0:c"))
+	v.sendBatch(document("c", "0:c"))
+	v.sendBatch(document("c", "0:c"))
+	first := (<-changes).after
+	<-changes
+	third := (<-changes).after
+	<-changes
+	p.Acknowledge(earlier)
+	p.Acknowledge(first.Merge(earlier))
+	p.Acknowledge(earlier.Merge(first))
+	p.Acknowledge(earlier.Merge(third))
 	v.acked(second)
 	p.end()
 	if got := v.left(); got != second {

@@ -18,9 +18,28 @@ type Position struct {
 	generation uint64
 	rest       point // of the partitions that are not in elsewhere
 	elsewhere  []partitionPoint
-	// documents counts the batches with documents of snapshots that had been handled. Several
-	// share a place. It is not part of the text.
-	documents uint64
+	documents  tally // not part of the text
+}
+
+// A tally counts the handled batches with documents of snapshots, several of which share a place.
+// Each progress has its own: its batches are not those of another one, even if they contain the
+// same documents.
+type tally struct {
+	of      *owner // the progress; nil for none
+	batches uint64
+}
+
+// An owner identifies a progress by its address. It is not empty, because all empty variables may
+// have one address.
+type owner struct{ _ byte }
+
+// merge returns the higher of two tallies of one progress. Of two progresses it returns the tally
+// of the other one.
+func (t tally) merge(other tally) tally {
+	if other.of == nil || other.of == t.of && other.batches < t.batches {
+		return t
+	}
+	return other
 }
 
 // A partitionPoint is the position in one partition.
@@ -76,7 +95,7 @@ func (p Position) Merge(other Position) Position {
 	case p.IsZero(), other.generation > p.generation:
 		return other
 	}
-	merged := Position{cluster: p.cluster, partitions: p.partitions, generation: p.generation, documents: max(p.documents, other.documents)}
+	merged := Position{cluster: p.cluster, partitions: p.partitions, generation: p.generation, documents: p.documents.merge(other.documents)}
 	return gather(merged, func() func(uint32) point {
 		mine, theirs := p.reader(), other.reader()
 		return func(partition uint32) point {
@@ -177,9 +196,10 @@ func (p *Position) isBeyond(to *place) bool {
 }
 
 // covers reports whether everything up to the end of a batch is included. That the place of its
-// documents is says only that some batch with this place is.
+// documents is says only that some batch with this place is. The position's tally must be that of
+// the batch's progress.
 func (p *Position) covers(a *ack) bool {
-	return p.includes(&a.to) && (a.documents <= p.documents || p.isBeyond(&a.to))
+	return p.includes(&a.to) && (a.documents <= p.documents.batches || p.isBeyond(&a.to))
 }
 
 const (

@@ -11,7 +11,7 @@ type progress struct {
 	known      bool  // the floor is set
 	floor      point // of all partitions
 	parts      []part
-	documents  uint64 // with AckManual, the handled batches with documents of snapshots
+	documents  tally // with AckManual
 }
 
 type part struct {
@@ -30,7 +30,7 @@ type track struct {
 }
 
 func newProgress(cluster string, partitions uint32) progress {
-	return progress{cluster: cluster, parts: make([]part, partitions)}
+	return progress{cluster: cluster, parts: make([]part, partitions), documents: tally{of: new(owner)}}
 }
 
 // restore converts a Position to a progress.
@@ -200,11 +200,11 @@ func (g *progress) rewind(to *place, generation uint64) {
 
 // count numbers a batch that has been handled if it has documents of a snapshot.
 func (g *progress) count(b *batch) (number uint64) {
-	if !slices.ContainsFunc(b.events, func(e event) bool { return e.snapshot }) {
+	if !b.documents {
 		return 0
 	}
-	g.documents++
-	return g.documents
+	g.documents.batches++
+	return g.documents.batches
 }
 
 // position returns the position, or the zero Position while it is unknown.

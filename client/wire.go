@@ -115,14 +115,15 @@ func (b bearer) RequireTransportSecurity() bool { return false }
 
 // A batch is the next stretch of a session's stream.
 type batch struct {
-	seq      uint64
-	to       place
-	events   []event
-	subs     []*subscribed // subscriptions of the events
-	loss     *streampb.Loss
-	attached []uint32
-	detached []uint32
-	snapshot *streampb.Snapshot
+	seq       uint64
+	to        place
+	events    []event
+	documents bool          // some events are documents of a snapshot
+	subs      []*subscribed // subscriptions of the events
+	loss      *streampb.Loss
+	attached  []uint32
+	detached  []uint32
+	snapshot  *streampb.Snapshot
 
 	feed *feed
 	size int // bytes that it takes in the queue
@@ -310,6 +311,7 @@ func (d *decoder) event(b []byte) error {
 		return nil
 	})
 	e.last = uint32(len(d.subs))
+	d.documents = d.documents || e.snapshot
 	if err == nil && !known {
 		err = fmt.Errorf("batch %d: event has no position", d.seq)
 	}

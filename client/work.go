@@ -353,6 +353,9 @@ func (w *work) release(f *feed) {
 func (w *work) acknowledge(p Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if p.documents.of != w.mu.documents.of {
+		p.documents = tally{}
+	}
 	w.mu.acked = w.mu.acked.Merge(p)
 	for f := range w.mu.feeds {
 		w.release(f)
