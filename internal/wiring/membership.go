@@ -108,11 +108,9 @@ type Announced struct {
 	// its machine, and Components are their slugs, in its heartbeats. Components may be nil.
 	HTTP, Host string
 	Components func() []string
-	// Verdict returns the node's status and problems, for its heartbeats. It may be nil.
-	Verdict func() (health.Status, []health.Problem)
-	// Changes counts the changes of these problems that others must know at once, and News signals
-	// each. They may be nil.
-	Changes func() uint64
+	// Verdict returns the node's status and problems, for its heartbeats, and counts the changes of
+	// these problems that others must know at once. News signals each. They may be nil.
+	Verdict func() (status health.Status, problems []health.Problem, changes uint64)
 	News    <-chan struct{}
 	// Gateways returns the named subscribers with sessions at the node, and how many more there
 	// are. It must not block. Defaults to none.
@@ -414,10 +412,7 @@ func (m *Membership) report() cluster.Heartbeat {
 	}
 	h.Gateways, h.Unlisted = m.gateways()
 	if cfg.Verdict != nil {
-		h.Verdict, h.Problems = cfg.Verdict()
-	}
-	if cfg.Changes != nil {
-		h.News = cfg.Changes()
+		h.Verdict, h.Problems, h.News = cfg.Verdict()
 	}
 	switch {
 	case cfg.Stopping():

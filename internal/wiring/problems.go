@@ -137,20 +137,12 @@ func when(holds bool, text string) error {
 func (s *Service) Judge() health.Verdict { return health.Judge(s.facts(time.Now())) }
 
 // reported returns the part of the verdict for the node's heartbeats, nothing before the first
-// check.
-func (s *Service) reported() (health.Status, []health.Problem) {
+// check. The changes are counted up to exactly these problems: others look at a change once.
+func (s *Service) reported() (status health.Status, problems []health.Problem, changes uint64) {
 	if told := s.observed.told.Load(); told != nil {
-		return told.status, told.problems
+		return told.status, told.problems, told.changes
 	}
-	return "", nil
-}
-
-// changes counts the changes of the problems that the heartbeats report.
-func (s *Service) changes() uint64 {
-	if told := s.observed.told.Load(); told != nil {
-		return told.changes
-	}
-	return 0
+	return "", nil, 0
 }
 
 // watchProblems checks the node, and reports its problems to operators, until the context ends.

@@ -3,11 +3,13 @@ package wiring
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/streamer"
@@ -203,6 +205,32 @@ func TestStallHasOneBeginning(t *testing.T) {
 		stalls := o.stalled(begun.Add(l.at), vitals)
 		if len(stalls) != len(vitals) || len(stalls) > 0 && stalls[0] != (health.Stall{Slug: "snapshots", Since: begun.Add(l.since)}) {
 			t.Errorf("look %d: %v", i, stalls)
+		}
+	}
+}
+
+// The number of changes in a heartbeat is that of its own problems. Others that knew the number of a
+// change before the change itself would not look again.
+func TestHeartbeatsCountTheChangesOfTheirProblems(t *testing.T) {
+	const rounds = 10_000
+	s := &Service{}
+	s.observed.news = make(chan struct{}, 1)
+	problem := health.Problem{Subject: "sink/out", Code: fault.SinkTarget, Severity: health.Critical}
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		for range rounds {
+			s.observed.report(health.Degraded, []health.Problem{problem})
+			s.observed.report(health.Healthy, nil)
+		}
+	})
+	defer reporting.Wait()
+	for {
+		_, problems, changes := s.reported()
+		if uint64(len(problems)) != changes%2 { // every other change brings one
+			t.Fatalf("%d problems after %d changes", len(problems), changes)
+		}
+		if changes == 2*rounds {
+			return
 		}
 	}
 }

@@ -266,7 +266,7 @@ func (s *Service) buildMember() {
 			Version: s.opts.Version, Capacity: cfg.Node.Capacity, Fingerprint: s.source.Fingerprint(),
 			Gateway: cmp.Or(cfg.GRPC.Advertise, s.Gateway()), Coverage: backend.Watch(cfg).Coverage(), Sinks: backend.Served(cfg.Sinks),
 			Address: s.Addr(), Page: s.page(), HTTP: s.vitalsURL(), Host: hostname(),
-			Components: s.components.Slugs, Verdict: s.reported, Changes: s.changes, News: s.observed.news, Gateways: s.Peers,
+			Components: s.components.Slugs, Verdict: s.reported, News: s.observed.news, Gateways: s.Peers,
 		},
 		Moves: Moves{
 			Overlap: cfg.Handoff.Overlap, DrainTimeout: cfg.Reliability.Shutdown.DrainTimeout,
