@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/dedup"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/retention"
@@ -985,6 +986,65 @@ func TestProbeEndsWithItsContext(t *testing.T) {
 			t.Errorf("%v, after %s", err, time.Since(began))
 		}
 	})
+}
+
+// A probe waits for the deletion of its objects, however slow, as long as somebody waits for it, and
+// for a little while after its context has ended.
+func TestProbeOfASlowStoreLeavesNothing(t *testing.T) {
+	for _, tt := range []struct {
+		slow  time.Duration
+		stops bool
+		want  error
+	}{{20 * time.Second, false, nil}, {time.Second, true, context.Canceled}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			store := &retentiontest.Memory{Before: func(ctx context.Context, op, _ string) error {
+				switch {
+				case op == "list" && tt.stops:
+					cancel()
+				case op == "delete":
+					return retry.Sleep(ctx, tt.slow)
+				}
+				return nil
+			}}
+			if _, err := retention.ChainAt(store, chainFolder).Probe(ctx); !errors.Is(err, tt.want) || len(store.Keys()) > 0 {
+				t.Errorf("%v, it has left %v", err, store.Keys())
+			}
+		})
+	}
+}
+
+// The owner of a bucket pays for lists: one that fails is not listed at each attempt to write.
+func TestFailingBucketIsListedRarely(t *testing.T) {
+	for _, folder := range []string{"/probe/", "/seg/"} {
+		synctest.Test(t, func(t *testing.T) {
+			mongo, store := newMongo(), &retentiontest.Memory{}
+			var puts, lists atomic.Int32
+			store.Before = func(_ context.Context, op, key string) error {
+				switch {
+				case op == "list" && strings.HasSuffix(key, "/floor"): // which each expiry does once
+					lists.Add(1)
+				case op == "put" && strings.Contains(key, folder):
+					puts.Add(1)
+					return errors.New("no space left on device")
+				}
+				return nil
+			}
+			n := start(t, mongo, store, retention.WriterConfig{Shared: true, MaxBytes: 5000})
+			defer n.stop()
+			write(mongo, 100, 0)
+			n.pass(10 * time.Minute)
+			soon := lists.Load()
+			if soon > 2 || puts.Load() < 10 { // the first one looks for the chain's end
+				t.Errorf("%s: %d lists, %d attempts to write", folder, soon, puts.Load())
+			}
+			n.pass(20 * time.Minute)
+			if lists.Load() == soon {
+				t.Errorf("%s: nothing expires any more", folder)
+			}
+		})
+	}
 }
 
 // Another node takes over where the writer has gone, and nothing is missing.

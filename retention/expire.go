@@ -11,9 +11,10 @@ import (
 const grace = time.Hour
 
 // expire deletes the segments that have been below the floor for a while, and raises the floor.
-// Failures are harmless: the next segment's writer tries again.
+// Failures are harmless: the next segment's writer tries again. It does nothing in a bucket where
+// that was tried a short while ago: each attempt lists it, and its owner pays for lists.
 func (w *Writer) expire(ctx context.Context) {
-	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 {
+	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 || w.cfg.Shared && time.Since(w.expired) < grace/4 {
 		return
 	}
 	w.expired = time.Now()
@@ -21,14 +22,6 @@ func (w *Writer) expire(ctx context.Context) {
 	w.metrics.deleted.Add(float64(deleted))
 	if err != nil && ctx.Err() == nil {
 		w.cfg.Logger.Warn("expiring segments failed; the next attempt follows", "error", err)
-	}
-}
-
-// expireRarely expires segments unless that was tried a short while ago: each attempt lists them,
-// and the owner of a bucket pays for lists.
-func (w *Writer) expireRarely(ctx context.Context) {
-	if !w.cfg.Shared || time.Since(w.expired) >= grace/4 {
-		w.expire(ctx)
 	}
 }
 

@@ -74,7 +74,7 @@ type forgettingRecord struct {
 // Forget erases changes from all segments of the chain, also from those that have expired. A
 // segment that has any is written again without them, under its number and ID, and says in which
 // stretch something was erased: its readers get a loss there. A record of the erasure is kept with
-// the name of the operator. Unless do is true, it only counts.
+// the name of the operator, unless there is nothing to erase. Unless do is true, it only counts.
 func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Forgetting, err error) {
 	f.Unreadable = []Finding{}
 	store, can := c.rewriter()
@@ -88,8 +88,8 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 		}
 		defer release()
 		planned, err := c.Forget(ctx, e, by, false)
-		if err != nil {
-			return f, err
+		if err != nil || planned.Changes == 0 {
+			return planned, err
 		}
 		if err := c.recordForgetting(ctx, e, by, planned); err != nil {
 			return f, err
@@ -130,8 +130,12 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 
 func (c *Chain) forgettings() string { return c.prefix + "/forgotten" }
 
-// Forgettings returns when something was erased from the chain, the earliest time first.
+// Forgettings returns when something was erased from the chain, the earliest time first. It asks no
+// store that cannot replace segments.
 func (c *Chain) Forgettings(ctx context.Context) (times []time.Time, err error) {
+	if _, can := c.rewriter(); !can {
+		return nil, nil
+	}
 	records, err := c.list(ctx, c.forgettings(), 0)
 	for _, r := range records {
 		times = append(times, time.Unix(0, int64(r.Number)).UTC())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,6 +105,12 @@ func TestNothingOfTheErasedRemains(t *testing.T) {
 			}
 			if again, err := chain.Forget(t.Context(), e, "me", false); err != nil || again.Changes != 0 {
 				t.Errorf("again: %+v, %v", again, err)
+			}
+			if again, err := chain.Forget(t.Context(), e, "me", true); err != nil || again.Changes != 0 || again.To != planned.To {
+				t.Errorf("erased again: %+v, %v", again, err)
+			}
+			if times, err := chain.Forgettings(t.Context()); err != nil || len(times) != 1 { // nothing was to be erased again
+				t.Errorf("erased at %v, %v", times, err)
 			}
 			for path, mode := range filesIn(t, root) {
 				if mode != fileMode {
@@ -212,9 +219,12 @@ func TestErasureProlongsNothing(t *testing.T) {
 	}
 }
 
-// A store that cannot replace segments is not read for a plan either.
+// A store that cannot replace segments is read neither for a plan nor for records of erasures.
 func TestErasureNeedsAStoreThatReplaces(t *testing.T) {
 	t.Parallel()
+	if times, err := ChainAt(&one{}, "v1/s/1").Forgettings(t.Context()); err != nil || len(times) > 0 {
+		t.Errorf("erased at %v, %v", times, err)
+	}
 	for _, do := range []bool{false, true} {
 		if _, err := ChainAt(&one{}, "v1/s/1").Forget(t.Context(), erasures(t)["collection"], "me", do); !errors.Is(err, ErrImmutable) {
 			t.Errorf("%t: %v", do, err)
@@ -294,6 +304,84 @@ func TestReadersSurviveAnErasure(t *testing.T) {
 			if at < 5 {
 				t.Errorf("only %d reads", store.reads)
 			}
+			return
+		}
+	}
+}
+
+// A desk is a shelf whose objects can be replaced.
+type desk struct{ shelf }
+
+func (s *desk) Put(_ context.Context, key string, data []byte) error {
+	s.objects[key] = data
+	return nil
+}
+
+func (s *desk) Replace(ctx context.Context, key string, data []byte) error {
+	return s.Put(ctx, key, data)
+}
+
+func (s *desk) Hold(context.Context) (release func(), err error) { return func() {}, nil }
+
+// erase erases a collection.
+func erase(t *testing.T, chain *Chain, coll string) {
+	t.Helper()
+	f, err := chain.Forget(t.Context(), Erasure{Namespace: change.Namespace{DB: "shop", Coll: coll}, Before: change.Timestamp{T: 9999}}, "me", true)
+	if err != nil || f.Changes == 0 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// cut returns the objects of a transaction that is cut into two segments. Collections a and b have
+// been erased, of the first segment and of both.
+func cut(t *testing.T, at change.Timestamp) map[string][]byte {
+	t.Helper()
+	store := &desk{shelf{objects: map[string][]byte{}}}
+	chain, head, encoder := ChainAt(store, "v1/s/1"), Header{}, newEncoder()
+	for n, colls := range [][]string{{"a", "b", "d"}, {"b", "c", "d"}} {
+		d := newDraft(encoder)
+		for i, coll := range colls {
+			d.add(event(t, changetest.Event{Coll: coll, ID: int64(n), Time: at, Index: uint64(10*n + i)}))
+		}
+		h := Header{Number: head.Number + 1, Previous: head.ID, PreviousNumber: head.Number, From: at, To: at, Cut: n == 0}
+		if !h.Cut {
+			h.To = at.Next()
+		}
+		segment, h, err := d.encode(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.objects[chain.segment(h.Number)], head = segment, h
+	}
+	erase(t, chain, "a")
+	erase(t, chain, "b")
+	return store.objects
+}
+
+// What was erased of a segment that is cut is told, and once, whichever read of the next segment
+// comes after that was written again, too.
+func TestErasedOfACutSegmentIsTold(t *testing.T) {
+	t.Parallel()
+	from := change.Timestamp{T: 1000, I: 1}
+	objects := cut(t, from)
+	for at := 1; ; at++ {
+		chain := ChainAt(&desk{shelf{objects: maps.Clone(objects)}}, "v1/s/1")
+		store := &hooked{Store: chain.store, at: at, call: func() { erase(t, chain, "c") }}
+		told, others := map[string]int{}, map[string]bool{}
+		for _, r := range readChain(t, ChainAt(store, chain.prefix), from, SourceConfig{}) {
+			for _, coll := range []string{"shop.a", "shop.b"} {
+				if strings.Contains(r.loss, coll) {
+					told[coll]++
+				}
+			}
+			if r.coll == "d" {
+				others[r.raw] = true // those of a time may come again
+			}
+		}
+		if told["shop.a"] != 1 || told["shop.b"] != 1 || len(others) != 2 {
+			t.Errorf("read %d: losses of what was erased: %v, %d other changes", at, told, len(others))
+		}
+		if store.reads < at {
 			return
 		}
 	}

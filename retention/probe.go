@@ -12,8 +12,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// probeCleanup bounds how long the last deletions of a probe may take, also after its context has
-// ended: what they leave are small objects.
+// probeCleanup bounds how long the last deletions of a probe may go on after its context has ended:
+// what they leave are small objects.
 const probeCleanup = 5 * time.Second
 
 // Probe looks whether the store does what retention relies on, with small objects of random names
@@ -25,10 +25,11 @@ func (c *Chain) Probe(ctx context.Context) (versioned bool, err error) {
 	object := strings.ToLower(rand.Text())
 	key := folder + "/" + object
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeCleanup)
+		last, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(probeCleanup, cancel) })()
 		for _, k := range []string{key, key + "-race"} {
-			err = errors.Join(err, c.store.Delete(ctx, k))
+			err = errors.Join(err, c.store.Delete(last, k))
 		}
 	}()
 	first, second := []byte("first "+object), []byte("second "+object)

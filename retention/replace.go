@@ -47,10 +47,10 @@ func (s *Files) replace(key string, data []byte) error {
 	defer os.Remove(temp.Name()) //nolint:errcheck // it has another name by then
 	_, err = temp.Write(data)
 	if err == nil {
-		err = temp.Sync()
+		err = os.Chtimes(temp.Name(), time.Time{}, before.ModTime())
 	}
 	if err == nil {
-		err = os.Chtimes(temp.Name(), time.Time{}, before.ModTime())
+		err = temp.Sync() // its time, too
 	}
 	if err = errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
@@ -82,7 +82,10 @@ func (s *Files) hold() (release func(), err error) {
 		if err != nil || time.Since(info.ModTime()) < abandoned {
 			return nil //nolint:nilerr // it has gone, or is being written
 		}
-		return os.Remove(path) //nolint:gosec // whoever may put links into the folder may remove its files
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) { //nolint:gosec // whoever may put links into the folder may remove its files
+			return err
+		}
+		return nil // whoever wrote it has removed it
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("remove what interrupted writes have left: %w", err), lock.Close())

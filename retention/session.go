@@ -217,6 +217,6 @@ func (s *session) end(ctx context.Context, to change.Timestamp, cut bool) error 
 	cfg.Logger.Debug("segment written", "segment", h.Number, "from", h.From.String(), "to", h.To.String(), "events", h.Events, "bytes", h.Size)
 	s.head, s.next, s.from = h, h.Number+1, to
 	s.draft, s.lost = newDraft(s.w.encoder), time.Time{}
-	s.w.expireRarely(ctx)
+	s.w.expire(ctx)
 	return nil
 }

@@ -130,7 +130,7 @@ func (s *stream) enterAgain(ctx context.Context) error {
 		h, _, err = s.source.chain().Header(ctx, s.header.Number)
 		return err
 	})
-	s.ahead, s.damaged = s.ahead[:0], slices.DeleteFunc(s.damaged, func(l oplog.Loss) bool { return l.Reason == gap.Forgotten })
+	s.ahead = s.ahead[:0] // what is damaged stays: some is of the segments before, if they were cut
 	switch {
 	case unreadable(err):
 		s.drop(err)
@@ -248,12 +248,21 @@ func (s *stream) peek(ctx context.Context) (e entry, ok bool, err error) {
 		e, ok, err = s.reader.next(ctx)
 		return err
 	})
-	s.damaged = append(s.damaged, s.reader.damaged...)
+	for _, l := range s.reader.damaged { // again those of a segment that was rewritten
+		if !slices.ContainsFunc(s.damaged, func(known oplog.Loss) bool { return sameLoss(&known, &l) }) {
+			s.damaged = append(s.damaged, l)
+		}
+	}
 	s.reader.damaged = nil
 	if ok && err == nil {
 		s.ahead = append(s.ahead[:0], e)
 	}
 	return e, ok, err
+}
+
+// sameLoss reports whether two damaged spans are the same loss, whenever they were found.
+func sameLoss(a, b *oplog.Loss) bool {
+	return a.Reason == b.Reason && a.From.Time == b.From.Time && a.To.Time == b.To.Time && slices.Equal(a.Namespaces, b.Namespaces)
 }
 
 // place notes how far a change is, and returns the losses whose spans end before it.

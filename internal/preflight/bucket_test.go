@@ -4,15 +4,26 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/retention"
 )
 
-// Each fault of a bucket has a code.
+// checked runs the check of a store with a configuration, as Run does.
+func checked(t *testing.T, url string) Result {
+	t.Helper()
+	all := checks(&backend.Conn{Config: config.Config{Retention: config.Retention{Store: url}}}, Source{}, 0)
+	i := slices.IndexFunc(all, func(c check) bool { return c.Name == "retention" })
+	return all[i].execute(t.Context())
+}
+
+// Each fault of a bucket has a code, and is a warning: a node starts without its bucket.
 func TestBucketsAreChecked(t *testing.T) {
 	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,8 +37,12 @@ func TestBucketsAreChecked(t *testing.T) {
 		id := strings.Repeat("k", min(1, len(secret)))
 		t.Setenv("AWS_ACCESS_KEY_ID", id)
 		t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
-		if _, err := reachBucket(t.Context(), "s3://log/x?endpoint=http://"+closed.Addr().String()); fault.Of(err) != want {
+		url := "s3://log/x?endpoint=http://" + closed.Addr().String()
+		if _, err := reachBucket(t.Context(), url); fault.Of(err) != want {
 			t.Errorf("%v, not %s", err, want)
+		}
+		if r := checked(t, url); r.Level != Warn || r.Code != want || r.Remedy == "" {
+			t.Errorf("%+v, not a warning of %s", r, want)
 		}
 	}
 }
@@ -68,5 +83,25 @@ func TestFoldersAreChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	told(root, "floor: permission denied")
-	told(filepath.Join(root, segments, "00000000000000000001"), "is none")
+	none := filepath.Join(root, segments, "00000000000000000001")
+	told(none, "is none")
+	if r := checked(t, "file://"+none); r.Level != Warn || r.Code != fault.RetentionStore || r.Remedy == "" { // a node starts without it
+		t.Errorf("%+v", r)
+	}
+}
+
+// A store whose segments cannot be counted, for example because there are too many, can be used.
+func TestUncountedSegmentsAreNoFault(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	chain := filepath.Join(root, "v1/a/1")
+	if err := os.MkdirAll(chain, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(chain, "seg"), nil, 0o700); err != nil { // which cannot be listed
+		t.Fatal(err)
+	}
+	if r := checked(t, "file://"+root); r.Level != OK || !strings.Contains(r.Text, "may write into "+root+"; its segments were not counted: list v1/a/1/seg: ") {
+		t.Errorf("%+v", r)
+	}
 }

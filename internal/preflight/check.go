@@ -36,10 +36,12 @@ type check struct {
 	Lane string
 	// Needs names checks before it without which it cannot be tried.
 	Needs []string
-	// run may block until the context ends. Its error is a failure: of its own code where it is a
-	// fault, otherwise of Code.
+	// run may block until the context ends. Its error is a failure, or a warning if the check is
+	// Optional: of its own code where it is a fault, otherwise of Code.
 	run  func(ctx context.Context) (finding, error)
 	Code fault.Code
+	// Optional says that a node starts and delivers without what the check asks.
+	Optional bool
 }
 
 // A Result is how one check came out.
@@ -147,7 +149,10 @@ func (c check) execute(ctx context.Context) Result {
 
 func (c check) result(f finding, err error) Result {
 	if err != nil {
-		f = finding{Level: Fail, Text: err.Error(), Code: c.Code}
+		f = failure(c.Code, "%s", err)
+		if c.Optional {
+			f.Level = Warn
+		}
 		if own, ok := errors.AsType[*fault.Error](err); ok {
 			f.Text, f.Code = own.Err.Error(), own.Code
 		}

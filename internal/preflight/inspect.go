@@ -73,7 +73,7 @@ func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 		}})
 	}
 	if cfg := conn.Config.Retention; cfg.Store != "" {
-		checks = append(checks, check{Name: "retention", Lane: "retention", Code: fault.RetentionStore, run: func(ctx context.Context) (finding, error) {
+		checks = append(checks, check{Name: "retention", Lane: "retention", Code: fault.RetentionStore, Optional: true, run: func(ctx context.Context) (finding, error) {
 			ctx, cancel := context.WithTimeout(ctx, retainedTimeout)
 			defer cancel()
 			if backend.SharedStore(cfg.Store) {
@@ -146,8 +146,7 @@ func reachBucket(ctx context.Context, url string) (f finding, err error) {
 	if versioned {
 		return finding{Level: Warn, Code: fault.RetentionVersions, Text: "the bucket keeps versions of what is deleted"}, nil
 	}
-	has, err := describeRetained(ctx, store)
-	return fine("creates an object only once, and deletes it; %s", has), err
+	return fine("creates an object only once, and deletes it; %s", describeRetained(ctx, store)), nil
 }
 
 // reachFolder checks whether a node of this user can retain its log in a folder. It writes nothing.
@@ -167,12 +166,20 @@ func reachFolder(ctx context.Context, url string) (f finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	has, err := describeRetained(ctx, store)
-	return fine("this user may write into %s; %s", folder, has), err
+	return fine("this user may write into %s; %s", folder, describeRetained(ctx, store)), nil
 }
 
-// describeRetained describes the segments in a store.
-func describeRetained(ctx context.Context, store backend.Retained) (string, error) {
+// describeRetained describes the segments in a store, or says why it cannot: there may be more than
+// can be listed in the time of a check, and a node can use them nevertheless.
+func describeRetained(ctx context.Context, store backend.Retained) string {
+	text, err := countRetained(ctx, store)
+	if err != nil {
+		return fmt.Sprintf("its segments were not counted: %s", err)
+	}
+	return text
+}
+
+func countRetained(ctx context.Context, store backend.Retained) (string, error) {
 	chains, err := store.Chains(ctx)
 	if err != nil {
 		return "", err

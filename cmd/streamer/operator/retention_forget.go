@@ -56,7 +56,7 @@ are written later. Buckets cannot replace segments.
 			changes := 0
 			for _, c := range plan {
 				changes += c.Changes
-				if err := o.checkOwner(c.Chain); err != nil { // also where nothing is erased: a lock and a record are written
+				if err := o.checkOwner(c.Chain); err != nil { // also where nothing is erased: a lock is written
 					return err
 				}
 			}
