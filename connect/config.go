@@ -65,7 +65,7 @@ input:
 
 output:
   file:
-    path: 'archive/${! now().ts_format("2006-01-02") }.jsonl'
+    path: 'archive/${! @cluster_time.slice(0, 10) }.jsonl'
     codec: lines
 `
 

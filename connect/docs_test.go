@@ -71,8 +71,9 @@ func TestConfigurationsOfTheDocumentationPassTheLint(t *testing.T) {
 	}
 }
 
-// The examples of the input's own documentation pass, too.
+// The examples of the input's own documentation pass, too, and are on the page.
 func TestExamplesOfTheInputPassTheLint(t *testing.T) {
+	here, _ := page(t)
 	env := service.NewEnvironment()
 	linter := env.CoreConfigSchema("", "").NewStreamConfigLinter()
 	found := 0
@@ -94,6 +95,9 @@ func TestExamplesOfTheInputPassTheLint(t *testing.T) {
 			found++
 			if lints, err := linter.LintYAML([]byte(e.Config)); err != nil || len(lints) > 0 {
 				t.Errorf("%s: %v %v", e.Title, lints, err)
+			}
+			if strings.TrimSpace(e.Config) != strings.TrimSpace(here["archive"]) {
+				t.Errorf("%s is not as in docs/connect.md: %s", e.Title, e.Config)
 			}
 		}
 	})

@@ -174,8 +174,8 @@ func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot
 				add(change.Namespace{DB: db, Coll: coll})
 			}
 		}
-		for _, ns := range s.hub.cfg.Recover {
-			if !sub.Recover && (len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")) {
+		for _, ns := range s.hub.cfg.Recover { // who asks for the changes of one document keeps no copy
+			if !sub.Recover && f.Document == "" && (len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")) {
 				add(ns)
 			}
 		}

@@ -32,6 +32,10 @@ func TestRecoveryReadsWhatIsConcerned(t *testing.T) {
 		{match.Filter{}, false, []string{"shop.carts"}, "nothing"},
 		{match.Filter{}, false, []string{"shop.carts", "lab.samples"}, "[lab.samples]"},
 		{match.Filter{DB: "shop", Coll: "carts"}, false, nil, "nothing"},
+		{match.Filter{DB: "shop", Coll: "orders"}, false, nil, "[shop.orders]"},
+		{match.Filter{DB: "shop", Coll: "orders", Document: "5"}, false, nil, "nothing"},
+		{match.Filter{DB: "shop", Coll: "orders", Document: "5"}, false, []string{"shop.orders"}, "nothing"},
+		{match.Filter{DB: "shop", Coll: "orders", Document: "5"}, true, nil, "everything"},
 	} {
 		program, err := match.Compile(c.filter)
 		if err != nil {

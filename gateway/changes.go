@@ -232,7 +232,7 @@ type changesReading struct {
 	subscriber *streamer.Exclusive
 	now        change.Timestamp // the end, without another one
 	at         change.Position  // everything up to here is in the answer
-	last       change.Ref       // of the last change in it, if that is later
+	last       change.Ref       // of the last change or loss in it, if that is later
 	bytes      int
 	full       bool
 }
@@ -300,8 +300,11 @@ func (c *changesReading) reached() bool {
 // batch adds a batch to the answer, as far as there is room.
 func (c *changesReading) batch(b *delivery.Batch) error {
 	if b.Loss != nil {
-		if !c.beyond(b.Loss.From.Time) {
+		to := b.To.Ref()
+		known := c.request.Known && to == c.request.At.Ref && b.Loss.From.Compare(b.Loss.To) != 0 // the answer before ended with it
+		if !known && !c.beyond(b.Loss.From.Time) {
 			c.body.Losses = append(c.body.Losses, delivery.AppendLoss(nil, "", b.Loss))
+			c.last = to
 		}
 		return nil
 	}

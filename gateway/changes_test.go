@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
@@ -131,6 +132,32 @@ func TestAnswerOfChangesIsBounded(t *testing.T) {
 	}
 	if got := fmt.Sprint(sizes); got != "[1 1 1 2 1]" {
 		t.Errorf("changes of %s parts", got)
+	}
+}
+
+// A loss is in one answer, also where that is full right after it.
+func TestChangesHaveEachLossOnce(t *testing.T) {
+	w := newWorld(t, options{})
+	w.write(1, 0)
+	w.source.Append(changetest.Event{Op: change.SkippedName, Keyless: true}) // too large for MongoDB to deliver
+	w.write(2, 0)
+	w.source.Tick(10)
+	c := w.changes(gateway.EventsConfig{})
+	const most = 20
+	changes, losses, from := 0, 0, ""
+	for rounds := 0; ; rounds++ {
+		p := w.pastOf(c, "&limit=1"+from)
+		changes += len(p.Changes)
+		losses += len(p.Losses)
+		if p.Next == "" {
+			break
+		}
+		if from = "&from=" + url.QueryEscape(p.Next); rounds == most {
+			t.Fatal("no end")
+		}
+	}
+	if changes != 3 || losses != 1 {
+		t.Errorf("%d changes and %d losses", changes, losses)
 	}
 }
 

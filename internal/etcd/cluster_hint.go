@@ -75,10 +75,14 @@ func (s *ClusterStore) watch(
 // anything takes all changes for news.
 func anything(events []*clientv3.Event) bool { return len(events) > 0 }
 
-// hear notes when heartbeats arrived.
+// hear notes when heartbeats arrived, and forgets nodes whose heartbeats are gone.
 func (s *ClusterStore) hear(events []*clientv3.Event) {
 	for _, e := range events {
-		if node, ok := nodeOf(s.keys, string(e.Kv.Key)); ok && e.Type == clientv3.EventTypePut {
+		switch node, ok := nodeOf(s.keys, string(e.Kv.Key)); {
+		case !ok:
+		case e.Type == clientv3.EventTypeDelete:
+			s.heard.Delete(node)
+		default:
 			s.heard.Store(node, arrival{e.Kv.ModRevision, time.Now()})
 		}
 	}

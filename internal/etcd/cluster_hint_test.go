@@ -118,6 +118,10 @@ func TestHeartbeatsAreHeardBetweenTwoViews(t *testing.T) {
 	if beat, at := s.Heard("b"); beat != 0 || !at.IsZero() {
 		t.Errorf("a node that is not there was heard at %v", at)
 	}
+	s.hear([]*clientv3.Event{{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(s.keys.member(seat.node))}}})
+	if beat, at := s.Heard(seat.node); beat != 0 || !at.IsZero() {
+		t.Errorf("a node that is gone was heard at %v", at)
+	}
 }
 
 // Twenty members look at the cluster when something has changed, and not because the others are as

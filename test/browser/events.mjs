@@ -109,6 +109,24 @@ async function keys(page) {
   cases.forEach(([json, want], n) => check(read[n] === want, `the _id of ${json} is ${want}, not ${read[n]}`));
 }
 
+// past asks twice for the changes of a document: they are read and listed once, and can be read again.
+async function past(page, row) {
+  let asked = 0;
+  await page.route(/[/]v1[/]changes/, (r) => {
+    asked++;
+    return r.fulfill({json: {changes: [{time: new Date(), operation: 'insert', changed: []}], losses: [], read_to: new Date()}});
+  });
+  const list = row.getByRole('list', {name: 'Changes of the document'}).locator('li');
+  const history = row.getByRole('button', {name: 'History'});
+  for (const want of [1, 2]) {
+    await history.evaluate((b) => { b.click(); b.click(); });
+    await row.getByText('1 change of this document in the log').waitFor();
+    check(asked === want && await list.count() === 1, `after ${want} readings, ${asked} requests and ${await list.count()} changes`);
+    await history.and(page.locator(':enabled')).waitFor();
+  }
+  await page.unroute(/[/]v1[/]changes/);
+}
+
 // live is the test of the live view. It leaves a picture where told.
 export async function live(page, shot) {
   await page.getByRole('link', {name: 'Live events'}).click();
@@ -133,6 +151,7 @@ export async function live(page, shot) {
   await has(page, 'as the node evaluates it');
   await rows(page).first().locator('summary').click();
   await shot(page, 'status-events', 1000);
+  await past(page, rows(page).first());
 }
 
 // pages is the test of the pages of a subscriber that the demo has, and of its sink.

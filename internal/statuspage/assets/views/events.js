@@ -112,7 +112,10 @@ function row(resume) {
   const copy = h('button', {type: 'button', click: () => navigator.clipboard.writeText(seen.id)}, 'Copy id');
   const from = h('button', {type: 'button', click: () => resume(seen.id)}, 'Start after it');
   const before = past();
-  const history = h('button', {type: 'button', click: () => before.show(seen.document)}, 'History');
+  const history = h('button', {type: 'button', click: () => {
+    history.disabled = true; // a second reading would add to the same list
+    before.show(seen.document).finally(() => { history.disabled = false; });
+  }}, 'History');
   const details = h('details', {toggle: () => { if (details.open) text(whole, pretty(seen.text)); }}, h('summary', at, op, ns, key, verdict), h('p.bar', 'Resume after ', id, copy, from, history), before.element, whole);
   let seen = null;
   return {
