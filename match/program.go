@@ -74,8 +74,11 @@ func (p *Program) match(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, err
 
 // IsOf reports whether an event may be of the document that the filter selects.
 func (p *Program) IsOf(e *change.Event) bool {
+	if p.filter.Document == "" {
+		return true
+	}
 	id := e.ID()
-	return p.filter.Document == "" || id.IsZero() || string(change.AppendCanonical(nil, id)) == p.filter.Document
+	return id.IsZero() || string(change.AppendCanonical(nil, id)) == p.filter.Document
 }
 
 // evaluate calls eval; for a rename, for the source and for the target namespace, as far as the
