@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/health"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // WriterConfig configures a Writer.
@@ -115,14 +116,7 @@ func (w *Writer) Lost(g Gap) {
 		both := w.mu.lost[n-1].joined(g)
 		w.mu.lost[n-1] = &both
 	}
-	w.wake()
-}
-
-func (w *Writer) wake() {
-	select {
-	case w.hurry <- struct{}{}:
-	default:
-	}
+	wake.Notify(w.hurry)
 }
 
 // A Keeper saves the checkpoints of one Source.
@@ -170,7 +164,7 @@ func (k *Keeper) Stands(c Checkpoint) {
 
 // Placed says that the subscriber has been moved to where it Stands. Acknowledgements after that
 // position are void, because these changes come again: Run removes them.
-func (k *Keeper) Placed() { k.writer.wake() }
+func (k *Keeper) Placed() { wake.Notify(k.writer.hurry) }
 
 // oldest returns when that of its checkpoints was saved that was saved longest ago. The caller
 // holds the writer's mutex.
@@ -187,7 +181,7 @@ func (k *Keeper) oldest() (at time.Time) {
 func (k *Keeper) Passed(n int) {
 	count := int64(k.writer.policy.EventCount)
 	if now := k.events.Add(int64(n)) - k.settled.Load(); now/count != (now-int64(n))/count {
-		k.writer.wake()
+		wake.Notify(k.writer.hurry)
 	}
 }
 

@@ -25,7 +25,7 @@ func rules() []rule {
 		{of("supervisor/..."), of("supervisor", "cluster", "health", "internal/retry", "notice"), "who looks after components knows none of them"},
 		{of("oplog/..."), of("change/...", "dedup", "gap", "oplog", "internal/retry", "internal/wake"), "continuity is proven in the reader; nothing below the hub knows subscribers"},
 		{of("retention/..."), of("change", "gap", "internal/retry", "oplog", "retention"), "a cursor of the log writes it, and a source of the log reads it: nothing above the log knows of it"},
-		{of("checkpoint/..."), of("change/...", "checkpoint", "health", "snapshot"), "stores implement its port, not it theirs"},
+		{of("checkpoint/..."), of("change/...", "checkpoint", "health", "internal/wake", "snapshot"), "stores implement its port, not it theirs"},
 		{of("delivery/fair"), of("match"), "a policy of accounts and costs: no session, no log, no event"},
 		{of("delivery/..."), of("change/...", "delivery/...", "gap", "health", "internal/retry", "internal/wake", "match", "oplog", "snapshot"), "no checkpoint, no notice board, no cluster: it delivers, and others keep what was acknowledged"},
 		{of("streamer"), of("change", "checkpoint", "delivery", "gap", "health", "internal/retry", "internal/wake", "notice", "oplog", "snapshot"), "no transport, no store, no cluster, no filter: terms come from outside"},

@@ -14,6 +14,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/sink"
@@ -59,10 +60,7 @@ func (o *observed) report(status health.Status, problems []health.Problem) {
 	}
 	o.told.Store(told)
 	if changed {
-		select {
-		case o.news <- struct{}{}:
-		default:
-		}
+		wake.Notify(o.news)
 	}
 }
 
