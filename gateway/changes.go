@@ -301,7 +301,8 @@ func (c *changesReading) reached() bool {
 func (c *changesReading) batch(b *delivery.Batch) error {
 	if b.Loss != nil {
 		to := b.To.Ref()
-		known := c.request.Known && to == c.request.At.Ref && b.Loss.From.Compare(b.Loss.To) != 0 // the answer before ended with it
+		// The answer before has what ends where this one begins, but not what has no length there.
+		known := c.request.Known && to == c.request.At.Ref && b.Loss.From.Compare(b.Loss.To) != 0
 		if !known && !c.beyond(b.Loss.From.Time) {
 			c.body.Losses = append(c.body.Losses, delivery.AppendLoss(nil, "", b.Loss))
 			c.last = to
