@@ -988,8 +988,8 @@ func TestProbeEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A probe waits for the deletion of its objects, however slow, as long as somebody waits for it, and
-// for a little while after its context has ended.
+// A probe waits for the deletion of its objects, however slow, as long as somebody waits for it,
+// and for a little while after its context has ended.
 func TestProbeOfASlowStoreLeavesNothing(t *testing.T) {
 	for _, tt := range []struct {
 		slow  time.Duration

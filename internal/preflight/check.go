@@ -40,7 +40,7 @@ type check struct {
 	// Optional: of its own code where it is a fault, otherwise of Code.
 	run  func(ctx context.Context) (finding, error)
 	Code fault.Code
-	// Optional says that a node starts and delivers without what the check asks.
+	// Optional: a node starts and delivers although the check fails.
 	Optional bool
 }
 

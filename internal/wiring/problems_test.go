@@ -209,8 +209,8 @@ func TestStallHasOneBeginning(t *testing.T) {
 	}
 }
 
-// The number of changes in a heartbeat is that of its own problems. Others that knew the number of a
-// change before the change itself would not look again.
+// The number of changes in a heartbeat is that of its own problems. Others that knew the number of
+// a change before the change itself would not look again.
 func TestHeartbeatsCountTheChangesOfTheirProblems(t *testing.T) {
 	const rounds = 10_000
 	s := &Service{}

@@ -142,7 +142,8 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	}
 }
 
-// A finishing store ends no write with its context, so that none appears after the writer has ended.
+// A finishing store ends no write with its context, so that none appears after the writer has
+// ended.
 type finishing struct{ retention.Store }
 
 func (s finishing) Put(ctx context.Context, key string, data []byte) error {
