@@ -33,6 +33,7 @@ type scale struct {
 	sieges        int           // rounds in which identities attack
 	siege         time.Duration // the length of each
 	published     int           // events that a sink publishes
+	retained      time.Duration // of changes that are retained
 }
 
 func full() scale {
@@ -41,6 +42,7 @@ func full() scale {
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
 		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
 		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 5, siege: 9 * time.Second, published: 240_000,
+		retained: 4 * time.Second,
 	}
 }
 
@@ -49,6 +51,7 @@ func quick() scale {
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
 	s.stock, s.scan, s.sieges, s.siege, s.published = 200_000, 2*time.Second, 1, 3*time.Second, 80_000
+	s.retained = 1500 * time.Millisecond
 	return s
 }
 
@@ -80,6 +83,7 @@ type outcome struct {
 
 	clientCPU time.Duration // of the node's client, -1 if there is none
 	serverCPU time.Duration // MongoDB's, -1 if unknown
+	examined  int64         // entries that MongoDB's change streams have looked at, -1 if unknown
 }
 
 // open starts the servers that contenders read from.
@@ -234,26 +238,33 @@ func (b *bench) enter(ctx context.Context, group string, e entry, j scenario, du
 }
 
 func (b *bench) round(ctx context.Context, e entry, j scenario, profile string, during func() error) (o outcome, err error) {
+	if !e.node {
+		j.Profile = profile
+		return b.contend(ctx, nil, j, "", during)
+	}
+	node, err := b.startNode(ctx, &j)
+	if err != nil {
+		o.Fault = err.Error()
+		return o, context.Cause(ctx)
+	}
+	o, err = b.contend(ctx, node, j, profile, during)
+	if closing := node.close(); closing != nil && o.Fault == "" {
+		o.Fault = closing.Error()
+	}
+	return o, err
+}
+
+// contend runs a contender, as a client of a node if that is not nil.
+func (b *bench) contend(ctx context.Context, node *worker, j scenario, profile string, during func() error) (o outcome, err error) {
 	c, err := startWorker("contender", b.notes)
 	if err != nil {
 		return o, err
 	}
-	var node *worker
 	defer func() {
-		errs := []error{c.close()} // first the client, then the node
-		if node != nil {
-			errs = append(errs, node.close())
-		}
-		if closing := errors.Join(errs...); closing != nil && o.Fault == "" {
+		if closing := c.close(); closing != nil && o.Fault == "" {
 			o.Fault = closing.Error()
 		}
 	}()
-	if !e.node {
-		j.Profile = profile
-	} else if node, err = b.startNode(ctx, &j); err != nil {
-		o.Fault = err.Error()
-		return o, context.Cause(ctx)
-	}
 	before, err := b.serverUsed(ctx)
 	if err != nil {
 		return o, err
@@ -292,8 +303,11 @@ func (b *bench) round(ctx context.Context, e entry, j scenario, profile string, 
 		return o, context.Cause(ctx)
 	}
 	after, err := b.serverUsed(ctx)
-	if o.serverCPU = after - before; before < 0 {
+	if o.serverCPU = after.CPU - before.CPU; before.CPU < 0 {
 		o.serverCPU = -1
+	}
+	if o.examined = after.Examined - before.Examined; before.Examined < 0 {
+		o.examined = -1
 	}
 	return o, err
 }
@@ -316,14 +330,12 @@ func (b *bench) startNode(ctx context.Context, j *scenario) (*worker, error) {
 	return node, nil
 }
 
-// serverUsed returns MongoDB's CPU time so far, -1 if unknown.
-func (b *bench) serverUsed(ctx context.Context) (time.Duration, error) {
-	if b.uri == "" {
-		return b.log.cpu()
+// serverUsed returns what MongoDB has done so far.
+func (b *bench) serverUsed(ctx context.Context) (s serverStats, err error) {
+	if err = b.log.call(ctx, "stats", none{}, &s); err == nil && b.uri == "" {
+		s.CPU, err = b.log.cpu()
 	}
-	var s serverStats
-	err := b.log.call(ctx, "stats", none{}, &s)
-	return s.CPU, err
+	return s, err
 }
 
 // A race is a run of several contenders, with a name for the notes and the command line.
@@ -401,6 +413,7 @@ func (b *bench) races() []race {
 		{name: "handoff", run: b.raceHandoffs},
 		{name: "tenants", run: b.raceTenants},
 		{name: "sinks", run: b.raceSinks},
+		{name: "retention", run: b.raceRetention},
 	}
 }
 

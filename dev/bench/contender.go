@@ -146,6 +146,13 @@ type scenario struct {
 	Attacks []string
 	// Broker is the target of a sink.
 	Broker brokerAddress
+	// Retained is the folder in which the node keeps the log, empty for none.
+	Retained string
+	// Rare makes a client subscribe to the collection rare alone, which has RareEvents.
+	Rare       bool
+	RareEvents int
+	// Whole makes a client subscribe to the whole database; the check is of the collection changes.
+	Whole bool
 }
 
 // A result is the result of a contender.

@@ -144,9 +144,11 @@ type measurement struct {
 	EventsPerSecond stat   `json:"events_per_s"`
 	// CPU is the CPU time of the measured process: the node, or a contender that reads MongoDB
 	// itself. ClientCPU is that of a node's clients.
-	CPU         stat  `json:"cpu_us_per_event"`
-	ClientCPU   *stat `json:"client_cpu_us_per_event,omitempty"`
-	ServerCPU   *stat `json:"server_cpu_us_per_event,omitempty"`
+	CPU       stat  `json:"cpu_us_per_event"`
+	ClientCPU *stat `json:"client_cpu_us_per_event,omitempty"`
+	ServerCPU *stat `json:"server_cpu_us_per_event,omitempty"`
+	// Examined are the entries that MongoDB's change streams have looked at.
+	Examined    *stat `json:"server_entries_per_event,omitempty"`
 	Allocations stat  `json:"allocs_per_event"`
 	RSS         stat  `json:"peak_rss_mib"`
 	P50         *stat `json:"p50_ms,omitempty"`

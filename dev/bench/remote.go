@@ -51,7 +51,7 @@ func (r *remote) stats(ctx context.Context) (serverStats, error) {
 	if err := r.driver.Database("admin").RunCommand(ctx, bson.D{{Key: "serverStatus", Value: 1}}).Decode(&status); err != nil {
 		return serverStats{}, fmt.Errorf("ask for the server's status: %w", err)
 	}
-	s := serverStats{CPU: -1}
+	s := serverStats{CPU: -1, Examined: -1}
 	if status.Extra.User != nil && status.Extra.System != nil {
 		s.CPU = time.Duration(*status.Extra.User+*status.Extra.System) * time.Microsecond
 	}

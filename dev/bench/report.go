@@ -17,7 +17,7 @@ func order() []string {
 	return []string{
 		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
 		"sse_1000_vs_1", "snapshot_vs_find", "snapshot_live_p99", "snapshot_busy", "snapshot_rss", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare",
-		"rss_mib", "allocs_per_event",
+		"retention_on_vs_off", "retained_catchup_vs_oplog", "rss_mib", "allocs_per_event",
 	}
 }
 
@@ -29,7 +29,10 @@ func (b *bench) report() *report {
 		"sse_1000_vs_1": b.manyVsOneBrowser(), "snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_busy": b.snapshotBusy(),
 		"snapshot_rss": b.snapshotRSS(), "handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
 		"sink_kafka_vs_bare": b.sinkVsBare(toKafka, toTransactions), "sink_nats_vs_bare": b.sinkVsBare(toJetStream),
-		"rss_mib": b.rss(), "allocs_per_event": b.allocations(),
+		"retention_on_vs_off": b.retentionOnVsOff(), "retained_catchup_vs_oplog": b.retainedCatchup(), "rss_mib": b.rss(), "allocs_per_event": b.allocations(),
+	}
+	if b.uri != "" { // whose oplog cannot be truncated
+		delete(r, "retained_catchup_vs_oplog")
 	}
 	if b.race != "" { // a figure whose races were not to run is none
 		maps.DeleteFunc(r, func(_ string, f metric) bool {
@@ -101,6 +104,7 @@ func (b *bench) measurement(key string) (m measurement) {
 	m.CPU = always(func(o outcome) float64 { return micros(o.CPU, o) })
 	m.ClientCPU = over(func(o outcome) (float64, bool) { return micros(o.clientCPU, o), o.clientCPU >= 0 })
 	m.ServerCPU = over(func(o outcome) (float64, bool) { return micros(o.serverCPU, o), o.serverCPU >= 0 })
+	m.Examined = over(func(o outcome) (float64, bool) { return float64(o.examined) / float64(o.Events), o.examined >= 0 })
 	m.Allocations = always(func(o outcome) float64 { return float64(o.Mallocs) / float64(o.Events) })
 	m.RSS = always(func(o outcome) float64 { return float64(o.PeakRSS) / (1 << 20) })
 	m.Values = samples(told)

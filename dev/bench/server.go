@@ -28,10 +28,12 @@ type load struct {
 	Rate int
 	// Payload is the length of a text in every change.
 	Payload int
+	// Rare are changes of the collection rare, which are written meanwhile.
+	Rare int
 }
 
-// collection is the collection in each database.
-const collection = "changes"
+// collection is the collection in each database, rare another one with few changes.
+const collection, rare = "changes", "rare"
 
 // loadResult describes the written changes.
 type loadResult struct {
@@ -44,6 +46,8 @@ type loadResult struct {
 type serverStats struct {
 	// CPU is the server's CPU time, -1 if the server does not report it.
 	CPU time.Duration
+	// Examined is the number of entries that its change streams have looked at, -1 if unknown.
+	Examined int64
 }
 
 // A serverConfig configures a server at its start.
@@ -105,8 +109,12 @@ func operationTime(ctx context.Context, client *mongo.Client) (int64, error) {
 	return int64(hello.OperationTime.T), nil
 }
 
-// oplogBytes is room for the largest backlog.
-const oplogBytes = 2 << 30
+const (
+	// oplogBytes is room for the largest backlog.
+	oplogBytes = 2 << 30
+	// keptEntries are the newest entries, which stay when the oplog is truncated.
+	keptEntries = 10
+)
 
 // serveDev is a development MongoDB as a worker. It serves from memory.
 func serveDev(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -118,7 +126,12 @@ func serveDev(ctx context.Context, in io.Reader, out io.Writer) error {
 	var g errgroup.Group
 	g.Go(func() error { return server.Run(serving) })
 	d := &dev{server: server}
-	err = serveRequests(ctx, in, out, handlers(func(context.Context, serverConfig) (log, error) { return d, d.connect() }))
+	methods := handlers(func(context.Context, serverConfig) (log, error) { return d, d.connect() })
+	methods["truncate"] = handle(func(context.Context, none) (none, error) {
+		server.TruncateOplog(keptEntries)
+		return none{}, nil
+	})
+	err = serveRequests(ctx, in, out, methods)
 	d.close() // while the server still runs
 	stop()
 	return errors.Join(err, g.Wait())
@@ -146,18 +159,28 @@ func (d *dev) uri() string           { return d.server.URI() }
 func (d *dev) client() *mongo.Client { return d.driver }
 
 func (d *dev) generate(ctx context.Context, data load) error {
-	err := d.server.Generate(ctx, devmongo.Generate{
-		DB: data.DB, Coll: cmp.Or(data.Collection, collection), Count: data.Events, Documents: data.Documents, Rate: data.Rate, Payload: data.Payload,
-	})
+	g, writing := errgroup.WithContext(ctx)
+	write := func(coll string, events, rate int) {
+		g.Go(func() error {
+			return d.server.Generate(writing, devmongo.Generate{
+				DB: data.DB, Coll: coll, Count: events, Documents: data.Documents, Rate: rate, Payload: data.Payload,
+			})
+		})
+	}
+	write(cmp.Or(data.Collection, collection), data.Events, data.Rate)
+	if data.Rare > 0 { // as long as the others
+		write(rare, data.Rare, data.Rate*data.Rare/data.Events)
+	}
+	err := g.Wait()
 	if data.Rate == 0 {
 		runtime.GC() // readers must not pay for garbage of the writers
 	}
 	return err
 }
 
-// stats returns nothing: the parent process measures the CPU time.
+// stats returns no CPU time: the parent process measures it.
 func (d *dev) stats(context.Context) (serverStats, error) {
-	return serverStats{CPU: -1}, nil
+	return serverStats{CPU: -1, Examined: d.server.Stats().EntriesExamined}, nil
 }
 
 // serveEtcd is a worker with a real etcd, in a temporary directory.

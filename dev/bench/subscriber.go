@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,12 @@ func (s *subscriber) Open(ctx context.Context, round *round) error {
 		return err
 	}
 	wanted := client.Subscription{ID: "all", DB: round.DB, Coll: collection}
+	switch {
+	case round.Whole:
+		wanted.Coll = ""
+	case round.Rare:
+		wanted.Coll = rare
+	}
 	if round.JSON {
 		wanted.Format = client.JSON
 	}
@@ -59,7 +66,7 @@ func (s *subscriber) handle(_ context.Context, c client.Change) error {
 	defer s.mu.Unlock()
 	check := s.round.check
 	switch {
-	case check.done(), s.round.Snapshot && !c.Snapshot:
+	case check.done(), s.round.Snapshot && !c.Snapshot, s.round.Whole && !bytes.Contains(c.Data, []byte(checkedField)):
 		return nil
 	case s.round.JSON:
 		check.text(c.Data, now)
@@ -72,9 +79,16 @@ func (s *subscriber) handle(_ context.Context, c client.Change) error {
 	return nil
 }
 
+// checkedField is the collection in the namespace of an event that the check knows.
+const checkedField = "\x02coll\x00\x08\x00\x00\x00" + collection + "\x00"
+
 // Read implements Contender.
 func (s *subscriber) Read(ctx context.Context) error {
-	return s.client.await(ctx, s.arrived)
+	if err := s.client.await(ctx, s.arrived); err != nil || s.round.Retained == "" || s.round.Start != 0 {
+		return err
+	}
+	s.round.stop()
+	return s.round.awaitSegments(ctx)
 }
 
 // Close implements Contender.
