@@ -78,26 +78,15 @@ type documentChange struct {
 
 // ServeHTTP implements http.Handler.
 func (c *Changes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ready := prepare(w, c.events.cfg.StallTimeout)
 	err := c.serve(r, func(body *changesBody) {
-		ready()
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		_ = json.NewEncoder(w).Encode(body) // the client may have gone
 	})
 	if err != nil {
 		holdBack(r.Context(), c.events.cfg.Accounts, err)
-		ready()
 		c.events.refuse(w, r, err)
 	}
-}
-
-// prepare removes the write deadline of a response that may take long to prepare: only a client
-// that does not read is late. Call ready right before the response is written.
-func prepare(w http.ResponseWriter, stall time.Duration) (ready func()) {
-	out := http.NewResponseController(w)
-	_ = out.SetWriteDeadline(time.Time{}) // if it cannot be set, as in tests, there is no connection
-	return func() { _ = out.SetWriteDeadline(time.Now().Add(stall)) }
 }
 
 // A changesQuery is a parsed request.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
-	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 )
@@ -184,63 +183,16 @@ func TestChangesAreAnsweredInTime(t *testing.T) {
 	}
 }
 
-// A deadlined response has a write deadline, and tells it when it is written.
-type deadlined struct {
+// A watched response tells when it is written.
+type watched struct {
 	*httptest.ResponseRecorder
 
-	deadline time.Time
-	written  func(deadline time.Time)
+	written func()
 }
 
-func (d *deadlined) SetWriteDeadline(t time.Time) error {
-	d.deadline = t
-	return nil
-}
-
-func (d *deadlined) Write(b []byte) (int, error) {
-	d.written(d.deadline)
-	return d.ResponseRecorder.Write(b)
-}
-
-// A client has the whole stall timeout to read a response, however long that took to prepare.
-func TestSlowAnswersArrive(t *testing.T) {
-	w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(1)}})
-	cfg := gateway.EventsConfig{Cluster: "c", StallTimeout: time.Hour}
-	var d *deadlined
-	changes := gateway.NewChanges(gateway.NewEvents(cfg, w.node), func(text string) (change.Value, error) {
-		if !d.deadline.IsZero() {
-			t.Errorf("while the answer is prepared, its deadline is %v", d.deadline)
-		}
-		return parseInt(text)
-	})
-	pages := gateway.NewPages(cfg, w.node)
-	identified := newList(t, "reader name=reader namespace=shop.orders").config(gateway.Config{}).Access.Handler
-	for _, test := range []struct {
-		handler http.Handler
-		query   string
-		status  int
-	}{
-		{changes, "&id=7", http.StatusOK},
-		{changes, "&id=7&limit=0", http.StatusBadRequest},
-		{changes, "&id=x", http.StatusBadRequest},
-		{pages, "", http.StatusOK},
-		{pages, "&limit=0", http.StatusBadRequest},
-	} {
-		writes := 0
-		d = &deadlined{ResponseRecorder: httptest.NewRecorder(), deadline: time.Now().Add(-time.Second), written: func(deadline time.Time) {
-			writes++
-			if left := time.Until(deadline); left <= 0 || left > cfg.StallTimeout {
-				t.Errorf("%T %s: written with the deadline %v", test.handler, test.query, deadline)
-			}
-		}}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?db=shop&coll=orders"+test.query, nil)
-		r.RemoteAddr = "127.0.0.1:1" // tokens need TLS or loopback
-		r.Header.Set("Authorization", "Bearer reader")
-		identified(test.handler).ServeHTTP(d, r)
-		if writes == 0 || d.Code != test.status {
-			t.Errorf("%T %s: %d %s, %d writes", test.handler, test.query, d.Code, d.Body, writes)
-		}
-	}
+func (w *watched) Write(b []byte) (int, error) {
+	w.written()
+	return w.ResponseRecorder.Write(b)
 }
 
 // A client counts until its answer is written.
@@ -248,7 +200,7 @@ func TestClientsOfChangesCountWhileTheyRead(t *testing.T) {
 	w := newWorld(t, options{})
 	c := w.changes(gateway.EventsConfig{MaxClients: 1})
 	second := httptest.NewRecorder()
-	first := &deadlined{ResponseRecorder: httptest.NewRecorder(), written: func(time.Time) { c.ServeHTTP(second, w.request("")) }}
+	first := &watched{ResponseRecorder: httptest.NewRecorder(), written: func() { c.ServeHTTP(second, w.request("")) }}
 	c.ServeHTTP(first, w.request(""))
 	if first.Code != http.StatusOK || second.Code != http.StatusServiceUnavailable || !strings.Contains(second.Body.String(), string(fault.SessionTooMany)) {
 		t.Errorf("%d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)

@@ -34,11 +34,10 @@ type Pages struct {
 	h    *Events
 }
 
-// NewPages returns the handler. Of the configuration it uses Cluster, Carries, StallTimeout,
-// Accounts and Logger.
-// It counts the requests of identities itself.
+// NewPages returns the handler. Of the configuration it uses Cluster, Carries, Accounts
+// and Logger. It counts the requests of identities itself.
 func NewPages(cfg EventsConfig, node *streamer.Node) *Pages {
-	return &Pages{cfg: cfg, node: node, h: NewEvents(EventsConfig{StallTimeout: cfg.StallTimeout, Logger: cfg.Logger}, node)}
+	return &Pages{cfg: cfg, node: node, h: NewEvents(EventsConfig{Logger: cfg.Logger}, node)}
 }
 
 // A pageBody is the answer.
@@ -57,7 +56,6 @@ type pageBody struct {
 // ServeHTTP implements http.Handler.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var body *pageBody
-	ready := prepare(w, p.h.cfg.StallTimeout)
 	account, err := openAccount(p.cfg.Accounts, r, access.Request)
 	if err == nil {
 		defer account.Close()
@@ -65,16 +63,13 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-		ready()
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		_ = json.NewEncoder(w).Encode(body) // the client may have gone
 	case fault.Of(err) == fault.LogHistoryLost, fault.Of(err) == fault.LogAhead:
-		ready()
 		access.Refuse(w, http.StatusGone, err)
 	default:
 		holdBack(r.Context(), p.cfg.Accounts, err)
-		ready()
 		p.h.refuse(w, r, err)
 	}
 }

@@ -154,12 +154,15 @@ func (a *Auditor) Session(transport, address, identity, subscriber string) (ende
 	}
 }
 
+// OtherIdentities is the label of identities that have none of their own.
+const OtherIdentities = "other"
+
 // label returns the label of an identity in metrics: the first ones have their own.
 func (a *Auditor) label(identity string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.mu.named[identity] && len(a.mu.named) >= maxIdentities {
-		return "other"
+		return OtherIdentities
 	}
 	a.mu.named[identity] = true
 	return identity

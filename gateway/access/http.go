@@ -56,6 +56,28 @@ func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	})
 }
 
+// Apart passes requests of identities that may read everything to whole, and all others, also those
+// without credentials, to part. A token that is not accepted is refused, so that nobody takes the
+// part for the whole because of a wrong one.
+func (a *Authenticator) Apart(whole, part http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := Peer{Address: r.RemoteAddr, TLS: r.TLS, Listener: HTTP, Authorization: r.Header.Values("Authorization")}
+		i, err := a.Authenticate(p)
+		switch {
+		case err != nil && len(p.Authorization) > 0:
+			if a.Seen != nil {
+				a.Seen(p, nil, err)
+			}
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			Refuse(w, http.StatusUnauthorized, err)
+		case i.Operates():
+			whole.ServeHTTP(w, r)
+		default:
+			part.ServeHTTP(w, r)
+		}
+	})
+}
+
 // Refuse responds with a fault as JSON, as fault.Public has it: code, message, remedy.
 func Refuse(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")

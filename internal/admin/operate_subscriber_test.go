@@ -191,3 +191,44 @@ func TestConfigurationIsShownWithoutSecrets(t *testing.T) {
 }
 
 var _ admin.Filtering = (*streamer.Node)(nil)
+
+// Who has no right is refused before anything is looked up, so that neither the answer nor its time
+// says which names there are: none of these handlers has a store, a node or a cluster to ask.
+func TestWhoMayNothingIsRefusedBeforeAnythingIsLookedUp(t *testing.T) {
+	t.Parallel()
+	logger := slog.New(slog.DiscardHandler)
+	o := admin.Operations{Logger: logger}
+	for target, handler := range map[string]http.Handler{
+		"GET /v1/subscribers/detail?subscriber=NAME":                      admin.ServeDetail(nil, nil, logger),
+		"GET /v1/subscribers/rewind?subscriber=NAME&to=earliest":          o.ServeRewindPlan(),
+		"POST /v1/subscribers/rewind?subscriber=NAME&to=earliest":         o.ServeRewind(),
+		"POST /v1/subscribers/delete?subscriber=NAME":                     o.ServeDelete(),
+		"POST /v1/subscribers/snapshots?subscriber=NAME":                  admin.ServeSnapshots(nil, nil),
+		"POST /v1/subscribers/snapshots?subscriber=NAME&operation=wrong":  admin.ServeSnapshots(nil, nil),
+		"POST /v1/subscribers/snapshots?subscriber=x&namespace=shop.NAME": admin.ServeSnapshots(nil, nil),
+		"POST /v1/nodes/NAME/drain":                                       o.ServeDrain(),
+		"POST /v1/partitions/1/handoff?to=NAME":                           o.ServeHandoff(),
+		"POST /v1/restarts/pause?slug=NAME":                               o.ServeRestarts(),
+		"POST /v1/sinks/NAME/pause":                                       admin.ServeSinks("a", nil, nil, nil),
+		"GET /v1/sinks":                                                   admin.ServeSinks("a", nil, nil, nil),
+		"GET /v1/audit":                                                   admin.ServeAudit(nil),
+		"GET /v1/configuration":                                           admin.ServeConfiguration(config.Config{}, "v"),
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		told := make(map[string]bool)
+		for _, name := range []string{"live", "no-such", strings.Repeat("x", 200)} {
+			r := httptest.NewRequestWithContext(t.Context(), method, strings.ReplaceAll(path, "NAME", name), nil)
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("Authorization", "Bearer tenant")
+			w := httptest.NewRecorder()
+			as(t, handler).ServeHTTP(w, r)
+			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "STRM-ACCESS-FORBIDDEN") {
+				t.Errorf("%s: %d %s", target, w.Code, w.Body)
+			}
+			told[w.Body.String()] = true
+		}
+		if len(told) != 1 {
+			t.Errorf("%s: %v", target, told)
+		}
+	}
+}

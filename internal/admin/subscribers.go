@@ -401,19 +401,19 @@ type Node interface {
 
 // ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, including
 // their sessions at the node of that name: 200 with the readable ones, 503 with code and remedy if
-// none is readable. It answers one request at a time, and lets MongoDB count entries at most once
-// per entryCountTTL. An identity that may not read everything gets only its own subscribers.
+// none is readable. It answers one request at a time, of each identity in turn, and lets MongoDB
+// count entries at most once per entryCountTTL. An identity that may not read everything gets only
+// its own subscribers.
 func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
-	one, counted := make(chan struct{}, 1), &entryCount{}
+	line, counted := newTurns(), &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
-		select {
-		case one <- struct{}{}:
-			defer func() { <-one }()
-		case <-ctx.Done():
+		i := access.From(ctx)
+		done, ok := line.take(ctx, i.Owner())
+		if !ok {
 			return
 		}
-		i := access.From(ctx)
+		defer done()
 		list, err := Subscribers(ctx, s)
 		if list == nil {
 			list = &SubscriberList{Subscribers: []Subscriber{}}

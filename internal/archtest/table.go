@@ -84,6 +84,7 @@ func libraries() []library {
 		{"github.com/coder/websocket", []string{"examples/..."}, "the browsers' end of an example"},
 		{"github.com/coreos/go-systemd/v22", []string{"internal/wiring"}, "tells systemd that the service is ready, and alive"},
 		{"github.com/prometheus/client_golang", anywhere, "metrics.go and wiring; elsewhere the Registerer alone (a rule of its own)"},
+		{"github.com/prometheus/client_model", []string{"internal/wiring"}, "/metrics without the names of clients"},
 		{"github.com/spf13/cobra", []string{"cmd/...", "dev/demo"}, "commands"},
 		{"github.com/spf13/pflag", []string{"cmd/...", "dev/demo"}, "flags of commands: which one was mistyped"},
 		{"gopkg.in/yaml.v3", []string{"internal/config"}, "configuration is plain values everywhere else"},

@@ -2,6 +2,7 @@ package listen
 
 import (
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/mongostream/streamer/fault"
@@ -23,17 +24,63 @@ const (
 
 // limitRequests refuses requests with bodies, because no handler reads one and the server would
 // wait for the end of a slow one. It also bounds how long a client may read nothing of its
-// response. Streaming handlers extend this bound with each write.
+// response, from the moment at which that is written, however long it took to prepare. Streaming
+// handlers extend this bound with each write.
 func limitRequests(stall time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		control, now := http.NewResponseController(w), time.Now()
-		_ = control.SetWriteDeadline(now.Add(stall)) // if it cannot be set, as in tests, there is no connection
+		timed := &timedResponse{ResponseWriter: w, stall: stall}
+		control := http.NewResponseController(w)
+		_ = control.SetWriteDeadline(time.Time{}) // of the connection's last request; if it cannot be set, as in tests, there is no connection
+		defer timed.begin()                       // the server writes the rest
 		if r.ContentLength != 0 {
-			_ = control.SetReadDeadline(now.Add(bodyTimeout))
+			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 			w.Header().Set("Connection", "close")
-			access.Refuse(w, http.StatusRequestEntityTooLarge, fault.Newf(fault.SessionBadRequest, "requests have no bodies here"))
+			access.Refuse(timed, http.StatusRequestEntityTooLarge, fault.Newf(fault.SessionBadRequest, "requests have no bodies here"))
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(timed, r)
 	})
 }
+
+// A timedResponse sets the write deadline of a response when that begins, unless its handler has
+// set one.
+type timedResponse struct {
+	http.ResponseWriter
+
+	stall time.Duration
+	timed atomic.Bool
+}
+
+// begin sets the deadline.
+func (t *timedResponse) begin() {
+	if t.timed.CompareAndSwap(false, true) {
+		_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(time.Now().Add(t.stall))
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (t *timedResponse) WriteHeader(status int) {
+	t.begin()
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (t *timedResponse) Write(b []byte) (int, error) {
+	t.begin()
+	return t.ResponseWriter.Write(b)
+}
+
+// FlushError is for http.ResponseController.
+func (t *timedResponse) FlushError() error {
+	t.begin()
+	return http.NewResponseController(t.ResponseWriter).Flush()
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (t *timedResponse) SetWriteDeadline(deadline time.Time) error {
+	t.timed.Store(true)
+	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(deadline)
+}
+
+// Unwrap is for http.ResponseController.
+func (t *timedResponse) Unwrap() http.ResponseWriter { return t.ResponseWriter }

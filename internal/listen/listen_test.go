@@ -212,6 +212,81 @@ func TestHostileClientsAreLetGo(t *testing.T) {
 	})
 }
 
+// A timed response has a write deadline, and tells it when it is written.
+type timed struct {
+	*httptest.ResponseRecorder
+
+	deadline time.Time
+	written  func(deadline time.Time)
+}
+
+func (d *timed) SetWriteDeadline(t time.Time) error {
+	d.deadline = t
+	return nil
+}
+
+func (d *timed) WriteHeader(status int) {
+	d.written(d.deadline)
+	d.ResponseRecorder.WriteHeader(status)
+}
+
+func (d *timed) Write(b []byte) (int, error) {
+	d.written(d.deadline)
+	return d.ResponseRecorder.Write(b)
+}
+
+func (d *timed) Flush() { d.written(d.deadline) }
+
+// A client has the whole stall timeout to read a response, however long that took to prepare and
+// whatever its handler does first, unless the handler sets a deadline of its own.
+func TestSlowAnswersArrive(t *testing.T) {
+	const stall = time.Hour
+	l, err := listen.New(load(t, "STREAMER_HTTP_STALL_TIMEOUT=1h"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := time.Now().Add(2 * time.Hour)
+	for name, test := range map[string]struct {
+		answer func(http.ResponseWriter)
+		writes int
+		most   time.Duration
+	}{
+		"a status":    {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }, 1, stall},
+		"a body":      {func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x") }, 1, stall},
+		"both, twice": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusOK); _, _ = io.WriteString(w, "x") }, 2, stall},
+		"a flush":     {func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, 1, stall},
+		"nothing":     {func(http.ResponseWriter) {}, 0, stall},
+		"a refusal":   {func(w http.ResponseWriter) { access.Refuse(w, http.StatusBadRequest, errors.New("no")) }, 2, stall},
+		"a deadline": {func(w http.ResponseWriter) {
+			_ = http.NewResponseController(w).SetWriteDeadline(own)
+			_, _ = io.WriteString(w, "x")
+		}, 1, 2 * time.Hour},
+	} {
+		writes := 0
+		good := func(deadline time.Time) {
+			if left := time.Until(deadline); left <= test.most-time.Minute || left > test.most {
+				t.Errorf("%s: written with the deadline %v", name, deadline)
+			}
+		}
+		d := &timed{ResponseRecorder: httptest.NewRecorder(), deadline: time.Now().Add(-time.Second), written: func(deadline time.Time) {
+			writes++
+			good(deadline)
+		}}
+		handler := l.Server(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if !d.deadline.IsZero() {
+				t.Errorf("%s: while the answer is prepared, its deadline is %v", name, d.deadline)
+			}
+			test.answer(w)
+		}), nil).Handler
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil)
+		handler.ServeHTTP(d, r)
+		good(d.deadline) // for what the server writes afterwards
+		if writes != test.writes {
+			t.Errorf("%s: %d writes", name, writes)
+		}
+	}
+}
+
 // So many connections are open at a time, and those above are served when others have gone.
 func TestConnectionsAreBounded(t *testing.T) {
 	const most = 2*1 + 200

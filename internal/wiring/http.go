@@ -89,7 +89,7 @@ func (s *Service) buildServers() error {
 	v1.Handle("/v1/events", events)
 	v1.Handle("GET /v1/changes", gateway.NewChanges(events, mongodb.ParseID))
 	v1.Handle("GET /v1/snapshot", gateway.NewPages(gateway.EventsConfig{
-		Cluster: s.origin.Cluster, Carries: s.carries(), StallTimeout: cfg.HTTP.StallTimeout, Accounts: accounts, Logger: s.logger,
+		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
 	}, s.node))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
 		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
@@ -138,7 +138,7 @@ func (s *Service) buildServers() error {
 	// Probes and metrics answer whatever the parameters are: a probe that is refused restarts a
 	// node.
 	probes := http.NewServeMux()
-	probes.Handle("GET /metrics", s.registry.handler(s.tracer != nil)) // traces have exemplars
+	probes.Handle("GET /metrics", s.registry.handler(s.registry, s.tracer != nil)) // traces have exemplars
 	self.Handle(probes)
 	s.components.Handle(probes)
 	if s.probing != nil { // nothing of this is at the address for clients
@@ -146,7 +146,8 @@ func (s *Service) buildServers() error {
 		s.logger.Info("probes and metrics have their own listener", "address", s.Probes())
 		return nil
 	}
-	for _, path := range []string{"/metrics", "/health", "/livez", "/readyz", "/internal/"} {
+	mux.Handle("GET /metrics", s.metrics())
+	for _, path := range []string{"/health", "/livez", "/readyz", "/internal/"} {
 		mux.Handle(path, probes)
 	}
 	return nil

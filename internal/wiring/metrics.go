@@ -1,17 +1,26 @@
 package wiring
 
 import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // newMetricsRegistry returns a registry with the standard metrics of a process, and its build
@@ -82,11 +91,73 @@ func (r *metricsRegistry) fail(err error) {
 // Println implements promhttp.Logger, for errors of collected metrics.
 func (r *metricsRegistry) Println(v ...any) { r.fail(fmt.Errorf("%s", fmt.Sprint(v...))) }
 
-// handler serves the metrics, those that can be collected.
-func (r *metricsRegistry) handler(openMetrics bool) http.Handler {
-	return promhttp.HandlerFor(r.Registry, promhttp.HandlerOpts{
+// handler serves the metrics of a gatherer, those that can be collected.
+func (r *metricsRegistry) handler(from prometheus.Gatherer, openMetrics bool) http.Handler {
+	return promhttp.HandlerFor(from, promhttp.HandlerOpts{
 		Registry: r.Registry, EnableOpenMetrics: openMetrics, ErrorHandling: promhttp.ContinueOnError, ErrorLog: r,
 	})
+}
+
+// metrics returns the handler of /metrics at the address for clients: whoever may not read
+// everything, or does not show who it is, gets other texts for the names of clients. Without access
+// control everybody may read everything.
+func (s *Service) metrics() http.Handler {
+	openMetrics := s.tracer != nil // traces have exemplars
+	veiled := veiledMetrics{s.registry, []byte(cmp.Or(s.origin.Backend.ID, rand.Text()))}
+	return s.listeners.Access.Apart(s.registry.handler(s.registry, openMetrics), s.registry.handler(veiled, openMetrics))
+}
+
+// veiledMetrics are metrics without the names of clients and of their identities. The text in place
+// of a name is the same for all nodes of a cluster, so that alerts and sums count what they count
+// with names, and cannot be guessed without the key.
+type veiledMetrics struct {
+	from prometheus.Gatherer
+	key  []byte
+}
+
+// Gather implements prometheus.Gatherer.
+func (v veiledMetrics) Gather() ([]*dto.MetricFamily, error) {
+	families, err := v.from.Gather()
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			m.Label = slices.Clone(m.Label) // the labels are the collector's
+			for i, label := range m.Label {
+				if namesClients(label.GetName(), label.GetValue()) {
+					value := v.hidden(label.GetValue())
+					m.Label[i] = &dto.LabelPair{Name: label.Name, Value: &value}
+				}
+			}
+		}
+	}
+	return families, err //nolint:wrapcheck // for promhttp, which shows the others
+}
+
+// hidden returns the text in place of a name.
+func (v veiledMetrics) hidden(name string) string {
+	sum := hmac.New(sha256.New, v.key)
+	sum.Write([]byte(name))
+	return "hidden-" + hex.EncodeToString(sum.Sum(nil)[:6])
+}
+
+// namesClients reports whether the value of a label may be a name that a client has chosen, or that
+// of its identity. A label that is not known counts as one.
+func namesClients(label, value string) bool {
+	switch label {
+	case "subscriber":
+		return !streamer.Reserved(value) // of sinks
+	case "identity":
+		return value != notice.OtherIdentities
+	default:
+		return !slices.Contains(ownLabels(), label)
+	}
+}
+
+// ownLabels are the labels whose values are words of ours, numbers, or names of the operators' own.
+func ownLabels() []string {
+	return []string{
+		"breaker", "cause", "channel", "code", "goversion", "handler", "method", "outcome", "partition", "reader", "reason", "result", "severity", "shard", "sink", "slug",
+		"state", "status", "subject", "transport", "version",
+	}
 }
 
 // A guardedCollector ends a collection that panics.

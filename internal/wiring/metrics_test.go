@@ -4,6 +4,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +43,7 @@ func TestMetricsAnswerAlthoughACollectorFails(t *testing.T) {
 		r.MustRegister(spoilt{"bad", how}, spoilt{"good", ""})
 		for range 2 {
 			w := httptest.NewRecorder()
-			r.handler(false).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+			r.handler(r, false).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 			for _, want := range []string{"streamer_build_info{", `good{l="before"} 1`, `good{l="after"} 1`, `bad{l="before"} 1`} {
 				if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 					t.Errorf("a metric that %s: %d, without %s", how, w.Code, want)
@@ -61,5 +64,72 @@ func TestMetricsAnswerAlthoughACollectorFails(t *testing.T) {
 	r.MustRegister(spoilt{"good", ""})
 	if r.Register(spoilt{"good", ""}) == nil {
 		t.Error("one metric was registered twice")
+	}
+}
+
+// Who may not read everything gets no name of a client: not by the labels that name them, and not
+// by one that nobody has thought of. A name has the same text at all nodes, whatever it is no name
+// has that of another, and sums are what they are.
+func TestMetricsWithoutTheNamesOfClients(t *testing.T) {
+	text := func(from prometheus.Gatherer) string {
+		r := newMetricsRegistry("v", slog.New(slog.DiscardHandler))
+		w := httptest.NewRecorder()
+		r.handler(from, false).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		if w.Code != http.StatusOK {
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+		return w.Body.String()
+	}
+	r := prometheus.NewRegistry()
+	for label, values := range map[string][]string{
+		"subscriber": {"tenant/secret-a", "secret-b", "sink/orders", "stdout"}, "identity": {"secret-c", "other"}, "unheard": {"secret-d"}, "reason": {"left"},
+	} {
+		gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "of_" + label, Help: "h"}, []string{label})
+		for i, value := range values {
+			gauge.WithLabelValues(value).Set(float64(10 + i))
+		}
+		r.MustRegister(gauge)
+	}
+	whole := text(r)
+	veiled := text(veiledMetrics{r, []byte("k")})
+	if strings.Contains(veiled, "secret") || strings.Count(veiled, "hidden-") != 4 {
+		t.Errorf("%s", veiled)
+	}
+	for _, want := range []string{`{subscriber="sink/orders"} 12`, `{subscriber="stdout"} 13`, `{identity="other"} 11`, `{reason="left"} 10`} {
+		if !strings.Contains(veiled, want) {
+			t.Errorf("without %s: %s", want, veiled)
+		}
+	}
+	if strings.Count(veiled, "\n") != strings.Count(whole, "\n") || text(r) != whole {
+		t.Errorf("%s, of\n%s", veiled, whole)
+	}
+	if text(veiledMetrics{r, []byte("k")}) != veiled {
+		t.Error("another node has other texts")
+	}
+	if text(veiledMetrics{r, []byte("another")}) == veiled {
+		t.Error("who knows the names knows their texts")
+	}
+}
+
+// Each label of a metric is known as one that names clients, or as one that does not.
+func TestLabelsThatNameClientsAreKnown(t *testing.T) {
+	reference, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var labels []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `streamer_\\w+` \\| ([^|]+) \\|").FindAllStringSubmatch(string(reference), -1) {
+		for _, label := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+			labels = append(labels, label[1])
+		}
+	}
+	if !slices.Contains(labels, "subscriber") || !slices.Contains(labels, "identity") {
+		t.Fatalf("%v", labels)
+	}
+	for _, label := range labels {
+		naming := label == "subscriber" || label == "identity"
+		if namesClients(label, "x") != naming {
+			t.Errorf("label %s: decide whether its values are names of clients", label)
+		}
 	}
 }

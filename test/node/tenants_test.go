@@ -227,11 +227,17 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 		}
 	}
 
-	received := append(streams, notices, n.answerAs("a", "/v1/gaps"), n.answerAs("a", "/v1/subscribers"))
+	received := append(streams, notices)
+	for _, path := range []string{"/v1/gaps", "/v1/subscribers", "/v1/history?subscriber=tenant-b%2Fsub-b", "/metrics", "/health", "/readyz"} {
+		received = append(received, n.answerAs("a", path), n.answerAs("", path))
+	}
+	if p := n.answerAs("", "/metrics"); !p.has("streamer_subscriber_lag_seconds") || !p.has("streamer_identity_sessions") {
+		t.Errorf("metrics without a token: %s", p)
+	}
 	if p := n.answerAs("a", "/v1/subscribers"); !p.has("sub-a") || !p.has("grpc-a") {
 		t.Error(p)
 	}
-	for path, want := range map[string]string{"/v1/gaps": "shop.ledger", "/v1/subscribers": "sub-b"} {
+	for path, want := range map[string]string{"/v1/gaps": "shop.ledger", "/v1/subscribers": "sub-b", "/metrics": `subscriber="tenant-b/sub-b"`} {
 		if p := n.answerAs("o", path); !p.has(want) {
 			t.Errorf("no %s: %s", want, p)
 		}
