@@ -40,9 +40,10 @@ type Batch struct {
 	// their events.
 	Detached []change.Partition
 
-	payloads []byte      // of the events, concatenated
-	shared   int         // bytes of the payloads of documents, which are their page's
-	lease    *fair.Lease // of that
+	payloads []byte      // of the events, without the documents of a page
+	page     []byte      // the payloads of the page whose documents the batch has; do not modify it
+	shared   int         // bytes of these documents
+	lease    *fair.Lease // of the page
 	size     int         // bytes that count against the credit
 	charged  int         // bytes that count against the budget
 }
@@ -58,25 +59,31 @@ type Event struct {
 	// Snapshot says that the event is a document of a snapshot, not a change. Its Ref is the
 	// position at which it was read.
 	Snapshot bool
+
+	paged    bool  // its payload is in the batch's page, not in its payloads
+	from, to int32 // where the payload is
+
 	// Subscriptions are the matching subscriptions with this form. The slice is shared: do not
 	// modify it.
 	Subscriptions []string
-
-	end    int    // end of its payload in the batch; it begins at the end of the previous one
-	shared []byte // the payload instead, if it is shared with other sessions: do not modify it
 }
 
 // Payload returns the encoded i-th event. It aliases the batch, or a page that several share, and
 // must not be modified.
 func (b *Batch) Payload(i int) []byte {
-	if shared := b.Events[i].shared; shared != nil {
-		return shared
+	e := &b.Events[i]
+	payloads := b.payloads
+	if e.paged {
+		payloads = b.page
 	}
-	from := 0
-	if i > 0 {
-		from = b.Events[i-1].end
-	}
-	return b.payloads[from:b.Events[i].end:b.Events[i].end]
+	return payloads[e.from:e.to:e.to]
+}
+
+// add adds an event whose payload is the end of payloads, which continues the batch's.
+func (b *Batch) add(e Event, payloads []byte) {
+	e.from, e.to = int32(len(b.payloads)), int32(len(payloads))
+	b.payloads = payloads
+	b.Events = append(b.Events, e)
 }
 
 // Size returns the length of the payloads in bytes.
@@ -88,30 +95,19 @@ func (b *Batch) grows() bool {
 	return b.Seq != 1 && b.Loss == nil && b.Attached == nil && b.Snapshot == nil && len(b.Events) < MaxBatchEvents && len(b.payloads)+b.shared < MaxBatchBytes
 }
 
-// prune removes events.
+// prune removes events, and moves the others to the front.
 func (b *Batch) prune(over func(*Event) bool) {
-	first := 0
-	for first < len(b.Events) && !over(&b.Events[first]) {
-		first++
-	}
-	if first == len(b.Events) {
-		return
-	}
-	kept, from := b.Events[:first], 0
-	if first > 0 {
-		from = b.Events[first-1].end
-	}
-	payloads := b.payloads[:from]
-	for _, e := range b.Events[first:] {
-		payload := b.payloads[from:e.end]
-		from = e.end
-		if !over(&e) {
-			payloads = append(payloads, payload...)
-			e.end = len(payloads)
-			kept = append(kept, e)
+	events, payloads := b.Events, b.payloads
+	b.Events, b.payloads = events[:0], payloads[:0]
+	for _, e := range events {
+		switch {
+		case over(&e):
+		case e.paged:
+			b.Events = append(b.Events, e)
+		default:
+			b.add(e, append(b.payloads, payloads[e.from:e.to]...))
 		}
 	}
-	b.Events, b.payloads = kept, payloads
 }
 
 // A Kind is the kind of a loss.

@@ -135,8 +135,10 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 			sub.know(t.page.namespace, d.id)
 		}
 		b := s.openDocuments(place, len(hits)-i, t.page.lease)
-		e.Partition, e.shared, e.end = d.partition, t.page.payloads[hit.from:hit.to:hit.to], len(b.payloads)
-		b.shared += len(e.shared)
+		e.Partition = d.partition
+		e.paged, e.from, e.to = true, hit.from, hit.to
+		b.page = t.page.payloads
+		b.shared += int(hit.to - hit.from)
 		b.Events = append(b.Events, e)
 		if !b.grows() {
 			s.queue(place)

@@ -231,10 +231,8 @@ func (l *loop) gone(sub *Subscription) {
 		if payload, err := s.leftWriter.Append(nil, sub.Form); err == nil && s.has(p, true) {
 			s.openEvents()
 			b := s.open
-			b.payloads = append(b.payloads, payload...)
-			b.Events = append(b.Events, Event{
-				Ref: place.Ref(), Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true, end: len(b.payloads),
-			})
+			e := Event{Ref: place.Ref(), Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
+			b.add(e, append(b.payloads, payload...))
 			if !b.grows() {
 				s.queue(place)
 			}

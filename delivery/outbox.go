@@ -262,10 +262,7 @@ func (s *stream) appendEvent(e *change.Event, ref change.Ref, p change.Partition
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
 		} else {
 			w.copied += fair.EventUnits + (len(payloads)-len(s.open.payloads))/fair.CopiedBytes
-			s.open.payloads = payloads
-			s.open.Events = append(s.open.Events, Event{
-				Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids, end: len(payloads),
-			})
+			s.open.add(Event{Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids}, payloads)
 		}
 	}
 	clear(s.matching)
@@ -295,8 +292,8 @@ func (s *stream) queue(to change.Position) {
 	}
 	b.To = to
 	events := len(b.Events)
-	if events > 0 { // one large event says nothing of the next batch
-		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads)+len(b.payloads)/8, MaxBatchBytes)}
+	if events > 0 { // one large event says nothing of the next batch, but one of any size ends it
+		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads), MaxBatchBytes) * 9 / 8}
 	}
 	if b.Loss != nil || b.Snapshot != nil {
 		events = 1 // a session that does not receive must run out of credit
