@@ -205,7 +205,7 @@ func (c *Changes) read(r *http.Request, q changesQuery, account *access.Account)
 	defer subscriber.Close(ctx, nil)
 	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(ctx), "")
 	defer func() { over("ended") }()
-	reading := &changesReading{changesQuery: q, handler: c, account: account, subscriber: subscriber, now: now}
+	reading := &changesReading{changesQuery: q, handler: c, account: account, subscriber: subscriber, now: now, last: q.request.At.Ref}
 	if err := reading.run(ctx); err != nil {
 		return nil, err
 	}
@@ -219,9 +219,11 @@ type changesReading struct {
 	handler    *Changes
 	account    *access.Account
 	subscriber *streamer.Exclusive
-	now        change.Timestamp // the end, without another one
-	at         change.Position  // everything up to here is in the answer
-	last       change.Ref       // of the last change or loss in it, if that is later
+	now        change.Timestamp  // the end, without another one
+	at         change.Position   // everything up to here is in the answer
+	last       change.Ref        // of the last change or loss in it, or in the answer before, if that is later
+	held       []json.RawMessage // losses without a length, for the answer that has the change after them
+	heldAt     change.Ref        // the place of the last one
 	bytes      int
 	full       bool
 }
@@ -266,9 +268,12 @@ func (c *changesReading) run(ctx context.Context) error {
 		}
 		ended = c.full || c.reached()
 		if !ended && time.Since(began) >= c.handler.longest {
-			c.full, c.last = true, c.at.Ref()
+			c.pause()
 		}
 		ended = ended || c.full
+	}
+	if !c.full {
+		c.release()
 	}
 	c.body.ReadTo = c.at.Time.Time()
 	if c.full {
@@ -289,13 +294,7 @@ func (c *changesReading) reached() bool {
 // batch adds a batch to the answer, as far as there is room.
 func (c *changesReading) batch(b *delivery.Batch) error {
 	if b.Loss != nil {
-		to := b.To.Ref()
-		// The answer before has what ends where this one begins, but not what has no length there.
-		known := c.request.Known && to == c.request.At.Ref && b.Loss.From.Compare(b.Loss.To) != 0
-		if !known && !c.beyond(b.Loss.From.Time) {
-			c.body.Losses = append(c.body.Losses, delivery.AppendLoss(nil, "", b.Loss))
-			c.last = to
-		}
+		c.loss(b.Loss, b.To.Ref())
 		return nil
 	}
 	for i := range b.Events {
@@ -314,10 +313,46 @@ func (c *changesReading) batch(b *delivery.Batch) error {
 			return fault.New(fault.SessionEncoding, err)
 		}
 		told.Position, told.Time, told.Event = position, e.Ref.Time().Time(), text
+		c.release()
 		c.body.Changes = append(c.body.Changes, told)
 		c.bytes, c.last = c.bytes+len(text), e.Ref
 	}
 	return nil
+}
+
+// loss adds a loss to the answer, unless the answer before has it. One without a length, as that of
+// a rename, is made again whenever the change after it is read: it is held until that is known to
+// be in this answer.
+func (c *changesReading) loss(loss *delivery.Loss, to change.Ref) {
+	short, start := loss.From.Compare(loss.To) == 0, c.request.At.Ref
+	known := c.request.Known && (to.Compare(start) < 0 || to == start && !short)
+	if known || c.beyond(loss.From.Time) {
+		return
+	}
+	text := delivery.AppendLoss(nil, "", loss)
+	if short {
+		c.held, c.heldAt = append(c.held, text), to
+		return
+	}
+	c.release()
+	c.body.Losses, c.last = append(c.body.Losses, text), to
+}
+
+// release adds the held losses to the answer.
+func (c *changesReading) release() { c.body.Losses, c.held = append(c.body.Losses, c.held...), nil }
+
+// pause ends the answer where reading has come to. The next one begins no later than a loss that is
+// held, and has that.
+func (c *changesReading) pause() {
+	c.full = true
+	switch at := c.at.Ref(); {
+	case at.Compare(c.last) <= 0: // the log is read from an earlier time up to where the request begins
+	case len(c.held) > 0 && at.Compare(c.heldAt) <= 0:
+		c.last = c.heldAt
+	default:
+		c.release()
+		c.last = at
+	}
 }
 
 // beyond reports whether a time is not before the end of the request.

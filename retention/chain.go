@@ -8,8 +8,10 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
 )
 
 // A Chain is the segments of one deployment's log, of one incarnation of the cluster. Its methods
@@ -27,6 +29,9 @@ func NewChain(store Store, source string, incarnation uint64) *Chain {
 
 // ChainAt returns the chain in a folder of a store.
 func ChainAt(store Store, folder string) *Chain { return &Chain{store: bounded{store}, prefix: folder} }
+
+// Folder returns the chain's folder, for ChainAt.
+func (c *Chain) Folder() string { return c.prefix }
 
 // name returns the name of a number's object: names have the order of numbers.
 func name(n uint64) string { return fmt.Sprintf("%020d", n) }
@@ -201,6 +206,17 @@ func (c *Chain) after(ctx context.Context, h *Header) (next Header, ok bool, err
 type Extent struct {
 	// From and To bound the stretch as a segment's do; both are zero where there is no segment.
 	From, To change.Timestamp
+}
+
+// Begins returns the time from which on everything can be read up to the end of an oplog, zero where
+// the chain does not reach the middle of that: even an idle one does, unless it stalls, and then it
+// is about to leave the oplog. In an oplog of a few minutes segments may take as long as that.
+func (e Extent) Begins(oplog gap.Reach) change.Timestamp {
+	most := max(0, oplog.Length()/2-time.Minute) // of the oplog, before the segments' end
+	if oplog.First.IsZero() || e.To.Time().Before(oplog.First.Time().Add(most)) {
+		return change.Timestamp{}
+	}
+	return e.From
 }
 
 // Extent returns the stretch from the first segment to the last one.

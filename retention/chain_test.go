@@ -644,6 +644,81 @@ func TestDamageIsABoundedLoss(t *testing.T) {
 	}
 }
 
+// A store that falls silent within a damaged span hides no damage: what the reader passed of the
+// span is a loss before it continues in MongoDB.
+func TestSilentStoreHidesNoDamage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		store.Before = func(context.Context, string, string) error {
+			if silent.Load() {
+				return errors.New("silent")
+			}
+			return nil
+		}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all := write(mongo, 5, 0)
+		begin := mongo.Append(changetest.Event{ID: 1000, Txn: 1})[0]
+		all = append(all, begin)
+		for i := range 300 { // more than a segment has: the damaged span is not over at its end
+			all = append(all, mongo.Append(changetest.Event{ID: int64(1001 + i), Index: uint64(i + 1), Txn: 1, Time: begin.Time, Pad: 100, Coll: fmt.Sprintf("c%d", i%3)})...)
+		}
+		n.pass(2 * time.Minute)
+		mongo.Truncate(1)
+		headers := verify(t, store)
+		cut := slices.IndexFunc(headers, func(h retention.Header) bool { return h.Cut })
+		if cut < 0 {
+			t.Fatal("no segment is cut")
+		}
+		store.Damage(seg(int(headers[cut].Number)), func(b []byte) []byte { b[len(b)/4] ^= 1; return b })
+		stream, err := n.source.Open(t.Context(), all[0].Position())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Close()
+		var got []change.Position
+		var losses []oplog.Loss
+		place := all[0].Position()
+		for {
+			reply, err := stream.Next(t.Context())
+			if err != nil {
+				if !errors.Is(err, oplog.ErrPositionLost) {
+					t.Fatal(err)
+				}
+				break
+			}
+			if reply.Loss != nil {
+				losses, place = append(losses, *reply.Loss), change.Later(place, reply.Loss.To)
+			}
+			for _, raw := range reply.Events {
+				e, err := change.Parse(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				place = e.Position().Clone()
+				got = append(got, place)
+				silent.Store(silent.Load() || e.Time() == begin.Time)
+			}
+		}
+		missing := 0
+		for _, e := range all[1:] {
+			if e.Position().After(place) || slices.ContainsFunc(got, func(p change.Position) bool { return p.Compare(e.Position()) == 0 }) {
+				continue
+			}
+			missing++
+			if !slices.ContainsFunc(losses, func(l oplog.Loss) bool {
+				return e.Time.Compare(l.From.Time) >= 0 && e.Time.Compare(l.To.Time) < 0 && (len(l.Namespaces) == 0 || slices.Contains(l.Namespaces, "shop."+e.Coll))
+			}) {
+				t.Fatalf("change %d is missing silently; losses %v", e.ID, losses)
+			}
+		}
+		if missing == 0 || len(got) == 0 {
+			t.Errorf("%d changes are read, %d are missing", len(got), missing)
+		}
+	})
+}
+
 // A damaged object under the next number, as a broken store may leave it, is stepped over.
 func TestDamagedNumberIsSteppedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

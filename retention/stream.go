@@ -31,6 +31,7 @@ type stream struct {
 	losses  []oplog.Loss // to be returned
 	damaged []oplog.Loss // to be returned once their span is over
 	ahead   []entry      // read, but not returned: at most one
+	failed  error        // to be returned after the losses: the store has not answered for too long
 }
 
 // Base implements oplog.Stream.
@@ -148,6 +149,9 @@ func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 		if len(s.losses) > 0 {
 			return s.nextLoss(), nil
 		}
+		if s.failed != nil {
+			return oplog.Reply{}, s.failed
+		}
 		if s.reader == nil {
 			ended, err := s.step(ctx)
 			switch {
@@ -190,6 +194,7 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 			s.drop(err)
 			return reply, nil
 		case err != nil:
+			s.note(reply)
 			return reply, s.giveUp(ctx, err)
 		case !ok:
 			s.leave(&reply)
@@ -340,12 +345,24 @@ func (s *stream) step(ctx context.Context) (ended bool, err error) {
 }
 
 // giveUp makes the reader of the log continue in MongoDB, with a loss, where the store has not
-// answered for too long.
+// answered for too long. That loss begins at the stream's place. A damaged span that began before
+// it is not over: it becomes a loss up to there, of all namespaces, because not all changes of the
+// place's own time may have been read.
 func (s *stream) giveUp(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return errors.Join(oplog.ErrPositionLost, err)
+	from := s.at.Next()
+	for _, l := range s.damaged {
+		if l.From.Time.Compare(from) < 0 {
+			from = l.From.Time
+		}
+	}
+	if from.Compare(s.at.Next()) < 0 {
+		s.lose(from, s.at.Next(), gap.Damaged, nil)
+	}
+	s.failed, s.damaged = errors.Join(oplog.ErrPositionLost, err), nil
+	return nil
 }
 
 // join continues in MongoDB at the end of the chain. If MongoDB does not have that either, there

@@ -2,8 +2,16 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/s3"
 	"github.com/mongostream/streamer/internal/s3/uri"
 	"github.com/mongostream/streamer/retention"
@@ -19,6 +27,61 @@ type Retained interface {
 
 // SharedStore reports whether the nodes of a cluster share the store of a URL.
 func SharedStore(url string) bool { return strings.HasPrefix(url, "s3:") }
+
+// RetainedByAll reports whether all nodes of a configuration have the same retained log: a folder is
+// one node's alone.
+func RetainedByAll(cfg config.Config) bool {
+	return cfg.Retention.Store != "" && (SharedStore(cfg.Retention.Store) || cfg.Cluster.ExpectedNodes <= 1)
+}
+
+// A Log is the log of a deployment for an operator's command: MongoDB's, and before it the retained
+// one where the command can read that.
+type Log struct {
+	*mongodb.Client
+
+	extent retention.Extent
+}
+
+var _ admin.Retainer = Log{}
+
+// Retained implements admin.Retainer.
+func (l Log) Retained(oplog gap.Reach) change.Timestamp { return l.extent.Begins(oplog) }
+
+// retainedTimeout bounds how long a store may take to tell how far its log goes.
+const retainedTimeout = 10 * time.Second
+
+// Log connects to MongoDB as Mongo does, and looks how far the retained log goes. The store must be
+// open. A retained log that cannot be read here is a warning: the oplog alone counts then.
+func (c *Conn) Log(ctx context.Context) (Log, error) {
+	client, err := c.Mongo(ctx)
+	if err != nil || !RetainedByAll(c.Config) {
+		return Log{Client: client}, err
+	}
+	extent, err := c.retained(ctx)
+	if err != nil {
+		c.logger.Warn("the retained log cannot be read from here: only the oplog counts", "store", c.Config.Retention.Store, "error", err)
+	}
+	return Log{Client: client, extent: extent}, nil
+}
+
+// retained returns how far the retained log of the cluster goes.
+func (c *Conn) retained(ctx context.Context) (extent retention.Extent, err error) {
+	ctx, cancel := context.WithTimeout(ctx, retainedTimeout)
+	defer cancel()
+	origin, err := c.Store.Origin(ctx)
+	if errors.Is(err, checkpoint.ErrNoOrigin) {
+		return extent, nil // nothing is retained before there is one
+	}
+	if err != nil {
+		return extent, err
+	}
+	store, err := ReadRetained(c.Config.Retention.Store)
+	if err != nil {
+		return extent, err
+	}
+	defer store.Close() //nolint:errcheck // only read
+	return retention.NewChain(store, origin.Source, origin.Incarnation).Extent(ctx)
+}
 
 // CheckRetained returns why a URL names no store.
 func CheckRetained(url string) (err error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/etcd"
@@ -410,9 +411,15 @@ func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {
 	if err != nil {
 		return f, backend.FirstError(err)
 	}
+	log, err := s.conn.Log(ctx)
+	if err != nil {
+		return f, err
+	}
+	reach := gap.Reach{First: s.reach.First, Last: s.reach.Last}
+	reach.Retained = log.Retained(reach)
 	found := checkpointFacts{
 		Created: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity,
-		First: orZero(s.reach.First), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.conn.Config.OnHistoryLost == "halt",
+		First: orZero(reach.Begins()), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.conn.Config.OnHistoryLost == "halt",
 	}
 	var latest change.Position
 	for i, c := range all { // in the order of their subscribers

@@ -27,17 +27,14 @@ type retained struct {
 	extent atomic.Pointer[retention.Extent]
 }
 
-// from returns the time from which on everything can be read up to the oplog, zero where the
-// retained log does not reach the middle of the oplog: even an idle one does, unless it stalls, and
-// then it is about to leave the oplog. In an oplog of a few minutes segments may take as long as
-// that.
+// from returns the time from which on everything can be read up to the end of the oplog, zero where
+// the retained log does not reach the oplog.
 func (r *retained) from(reach gap.Reach) change.Timestamp {
 	extent := r.extent.Load()
-	most := max(0, reach.Length()/2-time.Minute) // of the oplog, before the segments' end
-	if extent == nil || reach.First.IsZero() || extent.To.Time().Before(reach.First.Time().Add(most)) {
+	if extent == nil {
 		return change.Timestamp{}
 	}
-	return extent.From
+	return extent.Begins(reach)
 }
 
 // A readable is MongoDB for operators: its log begins where the retained one does.
@@ -52,7 +49,7 @@ var _ admin.Retainer = readable{}
 // readable returns the log for operators. A folder is one node's alone, and operators ask any node
 // about subscribers of all.
 func (s *Service) readable() readable {
-	if s.opts.Config.Cluster.ExpectedNodes > 1 && !backend.SharedStore(s.opts.Config.Retention.Store) {
+	if !backend.RetainedByAll(s.opts.Config) {
 		return readable{Client: s.mongo}
 	}
 	return readable{s.mongo, &s.retained}

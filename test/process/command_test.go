@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -102,6 +103,27 @@ func TestTailShowsWhatHappens(t *testing.T) {
 	want := [][]string{{"insert", ns, `7 {"_id":7}`}, {"update", ns, `7 {"city":"Rīga"}`}, {"delete", ns, "7"}}
 	shows(t, human, want)
 	shows(t, some, slices.Delete(want, 1, 2))
+
+	file := filepath.Join(t.TempDir(), "out.ndjson")
+	again := start(t, launch{args: []string{"replay", "--address", address, "--from", "earliest", "--to", time.Now().Add(time.Second).UTC().Format(time.RFC3339), "--file", file, "--db", l.database, "--coll", "orders"}})
+	until(t, "the replay has come to its end", func() bool { // which a log at rest does not reach
+		if _, err := l.collection().Database().Collection("others").InsertOne(t.Context(), bson.D{}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-again.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if code := again.wait(); code != 0 {
+		t.Errorf("exit code %d of a replay", code)
+	}
+	content, err := os.ReadFile(file)
+	if got, want := described(sightings(t, slices.Collect(strings.Lines(string(content))))), "insert 0, insert 1, insert 2, insert 7, update 7, delete 7"; err != nil || got != want {
+		t.Errorf("replayed: %s; want %s; %v", got, want, err)
+	}
 
 	refused := start(t, launch{args: []string{"tail", "--address", address, "--op", "upsert"}})
 	refused.refused(fault.SessionBadRequest, "upsert")

@@ -29,6 +29,7 @@ func changing() map[string][][]string {
 		"supervisor pause-restart": {{"--slug", "OWNER"}, {"--slug", "OWNER", "-o", "json"}},
 		"drain":                    {{"OWNER"}, {"OWNER", "-o", "json"}},
 		"snapshot":                 {{printer}, {printer, "cancel", "-o", "json"}},
+		"replay":                   {{"--sink", printer, "--from", "START"}, {"--sink", printer, "--from", "START", "-o", "json"}},
 		"sinks pause":              {{"orders"}, {"orders", "-o", "json"}},
 		"sinks resume":             {{"orders"}, {"orders", "-o", "json"}},
 		"retention forget":         {{"--store", "STORE", "--namespace", "shop.orders", "--before", "now"}},
@@ -136,7 +137,7 @@ func TestNothingIsChangedUnasked(t *testing.T) {
 				t.Fatal(err)
 			}
 			with := strings.NewReplacer("START", f.lab.list().Origin.Start.target(), "ARCHIVE", archive, "STORE", "file://"+retained)
-			unasked(t, f, with, "subscribers rewind", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt", "retention prune", "retention forget")
+			unasked(t, f, with, "subscribers rewind", "replay", "subscribers import", "subscribers delete", "cluster repartition", "cluster adopt", "retention prune", "retention forget")
 			unchanged(t, before, f.lab.store.everything())
 			if _, err := os.Stat(archive); err != nil {
 				t.Error(err)

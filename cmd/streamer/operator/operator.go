@@ -13,7 +13,7 @@ const (
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		checkCommand(), configCommand(), contextCommand(),
-		statusCommand(), tailCommand(), documentCommand(), subscribersCommand(), sinksCommand(), gapsCommand(), auditCommand(), retentionCommand(),
+		statusCommand(), tailCommand(), replayCommand(), documentCommand(), subscribersCommand(), sinksCommand(), gapsCommand(), auditCommand(), retentionCommand(),
 		snapshotCommand(), handoffCommand(), drainCommand(), supervisorCommand(), clusterCommand(),
 	}
 }

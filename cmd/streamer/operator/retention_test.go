@@ -153,8 +153,14 @@ func (s finishing) Put(ctx context.Context, key string, data []byte) error {
 // fill writes a chain of at least the given number of segments into a store, as a node does.
 func fill(t *testing.T, store retention.Store, folder string, segments int) {
 	t.Helper()
+	fillFrom(t, store, folder, segments, 1001, 1)
+}
+
+// fillFrom is fill with changes from a second on, each so many seconds after the one before.
+func fillFrom(t *testing.T, store retention.Store, folder string, segments int, from, step uint32) {
+	t.Helper()
 	mongo := &oplogtest.Log{ReplyEvents: 10}
-	mongo.Tick(1)
+	mongo.Tick(from - 1000)
 	log := oplog.New(oplog.Config{Partitions: 1, Reach: func(context.Context) (gap.Reach, error) {
 		first, last := mongo.Reach()
 		return gap.Reach{First: first, Last: last}, nil
@@ -176,7 +182,7 @@ func fill(t *testing.T, store retention.Store, folder string, segments int) {
 		if len(all) >= segments {
 			break
 		}
-		mongo.Tick(1)
+		mongo.Tick(step)
 		mongo.Append(changetest.Event{Coll: "orders", ID: id})
 		<-look.C
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
@@ -37,46 +38,14 @@ func rewindCommand() *cobra.Command {
 			if to == "" {
 				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
 			}
-			if to != admin.Earliest {
-				if _, err := admin.ParseTarget(to); err != nil { // before anything is connected to
-					return err
-				}
+			if err := checkTarget(to); err != nil { // before MongoDB is connected to
+				return err
 			}
 			wanted, err := partitions(ctx, conn, *only)
 			if err != nil {
 				return err
 			}
-			source, err := conn.Mongo(ctx)
-			if err != nil {
-				return err
-			}
-			target, err := admin.FindTarget(ctx, source, to)
-			if err != nil {
-				return err
-			}
-			plan, err := admin.PlanRewind(ctx, conn.Store, source, args[0], wanted, target)
-			if err != nil {
-				return err
-			}
-			r := rewound{RewindPlan: plan}
-			question := fmt.Sprintf("Move subscriber %s back to %s?", quoted(plan.Subscriber), formatTime(plan.To.Time))
-			if err := o.decide(ctx, w, r, r.write, plan.Check(), question); err != nil {
-				return err
-			}
-			written, err := plan.Apply(ctx, conn.Store, operatorName(), why)
-			if len(written) > 0 {
-				telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
-				defer cancel()
-				var untold error
-				if r.Announced, untold = conn.Announce(telling, plan.Notice(written, operatorName())); untold != nil {
-					r.AnnounceError = untold.Error()
-				}
-			}
-			if err != nil {
-				return err
-			}
-			r.Done = true
-			return o.print(w, r, r.write)
+			return o.rewind(ctx, conn, rewinding{subscriber: args[0], to: to, why: why, partitions: wanted}, w)
 		})
 	cmd.Long = `Move a subscriber back to a time or to a resume token. It is the only way back: changes after the new position are redelivered, after a notice
 (rewound). Where a partition is before the target already, it stays. The node that serves the subscriber is notified, and goes there at once; where there
@@ -93,6 +62,56 @@ snapshots is not known then: begin them again with subscribers snapshot.
 	only = partitionFlag(cmd)
 	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
 	return o.planFlags(cmd)
+}
+
+// A rewinding says which subscriber is moved where.
+type rewinding struct {
+	subscriber, to, why string
+	partitions          []change.Partition // none are all
+}
+
+// checkTarget refuses a text that is no position.
+func checkTarget(to string) error {
+	if to == admin.Earliest {
+		return nil
+	}
+	_, err := admin.ParseTarget(to)
+	return err
+}
+
+// rewind moves a subscriber back, after it has shown the plan and asked.
+func (o *command) rewind(ctx context.Context, conn *backend.Conn, what rewinding, w io.Writer) error {
+	source, err := conn.Log(ctx)
+	if err != nil {
+		return err
+	}
+	target, err := admin.FindTarget(ctx, source, what.to)
+	if err != nil {
+		return err
+	}
+	plan, err := admin.PlanRewind(ctx, conn.Store, source, what.subscriber, what.partitions, target)
+	if err != nil {
+		return err
+	}
+	r := rewound{RewindPlan: plan}
+	question := fmt.Sprintf("Move subscriber %s back to %s?", quoted(plan.Subscriber), formatTime(plan.To.Time))
+	if err := o.decide(ctx, w, r, r.write, plan.Check(), question); err != nil {
+		return err
+	}
+	written, err := plan.Apply(ctx, conn.Store, operatorName(), what.why)
+	if len(written) > 0 {
+		telling, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
+		defer cancel()
+		var untold error
+		if r.Announced, untold = conn.Announce(telling, plan.Notice(written, operatorName())); untold != nil {
+			r.AnnounceError = untold.Error()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.Done = true
+	return o.print(w, r, r.write)
 }
 
 // write writes what would be done, or was.

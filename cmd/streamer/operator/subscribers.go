@@ -217,7 +217,7 @@ const dialTimeout = 5 * time.Second
 func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList) {
 	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	source, err := conn.Mongo(dialing)
+	source, err := conn.Log(dialing)
 	if err != nil {
 		all.LogError = err.Error()
 		return

@@ -34,6 +34,8 @@ type tail struct {
 	most   int
 	shown  int
 	client nodeClient
+	// take takes a message; nil shows it.
+	take func(sse.Message) error
 }
 
 // The forms in which tail shows events.
@@ -45,8 +47,8 @@ const (
 
 func tailCommand() *cobra.Command {
 	t := &tail{query: url.Values{}}
-	var db, coll, filter, start, until, subscriber string
-	var ops []string
+	var start, until, subscriber string
+	var selects selection
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the events of a running node",
@@ -69,7 +71,8 @@ in a deployment without writes.
 			if err != nil {
 				return err
 			}
-			for name, value := range map[string]string{"db": db, "coll": coll, "op": strings.Join(ops, ","), "filter": filter, "subscriber": subscriber, "start": from, "end": end} {
+			selects.set(t.query)
+			for name, value := range map[string]string{"subscriber": subscriber, "start": from, "end": end} {
 				if value != "" {
 					t.query.Set(name, value)
 				}
@@ -86,21 +89,42 @@ in a deployment without writes.
 			return t.run(cmd.Context())
 		},
 	}
+	selects.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&db, "db", "", "only this database")
-	flags.StringVar(&coll, "coll", "", "only this collection")
-	flags.StringSliceVar(&ops, "op", nil, "only these operations: "+strings.Join(operations(), ", "))
-	flags.StringVar(&filter, "filter", "", "only changes for which this expression is true (docs/filters.md)")
 	flags.StringVar(&start, "start", "", "where to begin: now, earliest, or a time ("+admin.TimeForms+")")
 	flags.StringVar(&until, "until", "", "where to end: a time ("+admin.TimeForms+"); without --subscriber")
 	flags.StringVar(&subscriber, "subscriber", "", "name of a subscriber: the place after the last change sent to it is kept as its checkpoint")
 	flags.IntVar(&t.most, "count", 0, "end after so many events")
 	flags.StringVarP(&t.output, "output", "o", "", "text (the default), json: one event a line, pretty: JSON over several lines")
-	complete(cmd, "op", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp))
 	complete(cmd, "output", cobra.FixedCompletions([]string{outputText, outputJSON, outputPretty}, cobra.ShellCompDirectiveNoFileComp))
 	t.client.addFlags(cmd)
 	t.client.addFileFlag(cmd)
 	return cmd
+}
+
+// A selection says which changes of a node are wanted.
+type selection struct {
+	db, coll, filter string
+	ops              []string
+}
+
+// addFlags adds the flags of the selection.
+func (s *selection) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.db, "db", "", "only this database")
+	flags.StringVar(&s.coll, "coll", "", "only this collection")
+	flags.StringSliceVar(&s.ops, "op", nil, "only these operations: "+strings.Join(operations(), ", "))
+	flags.StringVar(&s.filter, "filter", "", "only changes for which this expression is true (docs/filters.md)")
+	complete(cmd, "op", cobra.FixedCompletions(operations(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// set sets the parameters of a request for the changes.
+func (s *selection) set(query url.Values) {
+	for name, value := range map[string]string{"db": s.db, "coll": s.coll, "op": strings.Join(s.ops, ","), "filter": s.filter} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
 }
 
 // operations are the values of --op.
@@ -152,6 +176,8 @@ func (t *tail) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil, err == nil:
 			return nil
+		case errors.As(err, new(outputError)):
+			return err
 		case !connected, fault.Of(err) != "" && fault.Of(err) != fault.NodeUnreachable && !errors.Is(err, errUnavailable):
 			return err
 		}
@@ -206,20 +232,38 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 		case m.Event == "end":
 			return nil
 		}
-		switch {
-		case m.Event == "resync" && !t.json():
-			err = t.printLoss(m.Data)
-		case m.Event != "" && t.note(m.Data):
-		default:
-			err = t.print(m.Data)
-			if m.Event == "" {
-				t.shown++
-			}
+		take := t.take
+		if take == nil {
+			take = t.show
 		}
-		if err != nil || t.most > 0 && t.shown == t.most {
-			return err
+		if err := take(m); err != nil {
+			return outputError{err}
+		}
+		if t.most > 0 && t.shown == t.most {
+			return nil
 		}
 	}
+}
+
+// An outputError says that an event cannot be shown or kept: another connection would not help.
+type outputError struct{ error }
+
+// Unwrap returns the cause.
+func (e outputError) Unwrap() error { return e.error }
+
+// show shows an event, or what the node says about the stream.
+func (t *tail) show(m sse.Message) (err error) {
+	switch {
+	case m.Event == "resync" && !t.json():
+		err = t.printLoss(m.Data)
+	case m.Event != "" && t.note(m.Data):
+	default:
+		err = t.print(m.Data)
+		if m.Event == "" {
+			t.shown++
+		}
+	}
+	return err
 }
 
 // refusal makes an error from the node's answer.

@@ -1,11 +1,15 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -36,6 +40,24 @@ func TestTailEndsWhereItIsToEnd(t *testing.T) {
 		t.Errorf("an hour ago is %s, %v", at, err)
 	}
 	if _, err := d.command("tail", "--address", node.URL, "--until", "yesterday-ish"); ExitCode(err) != exitUsage {
+		t.Error(err)
+	}
+}
+
+// A tail whose output cannot be written ends: another connection would not help.
+func TestTailEndsWhereNobodyReads(t *testing.T) {
+	lonely(t)
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "data: {}\nid: 1\n\n")
+	}))
+	t.Cleanup(node.Close)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close() //nolint:errcheck // nothing was written
+	end := &tail{query: url.Values{}, output: outputJSON, out: full, notes: io.Discard, client: nodeClient{address: node.URL}}
+	if err := end.run(t.Context()); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}
 }
