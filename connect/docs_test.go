@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,25 +17,27 @@ import (
 	_ "github.com/redpanda-data/benthos/v4/public/components/io"
 	"github.com/redpanda-data/benthos/v4/public/service"
 
+	_ "github.com/mongostream/streamer/connect/jetstream"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/docblock"
 )
 
 // page returns the configurations of docs/connect.md by subscriber; full are those for components
 // that are not in this module.
 func page(t *testing.T) (here, full map[string]string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/connect.md")
+	blocks, err := docblock.Of("..", "yaml connect", "yaml connect full")
 	if err != nil {
 		t.Fatal(err)
 	}
 	here, full = map[string]string{}, map[string]string{}
 	name := regexp.MustCompile(`(?m)^    subscriber: (\S+)$`)
-	for _, block := range regexp.MustCompile("(?ms)^```yaml connect( full)?\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
+	for _, b := range blocks {
 		to := here
-		if block[1] != "" {
+		if b.Kind == "yaml connect full" {
 			to = full
 		}
-		to[name.FindStringSubmatch(block[2])[1]] = block[2]
+		to[name.FindStringSubmatch(b.Text)[1]] = b.Text
 	}
 	return here, full
 }
@@ -46,7 +47,7 @@ func page(t *testing.T) (here, full map[string]string) {
 func TestConfigurationsOfTheDocumentationPassTheLint(t *testing.T) {
 	t.Setenv("STREAMER_TOKEN", "secret")
 	here, full := page(t)
-	if len(here) != 3 || len(full) != 4 {
+	if len(here) != 4 || len(full) != 4 {
 		t.Errorf("%d configurations that run here and %d others", len(here), len(full))
 	}
 	linter := service.NewEnvironment().CoreConfigSchema("", "").NewStreamConfigLinter()

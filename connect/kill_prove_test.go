@@ -5,6 +5,7 @@ package connect_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,12 +14,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	devbroker "github.com/mongostream/streamer/dev/broker"
 	"github.com/mongostream/streamer/dev/workload"
+	"github.com/mongostream/streamer/internal/docblock"
 )
 
 // kills is how often the engines, and the node, are killed.
@@ -49,7 +55,7 @@ func TestProveKilledEnginesAndNodesMissNothing(t *testing.T) {
 	running := run(t, node())
 	reachable(t, grpc)
 
-	targets := []target{file(dir), httpServer(t, dir), subprocess(dir)}
+	targets := []target{file(dir), httpServer(t, dir), subprocess(dir), natsServer(t, dir)}
 	engines := make([]*exec.Cmd, len(targets))
 	start := func(i int) { engines[i] = run(t, engine(t, dir, grpc, targets[i])) }
 	for i := range targets {
@@ -78,6 +84,43 @@ func TestProveKilledEnginesAndNodesMissNothing(t *testing.T) {
 	}
 	for _, to := range targets {
 		judge(t, to, ledger)
+	}
+}
+
+// The commands of the documents are taken: a pipeline that they run is one of docs/connect.md, whose
+// configurations run in other tests.
+func TestProveCommandsOfTheDocumentationAreTaken(t *testing.T) {
+	dir := t.TempDir()
+	build(t, dir)
+	here, _ := page(t)
+	text, err := os.ReadFile("../docs/connect.md")
+	blocks, failed := docblock.Of("..", "sh")
+	if err := errors.Join(err, failed); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range blocks {
+		text = append(text, b.Text...)
+	}
+	found := regexp.MustCompile("(?m)(?:^|`)bin/streamer-connect ([^`\n]+)").FindAllStringSubmatch(string(text), -1)
+	for _, m := range found {
+		words := strings.Fields(m[1])
+		if file := words[len(words)-1]; words[0] == "run" {
+			config := here[strings.TrimSuffix(file, ".yaml")]
+			if config == "" {
+				t.Errorf("no configuration of docs/connect.md is %s", file)
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			words[0] = "lint"
+		}
+		out, err := command(dir, "streamer-connect", words...).CombinedOutput()
+		if err != nil || words[0] != "lint" && !strings.Contains(string(out), "streamer") {
+			t.Errorf("%s: %v: %s", m[1], err, out)
+		}
+	}
+	if len(found) < 6 {
+		t.Errorf("only %d commands were found", len(found))
 	}
 }
 
@@ -218,6 +261,44 @@ func httpServer(t *testing.T, dir string) target {
 	}))
 	t.Cleanup(s.Close)
 	return target{"http", "  http_client: {url: " + s.URL + ", verb: POST, retry_period: 10ms}\n", from(path)}
+}
+
+// natsServer is a NATS server with a stream, whose messages are written to a file in its order.
+func natsServer(t *testing.T, dir string) target {
+	t.Helper()
+	s, err := devbroker.StartNATS(filepath.Join(dir, "nats"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	stream, nc, err := s.Stream(t.Context(), "changes", "changes.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	path := filepath.Join(dir, "nats.jsonl")
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	consumer, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := consumer.Consume(func(m jetstream.Msg) {
+		if _, err := f.Write(append(bytes.TrimSpace(m.Data()), '\n')); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		messages.Stop()
+		<-messages.Closed()
+	})
+	return target{"nats", "  nats_jetstream: {urls: [" + s.URL() + "], subject: 'changes.${! @namespace }'}\n", from(path)}
 }
 
 // arrive waits until something more has come everywhere.

@@ -1,5 +1,6 @@
 // Command streamer-connect is an engine of Redpanda Connect with the input streamer, and with the
-// components of its MIT core: files, HTTP, sockets, subprocesses, processors.
+// components of its MIT core (files, HTTP, sockets, subprocesses, processors) and an output for NATS
+// JetStream.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"github.com/redpanda-data/benthos/v4/public/service"
 
 	_ "github.com/mongostream/streamer/connect"
+	_ "github.com/mongostream/streamer/connect/jetstream"
 )
 
 func main() {
