@@ -197,14 +197,15 @@ set-version:
 	sed -i 's/streamer:v[0-9][^ ]*/streamer:v$(V)/' deploy/chart/README.md
 	$(MAKE) manifests
 
-# The clients in other languages, against real nodes; needs Node 18 and npm, and Python 3.8.
+# The clients in other languages, against real nodes, and the examples of the documents; needs Node 18 and npm, and Python 3.8.
 clients:
 	$(MAKE) -s build
 	$(GO) build -o bin/demo ./dev/demo
 	cd client/typescript && npm ci --no-audit --no-fund && npm test
 	node --test examples/gateway/page.test.mjs
 	cd client/python && $(PYTHON) -B -W error -m unittest discover -s tests -t .
-	$(GO) test -tags clients -run '^Test(ConsumerInPython|PythonClient)' ./test/process ./test/node
+	cd examples/react && npm ci --ignore-scripts --no-audit --no-fund
+	PYTHON=$(PYTHON) $(GO) test -tags clients -run '^Test(ConsumerInPython|PythonClient|TypeScriptOf|PythonOf|PackageOfPython|VerificationInPython)' ./test/process ./test/node ./dev/demo
 
 # The Python package in bin/wheel, the same bytes each time; needs Debian's python3-build, python3-setuptools and python3-wheel, no network.
 PYTHON ?= /usr/bin/python3

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/mongostream/streamer/internal/docblock"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write docs/reference/commands.md anew")
@@ -69,21 +71,26 @@ func TestCommandsInDocumentsAreTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```sh[^\n]*\n(.*?)^```")
 	inline := regexp.MustCompile("`(streamer [^`\n]+|go run [^`\n]+|make [^`\n]+)`")
 	found := 0
+	lines := make(map[string][]string)
+	for _, b := range blocks(t, "sh", "sh operator", "sh backup", "sh restore", "console") {
+		for line := range strings.SplitSeq(strings.ReplaceAll(b.Text, "\\\n", " "), "\n") {
+			if b.Kind != "console" || strings.HasPrefix(line, "$ ") { // other lines are output
+				lines[b.String()] = append(lines[b.String()], line)
+			}
+		}
+	}
 	for _, path := range documents(t) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var lines []string
-		for _, block := range blocks.FindAllStringSubmatch(string(text), -1) {
-			lines = append(lines, strings.Split(strings.ReplaceAll(block[1], "\\\n", " "), "\n")...)
-		}
 		for _, m := range inline.FindAllStringSubmatch(string(text), -1) {
-			lines = append(lines, m[1])
+			lines[path] = append(lines[path], m[1])
 		}
+	}
+	for path, lines := range lines {
 		for _, line := range lines {
 			words := shellWords(line)
 			switch {
@@ -120,24 +127,18 @@ func TestCommandsInDocumentsAreTaken(t *testing.T) {
 // Samples of JSON are JSON, and samples of changes have what every change has.
 func TestSamplesInDocumentsAreJSON(t *testing.T) {
 	changes := 0
-	for _, path := range documents(t) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+	for _, b := range blocks(t, "json") {
+		var sample map[string]any
+		if err := json.Unmarshal([]byte(b.Text), &sample); err != nil {
+			t.Errorf("%s: %v in %s", b, err, b.Text)
 		}
-		for _, block := range regexp.MustCompile("(?ms)^```json\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
-			var sample map[string]any
-			if err := json.Unmarshal([]byte(block[1]), &sample); err != nil {
-				t.Errorf("%s: %v in %s", path, err, block[1])
-			}
-			if sample["operationType"] == nil {
-				continue
-			}
-			changes++
-			for _, name := range []string{"id", "partition", "clusterTime", "ns", "documentKey"} {
-				if sample[name] == nil {
-					t.Errorf("%s: a change without %s: %s", path, name, block[1])
-				}
+		if sample["operationType"] == nil {
+			continue
+		}
+		changes++
+		for _, name := range []string{"id", "partition", "clusterTime", "ns", "documentKey"} {
+			if sample[name] == nil {
+				t.Errorf("%s: a change without %s: %s", b, name, b.Text)
 			}
 		}
 	}
@@ -150,35 +151,39 @@ func TestSamplesInDocumentsAreJSON(t *testing.T) {
 // machine are skipped.
 func TestConfigurationsInDocumentsAreTaken(t *testing.T) {
 	found := 0
-	for _, path := range documents(t) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
+	for _, b := range blocks(t, "yaml") {
+		found++
+		dir := t.TempDir()
+		file := filepath.Join(dir, "config.yaml")
+		for name, content := range map[string]string{
+			"config.yaml": strings.ReplaceAll(b.Text, "/run/secrets", dir), "webhook-url": "https://hooks.example.com/", "webhook-secret": strings.Repeat("5", 64), "kafka": "secret",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
-			found++
-			dir := t.TempDir()
-			file := filepath.Join(dir, "config.yaml")
-			for name, content := range map[string]string{
-				"config.yaml": strings.ReplaceAll(block[1], "/run/secrets", dir), "webhook-url": "https://hooks.example.com/", "webhook-secret": strings.Repeat("5", 64), "kafka": "secret",
-			} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var out bytes.Buffer
-			check := command()
-			check.SetArgs([]string{"config", "check", "-f", file})
-			check.SetOut(&out)
-			check.SetErr(&out)
-			if err := check.ExecuteContext(t.Context()); err != nil {
-				t.Errorf("%s: %v: %s%s", path, err, &out, block[1])
-			}
+		var out bytes.Buffer
+		check := command()
+		check.SetArgs([]string{"config", "check", "-f", file})
+		check.SetOut(&out)
+		check.SetErr(&out)
+		if err := check.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("%s: %v: %s%s", b, err, &out, b.Text)
 		}
 	}
 	if found < 4 {
 		t.Errorf("only %d configurations were found", found)
 	}
+}
+
+// blocks returns the code of some kinds in all documents.
+func blocks(t *testing.T, kinds ...string) []docblock.Block {
+	t.Helper()
+	found, err := docblock.Of("../..", kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // documents returns the paths of the documents for people who use or change the program. Changelog, bugs and designs speak of other times.

@@ -118,7 +118,7 @@ func TestExamplesOfValuesRender(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples := regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```").FindAllStringSubmatch(string(readme), -1)
+	examples := regexp.MustCompile("(?ms)^( *)```yaml chart\n(.*?)^ *```").FindAllStringSubmatch(string(readme), -1)
 	text := ""
 	for _, e := range examples {
 		objects := render(t, values(t, image+regexp.MustCompile("(?m)^"+e[1]).ReplaceAllString(e[2], "")))

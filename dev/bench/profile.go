@@ -66,6 +66,6 @@ func writeProfile(ctx context.Context, w io.Writer, missed map[string][]string, 
 			fmt.Fprintf(w, "\nThere is no profile: %v.\n", err)
 			continue
 		}
-		fmt.Fprintf(w, "\n```\n%s\n%s\n```\n", header, strings.Join(lines, "\n"))
+		fmt.Fprintf(w, "\n```text\n%s\n%s\n```\n", header, strings.Join(lines, "\n"))
 	}
 }

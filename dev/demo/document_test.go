@@ -20,6 +20,7 @@ import (
 
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/docblock"
 )
 
 // The addresses of the demo in documents.
@@ -34,6 +35,60 @@ const exampleTimeout = time.Minute
 // Examples are taken out of the documents and run against the demo with its default settings: what
 // a newcomer copies works as it stands.
 func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
+	here := demoOf(t)
+	t.Run("examples", func(t *testing.T) { // which returns after those that run beside each other
+		found := make(map[string]int)
+		example := func(place, kind, source string, try func(*testing.T)) {
+			found[kind]++
+			t.Run(place+" "+kind+" "+source, func(t *testing.T) {
+				t.Parallel()
+				try(t)
+			})
+		}
+		for _, b := range blocks(t, "sh") {
+			for _, command := range commands(b.Text) {
+				switch words := shellWords(command); {
+				case words[0] == "curl":
+					example(b.String(), "curl", command, func(t *testing.T) { curl(t, shellWords(here.Replace(command))) })
+				case slices.Contains(words, "python3") && strings.Contains(command, documentedHTTP):
+					address := words[slices.IndexFunc(words, func(w string) bool { return strings.Contains(w, documentedHTTP) })]
+					example(b.String(), "python", command, func(t *testing.T) { curl(t, []string{"curl", here.Replace(address)}) })
+				case words[0] == "grpcurl":
+					example(b.String(), "grpcurl", command, func(t *testing.T) { grpcurl(t, shellWords(here.Replace(command))) })
+				}
+			}
+		}
+		for _, b := range blocks(t, "sh operator") {
+			for _, command := range commands(b.Text) {
+				example(b.String(), "operator", command, func(t *testing.T) { operator(t, shellWords(here.Replace(command))) })
+			}
+		}
+		for _, b := range blocks(t, "go") {
+			program := here.Replace(b.Text)
+			if strings.HasPrefix(program, "package main\n") {
+				example(b.String(), "program", "", func(t *testing.T) { runProgram(t, program) })
+			} else {
+				example(b.String(), "fragment", "", func(t *testing.T) { checkFragment(t, program) })
+			}
+		}
+		for place, filters := range filters(t) {
+			for _, filter := range filters {
+				example(place, "filter", filter, func(t *testing.T) {
+					curl(t, []string{"curl", here.Replace("http://"+documentedHTTP) + "/v1/events?db=shop&start=earliest&filter=" + url.QueryEscape(filter)})
+				})
+			}
+		}
+		for kind, least := range map[string]int{"curl": 12, "operator": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 1, "filter": 10} {
+			if found[kind] < least {
+				t.Errorf("only %d examples of %s were found", found[kind], kind)
+			}
+		}
+	})
+}
+
+// demoOf runs the demo, and returns what puts its addresses in the place of the documented ones.
+func demoOf(t *testing.T) *strings.Replacer {
+	t.Helper()
 	lines := bufio.NewScanner(run(t))
 	if !lines.Scan() {
 		t.Fatal(lines.Err())
@@ -46,55 +101,20 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 		for lines.Scan() {
 		}
 	}()
-	here := strings.NewReplacer(documentedHTTP, at[1], documentedGRPC, at[2])
-	t.Run("examples", func(t *testing.T) { // which returns after those that run beside each other
-		found := make(map[string]int)
-		for _, path := range documents(t) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			example := func(kind, source string, try func(*testing.T)) {
-				found[kind]++
-				t.Run(filepath.Base(path)+" "+kind+" "+source, func(t *testing.T) {
-					t.Parallel()
-					try(t)
-				})
-			}
-			for _, command := range commands(string(text)) {
-				switch words := shellWords(command); {
-				case words[0] == "curl" && strings.Contains(command, documentedHTTP) && !slices.Contains(words, "-X"):
-					example("curl", command, func(t *testing.T) { curl(t, shellWords(here.Replace(command))) })
-				case slices.Contains(words, "python3") && strings.Contains(command, documentedHTTP):
-					address := words[slices.IndexFunc(words, func(w string) bool { return strings.Contains(w, documentedHTTP) })]
-					example("python", command, func(t *testing.T) { curl(t, []string{"curl", here.Replace(address)}) })
-				case words[0] == "grpcurl":
-					example("grpcurl", command, func(t *testing.T) { grpcurl(t, shellWords(here.Replace(command))) })
-				}
-			}
-			for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
-				program := here.Replace(block[1])
-				if strings.HasPrefix(program, "package main\n") {
-					example("program", "", func(t *testing.T) { runProgram(t, program) })
-				} else {
-					example("fragment", "", func(t *testing.T) { checkFragment(t, program) })
-				}
-			}
-			for _, filter := range filters(string(text)) {
-				example("filter", filter, func(t *testing.T) {
-					curl(t, []string{"curl", "http://" + at[1] + "/v1/events?db=shop&start=earliest&filter=" + url.QueryEscape(filter)})
-				})
-			}
-		}
-		for kind, least := range map[string]int{"curl": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 1, "filter": 10} {
-			if found[kind] < least {
-				t.Errorf("only %d examples of %s were found", found[kind], kind)
-			}
-		}
-	})
+	return strings.NewReplacer(documentedHTTP, at[1], documentedGRPC, at[2])
 }
 
-// documents are those with examples for the demo.
+// blocks are those of a kind in all documents.
+func blocks(t *testing.T, kind string) []docblock.Block {
+	t.Helper()
+	found, err := docblock.Of("../..", kind)
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%d blocks of %s, %v", len(found), kind, err)
+	}
+	return found
+}
+
+// documents are those with filters for the demo.
 func documents(t *testing.T) (paths []string) {
 	t.Helper()
 	for _, pattern := range []string{
@@ -107,32 +127,36 @@ func documents(t *testing.T) (paths []string) {
 		}
 		paths = append(paths, found...)
 	}
-	// The requests of operators there are for a cluster of the reader's, with names that the demo
-	// does not have.
-	return slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "operations.md" })
+	return paths
 }
 
-// commands are the lines of the blocks of shell.
+// commands are the lines of a block of shell.
 func commands(text string) (all []string) {
-	for _, block := range regexp.MustCompile("(?ms)^```sh[^\n]*\n(.*?)^```").FindAllStringSubmatch(text, -1) {
-		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
-			if line = strings.TrimSpace(line); len(shellWords(line)) > 0 {
-				all = append(all, line)
-			}
+	for line := range strings.Lines(strings.ReplaceAll(text, "\\\n", " ")) {
+		if line = strings.TrimSpace(line); len(shellWords(line)) > 0 {
+			all = append(all, line)
 		}
 	}
 	return all
 }
 
-// filters are those of the examples: the lines of the blocks of CEL, and what programs and
-// addresses name as a filter.
-func filters(text string) (all []string) {
-	for _, block := range regexp.MustCompile("(?ms)^```cel\n(.*?)^```").FindAllStringSubmatch(text, -1) {
-		all = append(all, strings.Split(strings.TrimSpace(block[1]), "\n")...)
+// filters are those of the examples by their places: the lines of the blocks of CEL, and what
+// programs and addresses name as a filter.
+func filters(t *testing.T) map[string][]string {
+	t.Helper()
+	all := make(map[string][]string)
+	for _, b := range blocks(t, "cel") {
+		all[b.String()] = strings.Split(strings.TrimSpace(b.Text), "\n")
 	}
-	for _, form := range []string{"Filter: `([^`]+)`", `filter[:=] ?"([^"]+)"`, `filter[:=] ?'([^']+)'`, `<code>\?[^<]*&amp;filter=([^<]+)</code>`} {
-		for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
-			all = append(all, strings.ReplaceAll(m[1], "&amp;", "&"))
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range []string{"Filter: `([^`]+)`", `filter[:=] ?"([^"]+)"`, `filter[:=] ?'([^']+)'`, `<code>\?[^<]*&amp;filter=([^<]+)</code>`} {
+			for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(string(text), -1) {
+				all[path] = append(all[path], strings.ReplaceAll(m[1], "&amp;", "&"))
+			}
 		}
 	}
 	return all
@@ -209,6 +233,28 @@ func curl(t *testing.T, words []string) {
 		}
 	}
 	t.Fatalf("%s: nothing has come: %v", response.Status, lines.Err())
+}
+
+// operator sends an operator's request, which names what the demo may not have. The node must know
+// the request and its parameters.
+func operator(t *testing.T, words []string) {
+	method := http.MethodGet
+	if at := slices.Index(words, "-X"); at >= 0 {
+		method = words[at+1]
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, words[len(words)-1], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode >= http.StatusBadRequest && !strings.Contains(string(text), "STRM-") || strings.Contains(string(text), "parameter") {
+		t.Errorf("%s: %s %v", response.Status, text, err)
+	}
 }
 
 // grpcurl does what grpcurl does with a request that subscribes, through the client.

@@ -23,7 +23,7 @@ func TestDocumentedFormsAreTaken(t *testing.T) {
 		}
 		return inside
 	}
-	r, err := parseRoster("#"+block("```\n# How"), true, false)
+	r, err := parseRoster("#"+block("```text identities\n# How"), true, false)
 	if err != nil {
 		t.Fatal(err)
 	}
