@@ -293,10 +293,20 @@ func (c *client) notice(n delivery.Notice) {
 	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", n.Kind, text)
 }
 
-// problem appends an error as an event.
+// problem appends an error as an event, and when the client may come back.
 func (c *client) problem(event string, err error) {
 	text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
-	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", event, text)
+	c.buffer = fmt.Appendf(c.buffer, "retry: %d\nevent: %s\ndata: %s\n\n", comeBack(err).Milliseconds(), event, text)
+}
+
+// comeBack returns a random time after which a client may connect again whose stream has ended with
+// an error: later where the next stream would end so, too, or would end that of another client.
+func comeBack(err error) time.Duration {
+	switch fault.Of(err) { //nolint:exhaustive // the others pass
+	case fault.SessionReplaced, fault.SessionFilterCostly, fault.LogHistoryLost, fault.LogAhead, fault.AccessUnauthenticated:
+		return access.LimitAfter()
+	}
+	return retryAfter()
 }
 
 // flush writes the buffer within the identity's rate limit and the stall timeout, and acknowledges

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -583,6 +584,51 @@ func TestLaterClientOfANameReplacesTheEarlier(t *testing.T) {
 	}
 	if _, err := earlier.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("then %v", err)
+	}
+}
+
+// Each stream says first when its client may come back, and at its end again where the client would
+// only meet the same error, or take a name from another client that takes it back: later, and not
+// all clients at once.
+func TestStreamsSayWhenToComeBack(t *testing.T) {
+	w := newWorld(t, options{})
+	delays := func(body io.Reader) (all []time.Duration) {
+		t.Helper()
+		text, err := io.ReadAll(body)
+		if err != nil || !bytes.HasPrefix(text, []byte("retry: ")) {
+			t.Errorf("%s, %v", text, err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if value, is := strings.CutPrefix(strings.TrimSpace(line), "retry: "); is {
+				ms, err := strconv.Atoi(value)
+				if err != nil {
+					t.Error(err)
+				}
+				all = append(all, time.Duration(ms)*time.Millisecond)
+			}
+		}
+		return all
+	}
+	seen := make(map[time.Duration]bool)
+	var earlier *http.Response
+	for range 5 {
+		later := w.stream("?subscriber=page", "")
+		if earlier != nil {
+			all := delays(earlier.Body)
+			if len(all) != 2 || all[0] < 500*time.Millisecond || all[0] > 1500*time.Millisecond || all[1] < 5*time.Second || all[1] > 15*time.Second {
+				t.Errorf("a client that was replaced may come back after %v", all)
+				continue
+			}
+			seen[all[0]], seen[all[1]] = true, true
+		}
+		earlier = later
+	}
+	if len(seen) < 3 {
+		t.Errorf("the delays are %v", seen)
+	}
+	w.stop()
+	if all := delays(earlier.Body); len(all) != 1 { // at another node it can go on at once
+		t.Errorf("a client of a node that stops may come back after %v", all)
 	}
 }
 

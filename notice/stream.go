@@ -112,7 +112,7 @@ func (s *Stream) parse(r *http.Request) (after uint64, channels []Channel, err e
 // disconnects or stalls.
 func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64, channels []Channel) {
 	out := http.NewResponseController(w)
-	buffer := []byte(": connected\n\n")
+	buffer := fmt.Appendf(nil, "retry: %d\n: connected\n\n", (500*time.Millisecond + mathrand.N(time.Second)).Milliseconds()) // not all clients of a node at once
 	for {
 		if err := out.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout)); err != nil {
 			return
