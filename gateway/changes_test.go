@@ -16,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
 )
 
 // A past is an answer of Changes.
@@ -231,4 +232,30 @@ func TestEndOfASessionEndsTheRequest(t *testing.T) {
 	if answer := <-answers; answer.Code != http.StatusInternalServerError {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
+}
+
+// A request whose identity loses its right while the log is read for it is refused, and gets
+// nothing of what was read.
+func TestRevokedIdentityGetsNoChanges(t *testing.T) {
+	listed := newList(t, "reader name=reader namespace=shop.orders")
+	server := listed.config(gateway.Config{})
+	w := newWorld(t, options{})
+	w.write(3, 0)
+	c := w.changes(gateway.EventsConfig{Accounts: access.NewAccounts(access.Defaults{})})
+	c.ReadFor(time.Hour)
+	answers := make(chan *httptest.ResponseRecorder, 1)
+	go func() {
+		answer, r := httptest.NewRecorder(), w.request("&end=2100-01-01T00:00:00Z")
+		r.RemoteAddr = "127.0.0.1:1"
+		r.Header.Set("Authorization", "Bearer reader")
+		server.Access.Handler(c).ServeHTTP(answer, r)
+		answers <- answer
+	}()
+	w.until("it reads", func() bool { return len(w.node.Hub().Sessions()) == 1 })
+	listed.write("other name=other namespace=shop.orders")
+	answer := <-answers
+	if answer.Code != http.StatusUnauthorized || !strings.Contains(answer.Body.String(), string(fault.AccessUnauthenticated)) || strings.Contains(answer.Body.String(), "documentKey") {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+	w.until("its session has ended", func() bool { return len(w.node.Hub().Sessions()) == 0 })
 }

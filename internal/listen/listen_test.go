@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -210,6 +212,70 @@ func TestHostileClientsAreLetGo(t *testing.T) {
 			t.Errorf("%s", resp.Status)
 		}
 	})
+}
+
+// However the length of a body is said, what comes after it on the connection is no request: one
+// that a proxy has passed on as a body cannot become one. What has a body is refused, once.
+func TestBodiesBecomeNoRequests(t *testing.T) {
+	var mu sync.Mutex
+	var served []string
+	address := serve(t, load(t), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		served = append(served, r.URL.Path)
+	}))
+	const second = "GET /second HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	length := fmt.Sprintf("Content-Length: %d\r\n", len(second))
+	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(second), second)
+	for name, said := range map[string]struct{ method, header, body string }{
+		"a length":                      {"GET", length, second},
+		"a length twice":                {"GET", length + length, second},
+		"two lengths":                   {"POST", length + "Content-Length: 0\r\n", second},
+		"a list of lengths":             {"POST", "Content-Length: 0, 5\r\n", second},
+		"a length with a sign":          {"POST", "Content-Length: +0\r\n", second},
+		"a length that is no number":    {"POST", "Content-Length: 0x0\r\n", second},
+		"a length and a space":          {"POST", "Content-Length : 0\r\n", second},
+		"chunks":                        {"GET", "Transfer-Encoding: chunked\r\n", chunk},
+		"chunks, none":                  {"POST", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n" + second},
+		"chunks and a length":           {"POST", "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", chunk},
+		"a length and chunks":           {"POST", length + "Transfer-Encoding: chunked\r\n", "0\r\n\r\n" + second},
+		"chunks twice":                  {"POST", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", chunk},
+		"chunks within identity":        {"POST", "Transfer-Encoding: identity, chunked\r\n", chunk},
+		"identity":                      {"POST", "Transfer-Encoding: identity\r\n", second},
+		"another encoding":              {"POST", "Transfer-Encoding: xchunked\r\n", second},
+		"chunks and a space":            {"POST", "Transfer-Encoding : chunked\r\n", chunk},
+		"chunks in a folded header":     {"POST", "Transfer-Encoding:\r\n chunked\r\n", chunk},
+		"chunks after a vertical tab":   {"POST", "Transfer-Encoding: \x0bchunked\r\n", chunk},
+		"chunks and trailers":           {"GET", "Transfer-Encoding: chunked\r\nTrailer: X\r\n", "0\r\nX: y\r\n\r\n" + second},
+		"chunks with an extension":      {"GET", "Transfer-Encoding: chunked\r\n", "0;x=\n" + second},
+		"a promise":                     {"POST", length + "Expect: 100-continue\r\n", second},
+		"an upgrade":                    {"GET", length + "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n", second},
+		"a line that ends in a line":    {"GET", "X: y\rContent-Length: 0\r\n", second},
+		"a name with a character of 0":  {"GET", "X\x00: y\r\n", second},
+		"a value with a character of 0": {"GET", "X: \x00\r\n", second},
+	} {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, said.method+" /first HTTP/1.1\r\nHost: localhost\r\n"+said.header+"\r\n"+said.body); err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		text, err := io.ReadAll(conn) // it is closed
+		if err != nil && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = conn.Close()
+		if n := strings.Count(string(text), "HTTP/1."); n > 1 && !strings.HasPrefix(string(text), "HTTP/1.1 100") || strings.Contains(string(text), " 200 OK") {
+			t.Errorf("%s: %d answers: %s", name, n, text)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(served) > 0 {
+		t.Errorf("served: %q", served)
+	}
 }
 
 // A timed response has a write deadline, and tells it when it is written.

@@ -472,6 +472,29 @@ func TestNodeIsServingUnderAttack(t *testing.T) {
 				}
 			}
 		},
+		"headers without end": func(address string) {
+			for range 4 {
+				framer, more := s.http2(address), bytes.Repeat([]byte("x"), 16<<10)
+				err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: s.headers()})
+				for range 1000 {
+					if err = errors.Join(err, framer.WriteContinuation(1, false, more)); err != nil {
+						break // it has been closed
+					}
+				}
+			}
+		},
+		"frames that ask for answers": func(address string) {
+			for range 4 {
+				framer := s.http2(address)
+				for id := uint32(1); id < 4000; id += 2 {
+					if errors.Join(framer.WriteSettings(), framer.WritePing(false, [8]byte{}), framer.WriteWindowUpdate(0, 1),
+						framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: s.headers(), EndHeaders: true}), framer.WriteData(id, false, nil),
+						framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: s.headers(), EndHeaders: true, EndStream: true})) != nil { // as trailers
+						break
+					}
+				}
+			}
+		},
 		"many streams": func(address string) {
 			for range 4 {
 				framer := s.http2(address)
