@@ -11,7 +11,7 @@ FUZZTIME ?= 60s
 # tests with it. make race runs all of them with it.
 PLAIN := ./change/extjson ./cluster/plan ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./internal/archtest ./test/process
 
-.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests deploy-check browser browser-clients streams site versity s3 connect connect-check
+.PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests pin-images deploy-check browser browser-clients streams site versity s3 connect connect-check
 
 check:
 	.ci/run
@@ -213,6 +213,10 @@ wheel:
 	@umask 022 && rm -rf bin/wheel && mkdir -p bin/wheel/src && cp -r client/python/pyproject.toml client/python/README.md client/python/mongostream_streamer bin/wheel/src && chmod -R u=rwX,go=rX bin/wheel/src
 	umask 022 && cd bin/wheel/src && SOURCE_DATE_EPOCH=315532800 $(PYTHON) -B -m build --wheel --no-isolation -o ..
 	@rm -r bin/wheel/src && ls bin/wheel
+
+# Pins the images of deploy/compose.yaml by the digests of their versions; needs their registries.
+pin-images:
+	cd deploy/check && $(GO) run ./pin ../compose.yaml
 
 # The plain manifests, from the chart.
 manifests:

@@ -17,7 +17,7 @@ func (d *demo) announce() {
 	if d.json {
 		return
 	}
-	if d.service == nil {
+	if len(d.sites) > 1 {
 		fmt.Fprintf(d.out, "%d nodes are running: HTTP at %s; gRPC at %s — try:\n", d.nodes, strings.Join(d.sites, ", "), strings.Join(d.addresses, ", "))
 	} else {
 		fmt.Fprintf(d.out, "A node is running on http://%s, with gRPC at %s — try:\n", d.sites[0], d.addresses[0])

@@ -228,7 +228,7 @@ func (c *nodeClient) unreachable(err error) error {
 	hint := ""
 	switch text := err.Error(); {
 	case strings.Contains(text, `malformed HTTP response "\x00\x00`):
-		hint = "; that is a gRPC port: the address is that of http.listen"
+		err = errors.New("that is a gRPC port: the address is that of http.listen") // instead of the bytes
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		hint = "; the node has no TLS there: use http://"
 	case strings.Contains(text, "malformed HTTP response \"\\x15\\x03"), strings.Contains(text, "answers 400"):

@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,6 +231,36 @@ func TestErrorsOfANodeSayWhoNamedItAndWhatMayBeWrong(t *testing.T) {
 	if _, err := c.get(t.Context(), "x", new(any)); fault.Of(err) != fault.NodeUnreachable || !strings.Contains(err.Error(), "http://127.0.0.1:1 (--address)") {
 		t.Errorf("%v", err)
 	}
+}
+
+// A gRPC server answers with a frame of HTTP/2, of which nobody wants to read the bytes.
+func TestGRPCPortIsNamed(t *testing.T) {
+	lonely(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"))
+			_ = conn.Close()
+		}
+	}()
+	d := &fixture{T: t}
+	for _, command := range [][]string{{"tail"}, {"status"}, {"subscribers", "list"}} {
+		_, err := d.command(append(command, "--address", "http://"+l.Addr().String())...)
+		if text := fmt.Sprint(err); fault.Of(err) != fault.NodeUnreachable || !strings.Contains(text, "that is a gRPC port") || strings.Contains(text, `\x00`) {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+	_ = l.Close()
+	<-served
 }
 
 func TestUrlOfTailIsNamedByItsNewName(t *testing.T) {
