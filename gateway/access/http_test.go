@@ -52,6 +52,8 @@ func TestRequestsAreLetThroughWithTheirIdentity(t *testing.T) {
 		code         fault.Code
 	}{
 		{"good", "/?db=shop&coll=x", []string{"Authorization", "Bearer good"}, 200, ""},
+		{"all of the database", "/?db=shop", []string{"Authorization", "Bearer good"}, 200, ""},
+		{"all of another database", "/?db=crm", []string{"Authorization", "Bearer good"}, 403, fault.AccessForbidden},
 		{"elsewhere", "/?db=crm&coll=x", []string{"Authorization", "Bearer good"}, 403, fault.AccessForbidden},
 		{"everything", "/", []string{"Authorization", "Bearer good"}, 403, fault.AccessForbidden},
 		{"no token", "/?db=shop&coll=x", nil, 401, fault.AccessUnauthenticated},

@@ -78,8 +78,9 @@ const jwtKey = "jwt:"
 // from.
 var ownerEscaper = strings.NewReplacer("%", "%25", "/", "%2F", ":", "%3A") //nolint:gochecknoglobals // constant
 
-// Allows reports whether a subscription to the namespace is allowed. An empty db or coll means
-// several collections and requires the right to everything.
+// Allows reports whether a subscription to the namespace is allowed. An empty coll means all
+// collections of the database and requires the right to it; an empty db requires the right to
+// everything.
 func (i *Identity) Allows(db, coll string) bool {
 	if i == nil {
 		return false
@@ -90,7 +91,7 @@ func (i *Identity) Allows(db, coll string) bool {
 		}
 		// Names of databases have no dot, those of collections may.
 		d, c, dot := strings.Cut(pattern, ".")
-		return dot && db != "" && coll != "" && d == db && (c == everything || c == coll)
+		return dot && db != "" && d == db && (c == everything || coll != "" && c == coll)
 	})
 }
 
@@ -128,8 +129,12 @@ func (i *Identity) Permit(db, coll string) error {
 		return nil
 	case i == nil:
 		return fault.Newf(fault.AccessForbidden, "the peer is not authenticated")
-	case db == "" || coll == "":
-		return fault.Newf(fault.AccessForbidden, "%q may subscribe to single collections only: name db and coll", i.Name)
+	case db == "":
+		return fault.Newf(fault.AccessForbidden, "%q may not subscribe to all databases: name db", i.Name)
+	case coll == "" && slices.ContainsFunc(i.Namespaces, func(pattern string) bool { return strings.HasPrefix(pattern, db+".") }):
+		return fault.Newf(fault.AccessForbidden, "%q may subscribe to single collections of %q only: name coll", i.Name, db)
+	case coll == "":
+		return fault.Newf(fault.AccessForbidden, "%q may not subscribe to %q", i.Name, db)
 	}
 	return fault.Newf(fault.AccessForbidden, "%q may not subscribe to %q", i.Name, db+"."+coll)
 }

@@ -19,7 +19,11 @@ func TestIdentityAllowsWhatItNames(t *testing.T) {
 		{"*", "", "orders", true},
 		{"shop.*", "shop", "orders", true},
 		{"shop.*", "shop", "a.b", true},
-		{"shop.*", "shop", "", false},
+		{"shop.*", "shop", "", true},
+		{"crm.x shop.*", "shop", "", true},
+		{"crm.x shop.*", "crm", "", false},
+		{"shop.*", "shopping", "", false},
+		{"*.orders", "shop", "", false},
 		{"shop.*", "", "", false},
 		{"shop.*", "", "orders", false},
 		{"shop.*", "shopping", "orders", false},
@@ -44,6 +48,21 @@ func TestIdentityAllowsWhatItNames(t *testing.T) {
 		}
 		if err := i.Permit(tt.db, tt.coll); (err == nil) != tt.want || err != nil && fault.Of(err) != fault.AccessForbidden {
 			t.Errorf("%q permits %q, %q: %v", tt.namespaces, tt.db, tt.coll, err)
+		}
+	}
+}
+
+// A refusal says what the identity may do instead.
+func TestRefusalsNameWhatIsMissing(t *testing.T) {
+	i := &access.Identity{Name: "billing", Namespaces: []string{"shop.*", "crm.x"}}
+	for _, c := range []struct{ db, coll, says string }{
+		{"", "", "may not subscribe to all databases: name db"},
+		{"crm", "", `may subscribe to single collections of "crm" only: name coll`},
+		{"hr", "", `may not subscribe to "hr"`},
+		{"crm", "y", `may not subscribe to "crm.y"`},
+	} {
+		if err := i.Permit(c.db, c.coll); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s.%s: %v", c.db, c.coll, err)
 		}
 	}
 }
