@@ -15,16 +15,7 @@ func (s *Session) Mail() int {
 // Scans describes the scans, for tests that fail.
 func (h *Hub) Scans() (text string) {
 	h.do(context.Background(), func(l *loop) {
-		for _, c := range l.scans {
-			text += fmt.Sprintf("[%s readers %d page %t again %d takers %d spoiled %t]", c.namespace, len(c.Readers()), c.page != nil, len(c.again), len(c.takers), c.touched.Spoiled())
-		}
-		parked := 0
-		for _, of := range l.parked {
-			for _, readers := range of {
-				parked += len(readers)
-			}
-		}
-		text += fmt.Sprintf(" waiting %d parked %d live %d at %s", len(l.waiting), parked, len(l.live), l.at)
+		text = fmt.Sprintf("%s waiting %d live %d at %s", l.scanner, len(l.waiting), len(l.live), l.at)
 	})
 	return text
 }

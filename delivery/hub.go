@@ -79,14 +79,15 @@ type Hub struct {
 	memory   *fair.Memory
 	accounts *fair.Accounts
 	compiler *match.Compiler
-	pages    *fair.Pages
+	turns    *snapshot.Turns
+	reads    *snapshot.Reads
 	retries  *retries
 	kinds    kinds
 
 	commands chan func(*loop) // for the loop
 	poked    chan struct{}    // holds one signal: a live session has mail
 	stopped  chan struct{}    // closed when Run has returned
-	loops    sync.WaitGroup   // of sessions and scans
+	loops    sync.WaitGroup   // of sessions and listings
 	lastKey  atomic.Uint64    // of subscriptions
 	pulse    pulse
 
@@ -96,10 +97,9 @@ type Hub struct {
 		sessions map[*Session]struct{}
 		mail     []*Session
 		events   []uint64
-		closing  error                         // why new sessions are refused
-		restart  context.CancelFunc            // ends the loop that runs
-		fetches  map[*fetch]context.CancelFunc // what ends the reading of each page
-		losses   []rememberedLoss              // recent ones, oldest first
+		closing  error              // why new sessions are refused
+		restart  context.CancelFunc // ends the loop that runs
+		losses   []rememberedLoss   // recent ones, oldest first
 	}
 }
 
@@ -119,9 +119,9 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	h := &Hub{
 		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), memory: fair.NewMemory(cfg.QueueBytes),
 		commands: make(chan func(*loop)), poked: make(chan struct{}, 1), stopped: make(chan struct{}),
-		pages: fair.NewPages(cfg.SnapshotRate), retries: newRetries(), accounts: fair.NewAccounts(), compiler: match.NewCompiler(programBytes), pulse: pulse{turning: health.NewLoop()},
+		turns: snapshot.NewTurns(cfg.SnapshotRate), reads: snapshot.NewReads(), retries: newRetries(), accounts: fair.NewAccounts(), compiler: match.NewCompiler(programBytes), pulse: pulse{turning: health.NewLoop()},
 	}
-	h.mu.sessions, h.mu.fetches = make(map[*Session]struct{}), make(map[*fetch]context.CancelFunc)
+	h.mu.sessions = make(map[*Session]struct{})
 	h.mu.events = make([]uint64, cfg.Partitions)
 	h.metrics = newMetrics(cfg.Registerer, h)
 	return h
@@ -151,20 +151,24 @@ type loop struct {
 	pending int                  // bytes in open batches of the current reply, which the budget does not count yet
 
 	// Of snapshots.
-	scans    []*scan
-	listings []listing                   // that wait for the Hub to reach their time
-	waiting  map[*Session][]parkedReader // until their sessions may get a page
-	parked   map[change.Namespace]parked // that wait for a scan to come to their place
-	tickets  uint64                      // of these
-	awaited  bool                        // one of them waits because its session is later than the Hub
+	scanner  *snapshot.Scanner[*Subscription]
+	listings []listing              // that wait for the Hub to reach their time
+	waiting  map[*Session][]*reader // until their sessions may get a page
+	awaited  bool                   // one of them waits because its session is later than the Hub
 }
 
 func (h *Hub) newLoop(running context.Context) *loop {
-	return &loop{
+	l := &loop{
 		Hub: h, start: func(f func(context.Context)) { h.loops.Go(func() { f(running) }) },
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]*stream),
-		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]parkedReader), parked: make(map[change.Namespace]parked), costs: costs{Live: fair.NewLive(h.accounts)},
+		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader), costs: costs{Live: fair.NewLive(h.accounts)},
 	}
+	l.scanner = snapshot.NewScanner(running, snapshot.Config[*Subscription]{
+		Source: h.cfg.Snapshots, Sessions: l, Turns: h.turns, Reads: h.reads, Logger: h.logger,
+		Do:        func(ctx context.Context, f func()) bool { return h.do(ctx, func(*loop) { f() }) },
+		Documents: func(readers int) int { return min(h.cfg.SnapshotPage, h.memory.Events(readers)) },
+	})
+	return l
 }
 
 // Run serves the sessions until the context ends, and then closes them.
@@ -175,6 +179,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := h.newLoop(running)
+	defer l.scanner.Join()
 	defer h.pulse.turning.Rest()
 	for {
 		turning, end := context.WithCancel(ctx)
@@ -215,9 +220,7 @@ func (l *loop) part() {
 	for _, s := range l.live {
 		l.leave(s, change.Later(l.at, s.from))
 	}
-	for _, c := range l.scans {
-		c.spoil()
-	}
+	l.scanner.Spoil()
 	l.drained = false
 	l.deliverPages()
 }
@@ -346,12 +349,12 @@ func (l *loop) reached(to change.Position) {
 
 // proceed advances the Hub when the log has only advanced. drained says that it had nothing more.
 func (l *loop) proceed(to change.Position, drained bool) {
-	later, ended := to.After(l.at), drained && !l.drained
+	later, differs := to.After(l.at), drained != l.drained
 	l.drained = drained
 	if later {
 		l.reached(to)
 	}
-	if later || ended {
+	if later || differs {
 		l.deliverPages()
 	}
 }
@@ -401,9 +404,7 @@ func (l *loop) event(e *change.Event, p change.Partition, keyed bool, before cha
 	if keyed {
 		l.events[p]++
 	}
-	for _, c := range l.scans {
-		c.note(e)
-	}
+	l.scanner.Note(e)
 	l.match(e, p, keyed, before)
 	if len(l.getting) == 0 {
 		return
@@ -536,9 +537,7 @@ func (l *loop) ahead(err error) {
 		s.Close(fault.New(fault.LogAhead, err))
 	}
 	l.reached(change.Position{})
-	for _, c := range l.scans {
-		c.spoil()
-	}
+	l.scanner.Spoil()
 	l.deliverPages()
 }
 

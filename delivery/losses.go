@@ -20,9 +20,7 @@ func (l *loop) lost(loss *oplog.Loss, batch *oplog.Batch) {
 		at = batch.Event(0).Position() // it has the position of the event
 	}
 	if loss.Reason != gap.Renamed { // a rename is also an event
-		for _, c := range l.scans {
-			c.spoil()
-		}
+		l.scanner.Spoil()
 	}
 	for _, s := range l.live {
 		if (s.from.IsZero() || !s.from.Has(at)) && s.tell(loss) {

@@ -70,7 +70,7 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 	case reach.Ahead(change.At(r.At)):
 		return a, fault.Newf(fault.LogAhead, "the first page was at %s, MongoDB is at %s: start over", r.At, reach.Last)
 	}
-	q := snapshot.Query{Namespace: r.Namespace, After: r.At, From: r.From, FromHash: r.FromHash, Documents: r.Documents, Bytes: pageBytes}
+	q := snapshot.Query{Namespace: r.Namespace, After: r.At, From: r.From, FromHash: r.FromHash, Documents: r.Documents, Bytes: snapshot.PageBytes}
 	page, err := h.readPage(ctx, q)
 	if errors.Is(err, snapshot.ErrPlaceGone) {
 		return a, fault.Newf(fault.LogHistoryLost, "the document at which the page begins is gone: start over")

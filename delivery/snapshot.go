@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
@@ -370,9 +371,9 @@ func (l *loop) advance(sub *Subscription) {
 	default:
 		for _, left := range p.Left {
 			if !slices.ContainsFunc(sub.readers, func(r *reader) bool { return r.Left.Namespace == left.Namespace }) {
-				r := &reader{Left: left, Who: sub}
+				r := &reader{Left: left, Who: sub, Identity: sub.session.cfg.Identity, Ended: sub.session.done}
 				sub.readers = append(sub.readers, r)
-				l.offer(r)
+				l.scanner.Offer(r)
 			}
 		}
 	}
@@ -396,6 +397,9 @@ func (s *stream) mark(sub *Subscription, state SnapshotState, p snapshot.Progres
 	sub.marked(state, p)
 }
 
+// relist is the wait after collections could not be listed.
+const relist = time.Second
+
 // list lists the collections of a subscription's snapshot. Collections created later begin with
 // changes.
 func (l *loop) list(sub *Subscription) {
@@ -408,7 +412,9 @@ func (l *loop) list(sub *Subscription) {
 		collections, at, err := l.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
 			l.logger.Warn("listing collections for a snapshot failed", "error", err)
-			await(ctx, nil, retryRead)
+			if retry.Sleep(ctx, relist) != nil {
+				return
+			}
 		}
 		l.do(ctx, func(l *loop) {
 			if err != nil {

@@ -3,7 +3,6 @@ package delivery
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -32,14 +31,6 @@ func newTrail(tracer trace.Tracer, sub *Subscription, p snapshot.Progress) *trai
 		return nil
 	}
 	return &trail{span: span}
-}
-
-// traceTime returns the time for spans, zero without a tracer.
-func (h *Hub) traceTime() time.Time {
-	if h.cfg.Tracer == nil {
-		return time.Time{}
-	}
-	return time.Now()
 }
 
 // traceSnapshot begins the span of a snapshot, or of its rest. Called by the owner.
@@ -77,7 +68,7 @@ func (sub *Subscription) marked(state SnapshotState, p snapshot.Progress) {
 // the owner.
 func (h *Hub) tracePage(sub *Subscription, p *page) {
 	t := sub.traced
-	if t == nil || p.begun.IsZero() {
+	if t == nil {
 		return
 	}
 	if t.pages++; t.pages&(t.pages-1) != 0 {

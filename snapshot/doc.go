@@ -1,5 +1,5 @@
-// Package snapshot supports reading documents among the changes: pages of collections, scans for
-// several readers, and the progress of a snapshot.
+// Package snapshot reads documents among the changes: pages of collections, scans for several
+// readers, and the progress of a snapshot.
 //
 // A page is read at a time at which its readers pause: they have had all changes up to that time,
 // and no later ones. The page enters their streams there, so that no older state follows a newer
@@ -29,8 +29,22 @@
 // A [Scan] reads a collection cyclically in the order of _id for any number of readers: a reader
 // that joins later starts at the next page and is complete when the scan returns there. One that
 // has left joins again where the next page begins at its place. [Progress] is the remainder of a
-// subscription's snapshot and part of the checkpoint. Nothing here starts a goroutine or does I/O
-// except a [Source].
+// subscription's snapshot and part of the checkpoint.
+//
+// # Who calls whom
+//
+// A [Scanner] has the scans of all collections. It belongs to the loop that considers the log,
+// which tells it of events ([Scanner.Note]), of missing ones ([Scanner.Spoil]), of its place
+// ([Scanner.Place]), and of readers that come, may be ready, or have gone ([Scanner.Offer],
+// [Scanner.Wake], [Scanner.Forget]). The sessions are behind its port: [Sessions] says which readers
+// are ready, and has them wait at a time; that [Stand] writes their pages and hands them over.
+//
+//	loop  ── Note, Spoil, Place, Offer, Wake, Forget ─►  Scanner  ── Ready, Wait, Stand ─►  Sessions
+//	                                                        │     ── Stays, Writer, Give ─►  Stand
+//	                     a goroutine for each scan: Turns, Source
+//
+// The Scanner starts a goroutine for each scan and for each page that is read. They do I/O, by a
+// [Source], write pages and wait for [Turns]; what they change they change in the loop.
 //
 // # Not obvious, and the tests that guard it
 //

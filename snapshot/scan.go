@@ -28,6 +28,21 @@ type Reader[T any] struct {
 	Partly bool
 	Who    T
 	Gone   atomic.Bool // it wants nothing more
+	// Identity is whose its session is, for turns; Ended is closed when that has ended.
+	Identity string
+	Ended    <-chan struct{}
+
+	ticket uint64 // in the order in which readers began to wait for a scan, from 1; 0 once one has it
+}
+
+// IsOver reports whether the reader wants no more pages.
+func (r *Reader[T]) IsOver() bool {
+	select {
+	case <-r.Ended:
+		return true
+	default:
+		return r.Gone.Load()
+	}
 }
 
 // A Scan reads a collection cyclically for readers. It must not be used concurrently.

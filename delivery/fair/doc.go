@@ -7,7 +7,6 @@
 //	Expense   costs of a session off the live path: when it needs a slot, and when it ends
 //	Accounts  slots, turns and starts: work off the live path has a part of the cores
 //	Memory    memory of all sessions: everybody has a share
-//	Pages     turns in reading documents
 //
 // Costs are units of package match, and decay with time. Live and Expense have an owner; all others
 // may be used concurrently.

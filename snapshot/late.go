@@ -1,4 +1,4 @@
-package delivery
+package snapshot
 
 import (
 	"bytes"
@@ -24,46 +24,36 @@ const (
 
 // parked are the readers of a collection that wait for a scan, by the _id at which they continue.
 // Those of an _id are in the order in which they began to wait.
-type parked map[string][]parkedReader
-
-type parkedReader struct {
-	*reader
-
-	ticket uint64 // in the order in which readers began to wait, from 1; it is kept until a scan has the reader
-}
+type parked[T any] map[string][]*Reader[T]
 
 // sooner compares when readers began to wait.
-func (r parkedReader) sooner(other parkedReader) int { return cmp.Compare(r.ticket, other.ticket) }
-
-// isOver reports whether a reader wants no more pages.
-func isOver(r *reader) bool { return r.Gone.Load() || r.Who.session.Ended() }
+func sooner[T any](r, other *Reader[T]) int { return cmp.Compare(r.ticket, other.ticket) }
 
 // placeKey returns the key of an _id in parked.
 func placeKey(b []byte, id change.Value) []byte { return append(append(b, byte(id.Type)), id.Data...) }
 
 // park has a reader wait for a scan that comes to its place.
-func (l *loop) park(r parkedReader) {
-	of := l.parked[r.Left.Namespace]
+func (s *Scanner[T]) park(r *Reader[T]) {
+	of := s.parked[r.Left.Namespace]
 	if of == nil {
-		of = make(parked)
-		l.parked[r.Left.Namespace] = of
+		of = make(parked[T])
+		s.parked[r.Left.Namespace] = of
 	}
 	if r.ticket == 0 {
-		l.tickets++
-		r.ticket = l.tickets
+		s.tickets++
+		r.ticket = s.tickets
 	}
 	key := string(placeKey(nil, r.Left.From))
-	at, _ := slices.BinarySearchFunc(of[key], r, parkedReader.sooner)
+	at, _ := slices.BinarySearchFunc(of[key], r, sooner)
 	of[key] = slices.Insert(of[key], at, r)
 }
 
 // isServed reports whether the identity of a reader has as many scans of the collection as it may.
-func (l *loop) isServed(r *reader) bool {
-	scans, identity := 0, r.Who.session.cfg.Identity
-	for _, c := range l.scans {
-		is := func(other *reader) bool { return other.Who.session.cfg.Identity == identity }
-		joins := func(other parkedReader) bool { return is(other.reader) }
-		if c.namespace == r.Left.Namespace && (slices.ContainsFunc(c.Readers(), is) || slices.ContainsFunc(c.joining, joins)) {
+func (s *Scanner[T]) isServed(r *Reader[T]) bool {
+	scans := 0
+	is := func(other *Reader[T]) bool { return other.Identity == r.Identity }
+	for _, c := range s.scans {
+		if c.namespace == r.Left.Namespace && (slices.ContainsFunc(c.Readers(), is) || slices.ContainsFunc(c.joining, is)) {
 			scans++
 		}
 	}
@@ -72,12 +62,12 @@ func (l *loop) isServed(r *reader) bool {
 
 // take has the readers that wait at a key, are ready and fit join a scan. It reports whether there
 // were any.
-func (l *loop) take(c *scan, key string) (joins bool) {
-	l.unpark(c.namespace, key, func(r parkedReader) bool {
-		if isOver(r.reader) {
+func (s *Scanner[T]) take(c *scanning[T], key string) (joins bool) {
+	s.unpark(c.namespace, key, func(r *Reader[T]) bool {
+		if r.IsOver() {
 			return true
 		}
-		is := l.isReady(r.reader) && c.Fits(r.reader)
+		is := s.cfg.Sessions.Ready(r) && c.Fits(r)
 		if is {
 			c.invite(r)
 		}
@@ -88,8 +78,8 @@ func (l *loop) take(c *scan, key string) (joins bool) {
 }
 
 // unpark removes some of the readers that wait at a key.
-func (l *loop) unpark(ns change.Namespace, key string, some func(parkedReader) bool) {
-	of, waits := l.parked[ns]
+func (s *Scanner[T]) unpark(ns change.Namespace, key string, some func(*Reader[T]) bool) {
+	of, waits := s.parked[ns]
 	if !waits {
 		return
 	}
@@ -98,33 +88,33 @@ func (l *loop) unpark(ns change.Namespace, key string, some func(parkedReader) b
 		delete(of, key)
 	}
 	if len(of) == 0 {
-		delete(l.parked, ns)
+		delete(s.parked, ns)
 	}
 }
 
 // meet has readers join a scan that is about to read the page at their place.
-func (l *loop) meet(c *scan) {
-	if len(l.parked[c.namespace]) > 0 {
-		l.take(c, string(placeKey(nil, c.At())))
+func (s *Scanner[T]) meet(c *scanning[T]) {
+	if len(s.parked[c.namespace]) > 0 {
+		s.take(c, string(placeKey(nil, c.At())))
 	}
 }
 
 // cut ends a page that has been read before the first document at which readers wait, so that they
 // join the scan there.
-func (l *loop) cut(c *scan, f *fetch) {
-	of := l.parked[c.namespace]
-	if len(of) == 0 || len(f.query.IDs) > 0 {
+func (s *Scanner[T]) cut(c *scanning[T], f *fetch) {
+	of := s.parked[c.namespace]
+	if len(of) == 0 || len(f.Query.IDs) > 0 {
 		return
 	}
 	var key []byte
-	for i, doc := range f.read.Documents {
+	for i, doc := range f.Page.Documents {
 		id := change.IDOf(doc)
 		key = placeKey(key[:0], id)
 		if _, waits := of[string(key)]; !waits || i == 0 {
 			continue
 		}
-		if l.take(c, string(key)) {
-			f.read.Documents, f.read.Next = f.read.Documents[:i], change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
+		if s.take(c, string(key)) {
+			f.Page.Documents, f.Page.Next = f.Page.Documents[:i], change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
 			return
 		}
 	}
@@ -132,23 +122,14 @@ func (l *loop) cut(c *scan, f *fetch) {
 
 // reoffer offers the readers that wait for a scan of a collection, because fewer readers have one.
 // The one that has waited longest comes first, or one whose document is gone would wait for ever.
-func (l *loop) reoffer(ns change.Namespace) {
-	var waiting []parkedReader
-	for _, readers := range l.parked[ns] {
+func (s *Scanner[T]) reoffer(ns change.Namespace) {
+	var waiting []*Reader[T]
+	for _, readers := range s.parked[ns] {
 		waiting = append(waiting, readers...)
 	}
-	delete(l.parked, ns)
-	slices.SortFunc(waiting, parkedReader.sooner)
+	delete(s.parked, ns)
+	slices.SortFunc(waiting, sooner)
 	for _, r := range waiting {
-		l.find(r)
-	}
-}
-
-// forgetParked forgets the readers that want no more pages.
-func (l *loop) forgetParked() {
-	for ns, of := range l.parked {
-		for key := range of {
-			l.unpark(ns, key, func(r parkedReader) bool { return isOver(r.reader) })
-		}
+		s.Offer(r)
 	}
 }

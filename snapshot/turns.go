@@ -1,4 +1,4 @@
-package fair
+package snapshot
 
 import (
 	"context"
@@ -17,10 +17,10 @@ const (
 	maxServed = 10_000
 )
 
-// Pages decide whose page is read next: that of the identity whose last turn is longest ago, so
-// that many large scans of one identity do not delay a small one of another. It waits for the rate
-// before a page, and a page costs its documents.
-type Pages struct {
+// Turns decide whose page is read next: that of the identity whose last turn is longest ago, so
+// that many large scans of one identity do not delay a small one of another. They wait for the rate
+// before a page, and a page costs its documents. They may be used concurrently.
+type Turns struct {
 	limit *rate.Limiter // nil: none
 
 	mu struct {
@@ -39,15 +39,15 @@ type turnRequest struct {
 	granted  chan struct{}
 }
 
-// NewPages returns Pages with a limit of documents; nil is none.
-func NewPages(limit *rate.Limiter) *Pages {
-	r := &Pages{limit: limit}
+// NewTurns returns Turns with a limit of documents; nil is none.
+func NewTurns(limit *rate.Limiter) *Turns {
+	r := &Turns{limit: limit}
 	r.mu.served = make(map[string]uint64)
 	return r
 }
 
 // Acquire waits for an identity's turn to read a page. It returns false if the context ends first.
-func (r *Pages) Acquire(ctx context.Context, identity string) bool {
+func (r *Turns) Acquire(ctx context.Context, identity string) bool {
 	q := &turnRequest{identity: identity, granted: make(chan struct{})}
 	r.mu.Lock()
 	r.mu.waiting = append(r.mu.waiting, q)
@@ -82,7 +82,7 @@ func (r *Pages) Acquire(ctx context.Context, identity string) bool {
 }
 
 // grant gives the next turn, unless that is not to be had. The caller holds the mutex.
-func (r *Pages) grant() {
+func (r *Turns) grant() {
 	if r.mu.gate || r.mu.reading >= maxReads || len(r.mu.waiting) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (r *Pages) grant() {
 
 // Charge counts the documents of a page; the first one is paid already. The next page waits for
 // them.
-func (r *Pages) Charge(documents int) {
+func (r *Turns) Charge(documents int) {
 	if r.limit != nil && documents > 1 {
 		r.limit.ReserveN(time.Now(), min(documents-1, r.limit.Burst()))
 	}
@@ -114,14 +114,14 @@ func (r *Pages) Charge(documents int) {
 
 // More reports whether another page may be read within a turn, and pays for its first document: no
 // other reader waits for a turn, and the rate permits it at once.
-func (r *Pages) More() bool {
+func (r *Turns) More() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.mu.gate && len(r.mu.waiting) == 0 && (r.limit == nil || r.limit.AllowN(time.Now(), 1))
 }
 
 // Release ends a turn.
-func (r *Pages) Release() {
+func (r *Turns) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.reading--
@@ -129,7 +129,7 @@ func (r *Pages) Release() {
 }
 
 // Least returns the identity of some whose last turn is longest ago.
-func (r *Pages) Least(identities iter.Seq[string]) (least string) {
+func (r *Turns) Least(identities iter.Seq[string]) (least string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := true

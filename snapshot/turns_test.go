@@ -1,4 +1,4 @@
-package fair
+package snapshot
 
 import (
 	"sync"
@@ -10,14 +10,14 @@ import (
 // are read at a time.
 func TestManyScansOfOneDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		pages := NewPages(nil)
+		turns := NewTurns(nil)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		var order []string
 		next := make(chan struct{})
 		scan := func(identity string) {
 			all.Go(func() {
-				if !pages.Acquire(t.Context(), identity) {
+				if !turns.Acquire(t.Context(), identity) {
 					t.Error("it has no turn")
 					return
 				}
@@ -25,7 +25,7 @@ func TestManyScansOfOneDelayNobody(t *testing.T) {
 				order = append(order, identity)
 				mu.Unlock()
 				<-next
-				pages.Release()
+				turns.Release()
 			})
 			synctest.Wait()
 		}
