@@ -8,6 +8,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // Attach lets the session deliver partitions, each from where its subscriber is, under the term if
@@ -188,6 +189,17 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 	}
 }
 
+// Reread makes the session read the log up to a time anew when it next attaches partitions, instead
+// of taking it from rings. A subscriber that is served by several nodes needs this, when it gets
+// partitions, if its filters read documents that were looked up: the former owner may have delivered
+// any change up to the end of its term, and a change that it has hidden, and that now matches,
+// follows these in the eyes of a consumer that drops what it has seen. So its document must not be
+// older than theirs.
+func (s *Session) Reread(until change.Timestamp) {
+	since := time.Now()
+	s.await(func(s *stream) { s.reread = oplog.Reread{Since: since, Until: until} })
+}
+
 // readAgain makes the session read from the subscriber's position, off the live path, and calls
 // then right before it starts to read. The owner calls it, and does not touch the session
 // afterwards.
@@ -196,7 +208,7 @@ func (s *stream) readAgain(rest Place, of map[change.Partition]Place, generation
 	s.queue(at)
 	s.breakHold()
 	switch live := s.loop != nil; {
-	case live && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation():
+	case live && s.reread.Since.IsZero() && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation():
 		then()
 	case live:
 		s.loop.takeOff(s, at)

@@ -155,7 +155,7 @@ func (s *Session) Ended() bool {
 // mail.
 func (s *stream) catchUp(ctx context.Context) error {
 	h := s.hub
-	cursor := h.log.Cursor(oplog.Start{Position: s.position()})
+	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Reread: s.reread})
 	defer cursor.Close()
 	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
 	defer c.giveBack()
@@ -185,9 +185,13 @@ func (s *stream) catchUp(ctx context.Context) error {
 		}
 		if batch == nil {
 			c.giveBack()
+			s.follow(cursor.Position())
 			if s.seen != nil && cursor.Drained() && s.seen.drained(s.position()) {
 				s.seen = nil
 			}
+		}
+		if s.reread.IsOver(s.position(), cursor.Drained()) {
+			s.reread = oplog.Reread{}
 		}
 		if s.stands(cursor.Drained()) {
 			s.standing = true
@@ -195,7 +199,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 		}
 		if s.isAway(time.Now()) {
 			s.follow(cursor.Position())
-		} else if hub := h.Position(); s.seen == nil && s.held() == nil && !hub.IsZero() && s.position().Covers(hub) && s.joins(ctx) {
+		} else if hub := h.Position(); s.reread.Since.IsZero() && s.seen == nil && s.held() == nil && !hub.IsZero() && s.position().Covers(hub) && s.joins(ctx) {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.Ended() {

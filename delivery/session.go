@@ -165,6 +165,7 @@ type stream struct {
 	leavers       leavers
 	groups        map[string]*group
 	seen          *seen           // nil if everything that follows is new
+	reread        oplog.Reread    // zero once that is over, so on the live path; see Reread
 	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
 	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none
 	paused        bool            // reading has stopped

@@ -30,6 +30,7 @@ const (
 // configuration, not on the subscriber.
 type Carries struct {
 	Document bool // updates carry the full document
+	LookedUp bool // it is looked up when the change is read, and may be newer
 	Before   bool // changes carry the pre-image, if the server has it
 	Without  Ops  // operations that are not read
 }
@@ -147,9 +148,11 @@ func pathWarning(checked *expr.Checked) string {
 }
 
 // checkCarried rejects filters that read values that the stream does not carry and so would never
-// match.
+// match. It notes whether the filter reads documents that are looked up.
 func (p *Program) checkCarried(checked *expr.Checked) error {
-	if !p.filter.Carries.Document && p.wants(change.OpUpdate) && checked.Reads(expr.Doc, change.OpUpdate) {
+	reads := p.wants(change.OpUpdate) && checked.Reads(expr.Doc, change.OpUpdate)
+	p.looksUp = reads && p.filter.Carries.LookedUp
+	if reads && !p.filter.Carries.Document {
 		return fault.Newf(fault.FilterNeedsDoc, "the filter reads doc, and updates come without it")
 	}
 	if p.filter.Carries.Before {

@@ -13,6 +13,7 @@ type Program struct {
 	filter     Filter
 	selector   Selector
 	expression *expr.Expression // always true without a source
+	looksUp    bool
 }
 
 // Warning returns why the filter is never true, or not when it seems to be; it is for people, and
@@ -25,6 +26,10 @@ func (p *Program) Filter() Filter { return p.filter }
 // IsOfAll reports whether the filter looks at no document: it has neither an expression nor an _id,
 // so that it matches all documents of a collection or none.
 func (p *Program) IsOfAll() bool { return p.filter.Source == "" && p.filter.Document == "" }
+
+// LooksUp reports whether the filter reads documents that MongoDB looks up when a change is read, so
+// that it may decide otherwise about a change that is read again.
+func (p *Program) LooksUp() bool { return p.looksUp }
 
 // Size returns an estimate of the memory that the program takes, in bytes, with its place in an
 // index.

@@ -39,7 +39,7 @@ func (l *Log) assign() (opening []*reader) {
 	var pending []*Cursor
 	for c := range l.waiting {
 		switch {
-		case l.tail.holds(c.position):
+		case l.tail.serves(c):
 			delete(l.waiting, c)
 			l.tail.add(c)
 		case c.waiting == nil && !c.position.IsZero(): // one without a position begins where the tail does
@@ -50,7 +50,7 @@ func (l *Log) assign() (opening []*reader) {
 	urgent := false
 	for i, c := range pending {
 		if places[i] == nowhere {
-			urgent = urgent || c.open.Time.Compare(l.floor) < 0
+			urgent = urgent || c.open.Time.Compare(l.floor) < 0 || !c.reread.Since.IsZero()
 			continue
 		}
 		r := readers[places[i]]
@@ -76,7 +76,7 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	spans := make([]span, 0, len(l.catchups))
 	for r := range l.catchups {
 		base, end := r.reach()
-		readers, spans = append(readers, r), append(spans, span{base: base, end: end})
+		readers, spans = append(readers, r), append(spans, span{base: base, end: end, begun: r.begun})
 	}
 	starts := startsOf(pending)
 	places, open := assign(starts, spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
@@ -87,7 +87,7 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 }
 
 // preempt ends the catch-up with the latest position in favour of a cursor whose position is about
-// to leave the oplog. Its own cursors wait again.
+// to leave the oplog, or which no other may serve because it reads anew. Its own cursors wait again.
 func (l *Log) preempt() {
 	var foremost *reader
 	for r := range l.catchups {
@@ -96,7 +96,7 @@ func (l *Log) preempt() {
 		}
 	}
 	if foremost != nil {
-		l.logger.Info("catch-up preempted for a position that is about to leave the oplog", "from", foremost.from.String())
+		l.logger.Info("catch-up preempted for a position that cannot wait", "from", foremost.from.String())
 		foremost.leave()
 	}
 }

@@ -2,6 +2,7 @@ package oplog
 
 import (
 	"context"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/wake"
@@ -16,9 +17,27 @@ type Start struct {
 	// Position. It differs if Position cannot be opened, because its token belongs to another
 	// pipeline.
 	Open change.Position
+	// Reread makes the cursor read a stretch anew, whatever rings have of it.
+	Reread Reread
 	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a
 	// bounded amount and never overwrites unread entries. A log has one such cursor.
 	Live bool
+}
+
+// A Reread asks for entries up to Until from streams that were opened at Since or later; zero asks
+// for nothing. MongoDB looks up the document of an update when the change is read, so an entry that
+// a ring has had for a while may have an older document than another process has seen since. In
+// what is read anew, documents are no older than anything that was seen before Since.
+type Reread struct {
+	Since time.Time
+	Until change.Timestamp
+}
+
+// IsOver reports whether a cursor at a position has read what it asked for. drained says that no
+// entry of the position's time follows.
+func (r Reread) IsOver(at change.Position, drained bool) bool {
+	c := at.Time.Compare(r.Until)
+	return r.Since.IsZero() || c > 0 || c == 0 && drained
 }
 
 // A Cursor is a place in a reader. One goroutine reads it; Position and Close are safe for
@@ -33,6 +52,7 @@ type Cursor struct {
 	waiting  *reader         // the catch-up that is being opened for it
 	position change.Position // everything up to here has been read
 	open     change.Position // where a stream is opened for it
+	reread   Reread          // zero once that is over
 	next     uint64          // the slot to read next
 	idle     bool            // has read everything that the reader has
 	skipping bool            // must skip entries up to its position
@@ -69,6 +89,9 @@ func (c *Cursor) Poll() (*Batch, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
+	if c.reread.IsOver(c.place(), c.isDrained()) {
+		c.reread = Reread{}
+	}
 	switch {
 	case c.reader == nil:
 		l.place(c)
@@ -78,7 +101,7 @@ func (c *Cursor) Poll() (*Batch, error) {
 			c.leave()
 			l.place(c)
 		}
-	case l.tail.holds(c.place()):
+	case l.tail.serves(c):
 		l.join(c)
 	case c.overwritten():
 		c.leave()
@@ -110,8 +133,11 @@ func (c *Cursor) Position() change.Position {
 func (c *Cursor) Drained() bool {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
-	return c.idle && c.reader != nil && c.reader.drained
+	return c.isDrained()
 }
+
+// isDrained is Drained for callers that hold the mutex.
+func (c *Cursor) isDrained() bool { return c.idle && c.reader != nil && c.reader.drained }
 
 // place is Position for callers that hold the mutex.
 func (c *Cursor) place() change.Position {

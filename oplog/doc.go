@@ -46,6 +46,10 @@
 //   - A loss is an entry of the log, clipped to the place of each cursor; later cursors do not
 //     meet it (oplog.TestLostHistoryIsAnEntryInItsPlace,
 //     oplog.TestPoisonAndRenamesAreLossesInTheirPlace, delivery.TestLossesComeInTheirPlace)
+//   - An entry of a ring has the document that was looked up when it was read. A cursor may ask for
+//     entries that are read after a moment: then neither the tail nor a catch-up that began before
+//     it serves the cursor, and one gives way where there is no room for another
+//     (oplog.TestCursorsReadAnew)
 //   - A server that refuses every position, also the newest, says nothing about the contents of
 //     the log (oplog.TestServerThatRefuses,
 //     oplog.TestServerThatAcceptsPositionsAgainHasLostNothing)

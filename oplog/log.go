@@ -114,7 +114,7 @@ func (l *Log) Partitioner() change.Partitioner { return l.partitioner }
 func (l *Log) Cursor(start Start) *Cursor {
 	c := &Cursor{
 		log: l, live: start.Live, signals: make(chan struct{}, 1), position: start.Position,
-		open: start.Open,
+		open: start.Open, reread: start.Reread,
 	}
 	if c.open.IsZero() {
 		c.open = c.position
@@ -174,7 +174,7 @@ func (l *Log) place(c *Cursor) {
 	if l.tail.opened && c.position.IsZero() {
 		c.advance(l.tail.ring.end)
 	}
-	if l.tail.holds(c.position) {
+	if l.tail.serves(c) {
 		l.tail.add(c)
 		return
 	}
@@ -224,7 +224,7 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 		return
 	}
 	for c := range maps.Clone(r.cursors) {
-		if c.idle && l.tail.holds(c.place()) {
+		if c.idle && l.tail.serves(c) {
 			l.join(c)
 		}
 	}
@@ -250,7 +250,7 @@ func (l *Log) opened(r *reader, base change.Position) {
 		if r.tail && c.position.IsZero() {
 			c.advance(from)
 		}
-		if c.waiting == r || r.tail && r.holds(c.position) {
+		if c.waiting == r || r.tail && r.serves(c) {
 			delete(l.waiting, c)
 			r.add(c)
 		}

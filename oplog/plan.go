@@ -8,8 +8,17 @@ import (
 )
 
 // A span is the range of a catch-up: its ring holds the entries after base, and it has read up to
-// end.
-type span struct{ base, end change.Position }
+// end. No stream of it was opened before begun.
+type span struct {
+	base, end change.Position
+	begun     time.Time
+}
+
+// A start is where a reader would be opened for a cursor. It must not have begun before since.
+type start struct {
+	at    change.Position
+	since time.Time
+}
 
 // limits are the limits for catch-ups.
 type limits struct {
@@ -24,10 +33,10 @@ type limits struct {
 const nowhere = -1
 
 // startsOf returns where readers would be opened for the cursors.
-func startsOf(cursors []*Cursor) []change.Position {
-	starts := make([]change.Position, len(cursors))
+func startsOf(cursors []*Cursor) []start {
+	starts := make([]start, len(cursors))
 	for i, c := range cursors {
-		starts[i] = c.open
+		starts[i] = start{c.open, c.reread.Since}
 	}
 	return starts
 }
@@ -36,31 +45,36 @@ func startsOf(cursors []*Cursor) []change.Position {
 // positions it also returns. The earliest start is served first. It shares a reader whose ring
 // holds, or will reach, the position; it gets a new one if that reader is far away and the budget
 // allows.
-func assign(starts []change.Position, readers []span, limits limits) (places []int, open []change.Position) {
+func assign(starts []start, readers []span, limits limits) (places []int, open []change.Position) {
 	places = make([]int, len(starts))
 	order := make([]int, len(starts))
+	var latest time.Time // new readers begin after this
 	for i := range order {
 		order[i] = i
+		if starts[i].since.After(latest) {
+			latest = starts[i].since
+		}
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return starts[i].Compare(starts[j]) })
+	slices.SortStableFunc(order, func(i, j int) int { return starts[i].at.Compare(starts[j].at) })
 	all := slices.Clone(readers)
 	for _, i := range order {
 		at := nearest(all, starts[i])
-		if (at == nowhere || starts[i].Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && len(all) < limits.budget {
+		from := starts[i].at
+		if (at == nowhere || from.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && len(all) < limits.budget {
 			at = len(all)
-			all = append(all, span{base: starts[i], end: starts[i]})
-			open = append(open, starts[i])
+			all = append(all, span{base: from, end: from, begun: latest})
+			open = append(open, from)
 		}
 		places[i] = at
 	}
 	return places, open
 }
 
-// nearest returns the reader that will reach the position and is closest to it.
-func nearest(readers []span, p change.Position) (best int) {
+// nearest returns the reader that may serve the start, will reach it and is closest to it.
+func nearest(readers []span, s start) (best int) {
 	best = nowhere
 	for i, r := range readers {
-		if p.Covers(r.base) && (best == nowhere || r.end.After(readers[best].end)) {
+		if s.at.Covers(r.base) && !r.begun.Before(s.since) && (best == nowhere || r.end.After(readers[best].end)) {
 			best = i
 		}
 	}

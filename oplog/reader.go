@@ -21,6 +21,7 @@ type reader struct {
 	log   *Log
 	tail  bool
 	from  change.Position // after which it reads
+	begun time.Time       // no stream of it was opened earlier
 	limit int64           // of the ring's bytes
 
 	readerState // under the log's lock
@@ -72,7 +73,7 @@ func newReader(l *Log, tail bool, from change.Position) *reader {
 		s.window = dedup.NewWindow(*l.cfg.Dedup)
 	}
 	return &reader{
-		log: l, tail: tail, from: from, limit: limit, wanted: make(chan struct{}, 1), room: make(chan struct{}, 1), splitter: s,
+		log: l, tail: tail, from: from, begun: time.Now(), limit: limit, wanted: make(chan struct{}, 1), room: make(chan struct{}, 1), splitter: s,
 		readerState: readerState{cursors: make(map[*Cursor]struct{}), seen: math.MaxUint64},
 	}
 }
@@ -349,6 +350,12 @@ func (r *reader) passed(c *Cursor) {
 
 // holds reports whether the ring holds everything after the position.
 func (r *reader) holds(p change.Position) bool { return r.opened && p.Covers(r.ring.base) }
+
+// serves reports whether the ring holds everything after the place of a cursor, read as late as the
+// cursor asks for.
+func (r *reader) serves(c *Cursor) bool {
+	return r.holds(c.place()) && !r.begun.Before(c.reread.Since)
+}
 
 // reach returns the range that the ring holds, or will hold if the reader is not open yet.
 func (r *reader) reach() (base, end change.Position) {

@@ -34,6 +34,7 @@ type Shared struct {
 	passed  chan struct{} // holds one signal: something was acknowledged, or it stalls
 
 	documents []snapshot.Progress // of its subscriptions, before anything was read
+	looksUp   bool                // one of their filters reads documents that are looked up
 
 	mu struct {
 		sync.Mutex
@@ -70,6 +71,7 @@ func (n *Node) Share(ctx context.Context, name string, subscriptions []delivery.
 	s.mu.incarnations, s.mu.lapses = make(map[change.Partition]string), make(map[change.Partition]*checkpoint.Lapse)
 	for _, sub := range subscriptions {
 		s.documents = append(s.documents, snapshot.Progress{Subscription: sub.ID, Filter: delivery.FilterHash(sub.Program), Reason: snapshot.Start})
+		s.looksUp = s.looksUp || sub.Program.LooksUp()
 	}
 	var err error
 	if s.session, err = n.hub.Open(ctx, delivery.SessionConfig{Subscriber: name, Attached: true, Owner: true}, subscriptions); err != nil {
@@ -178,7 +180,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 			left = append(left, p)
 		}
 	}
-	if err := s.placeDocuments(ctx, left); err != nil {
+	if err := s.succeed(ctx, left); err != nil {
 		return err
 	}
 	s.mu.Lock() // before: nothing of these partitions is handed over under terms that have ended
@@ -211,20 +213,26 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 	return nil
 }
 
-// placeDocuments makes documents come after everything that former owners may have delivered:
-// documents of the partitions' unfinished snapshots, and of its own. It is called before the
-// session gets partitions.
-func (s *Shared) placeDocuments(ctx context.Context, left []snapshot.Progress) error {
-	if len(left) == 0 && len(delivery.Unread(s.session.Snapshots())) == 0 {
+// succeed makes what depends on the time of reading follow everything that former owners may have
+// delivered: documents of the partitions' unfinished snapshots, and of its own, and the documents
+// that are looked up for its filters. It is called before the session gets partitions.
+func (s *Shared) succeed(ctx context.Context, left []snapshot.Progress) error {
+	reads := len(left) > 0 || len(delivery.Unread(s.session.Snapshots())) > 0
+	if !reads && !s.looksUp {
 		return nil
 	}
 	reach, err := s.node.cfg.Range.Now(ctx)
 	if err != nil {
-		return fmt.Errorf("place documents: %w", err)
+		return fmt.Errorf("find the end of what was delivered before: %w", err)
 	}
-	from := reach.Last
-	from.T += uint32(reach.Slack.Seconds())
-	s.session.DocumentsFrom(from)
+	end := reach.Last
+	end.T += uint32(reach.Slack.Seconds())
+	if reads {
+		s.session.DocumentsFrom(end)
+	}
+	if s.looksUp {
+		s.session.Reread(end)
+	}
 	return nil
 }
 

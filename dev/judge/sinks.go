@@ -19,16 +19,14 @@ import (
 
 // A sink is a sink of the nodes, with two consumers: one takes every record, the other only the
 // first with an id and key. When everything rests the last record of each document must be its
-// newest state, for both. If the filter reads looked-up documents, there is no second consumer: a
-// change that the first owner's look-up hid may come first in a replay (docs/sinks.md).
+// newest state, for both.
 type sink struct {
 	cluster    *cluster
 	kind, name string
 	target     string // URL, or pattern of files
 	of         []rule // one for each collection
 	slow       time.Duration
-	fails      int  // of a hundred requests
-	lookedUp   bool // the filter is of documents that are looked up
+	fails      int // of a hundred requests
 	calm       atomic.Bool
 
 	mu struct {
@@ -47,10 +45,7 @@ func newSinks(j *judge, round int) (sinks []*sink) {
 		if !strings.Contains(j.only, kind) {
 			return
 		}
-		s := &sink{
-			cluster: j.cluster, kind: kind, name: fmt.Sprintf("%s-%d", name, round), slow: slow, fails: fails,
-			lookedUp: j.full == "updateLookup" && of.filter != "",
-		}
+		s := &sink{cluster: j.cluster, kind: kind, name: fmt.Sprintf("%s-%d", name, round), slow: slow, fails: fails}
 		for _, coll := range collections {
 			of.coll = coll
 			s.of = append(s.of, of)
@@ -86,9 +81,6 @@ func newSinks(j *judge, round int) (sinks []*sink) {
 }
 
 func (s *sink) copies() []*replica {
-	if s.lookedUp {
-		return []*replica{s.mu.every}
-	}
 	return []*replica{s.mu.every, s.mu.once}
 }
 

@@ -142,7 +142,7 @@ func AckTimeout(s config.Sink) time.Duration {
 // Carries returns the optional contents of the log's events.
 func Carries(cfg config.Config) match.Carries {
 	return match.Carries{
-		Document: cfg.MongoDB.FullDocument != "default", Before: cfg.MongoDB.FullDocumentBeforeChange != "off", Without: match.OpsOf(Watch(cfg).Without()...),
+		Document: cfg.MongoDB.FullDocument != "default", LookedUp: cfg.MongoDB.FullDocument == "updateLookup", Before: cfg.MongoDB.FullDocumentBeforeChange != "off", Without: match.OpsOf(Watch(cfg).Without()...),
 	}
 }
 

@@ -23,6 +23,9 @@ type Log struct {
 	Wraps int
 	// Delay is the delay of each reply with events.
 	Delay time.Duration
+	// LookUp returns an event as a stream that reads it now has it, as MongoDB looks up the document
+	// of an update. It must not change the position. Optional.
+	LookUp func(changetest.Event) changetest.Event
 
 	mu      sync.Mutex
 	hiding  bool // open streams do not see appended events
@@ -44,6 +47,7 @@ type entry struct {
 	Time     change.Timestamp
 	position change.Position
 	bytes    []byte
+	event    changetest.Event
 }
 
 var _ oplog.Source = (*Log)(nil)
@@ -62,7 +66,7 @@ func (l *Log) Append(events ...changetest.Event) []changetest.Event {
 		if l.hiding {
 			hidden = l.opened
 		}
-		l.events = append(l.events, entry{hidden, events[i].Time, events[i].Position(), events[i].Bytes()})
+		l.events = append(l.events, entry{hidden, events[i].Time, events[i].Position(), events[i].Bytes(), events[i]})
 	}
 	l.wakeStreams()
 	return events
@@ -266,6 +270,9 @@ func (s *stream) read() (oplog.Reply, <-chan struct{}, error) {
 			continue
 		}
 		b := bytes.Clone(l.events[s.next].bytes)
+		if l.LookUp != nil {
+			b = l.LookUp(l.events[s.next].event).Bytes()
+		}
 		reply.Events = append(reply.Events, b)
 		reply.Size += len(b)
 		reply.End = l.events[s.next].position
