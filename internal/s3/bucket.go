@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -260,6 +261,9 @@ func (d dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	if date, wanted := req.Context().Value(dateOf{}).(*time.Time); wanted {
 		*date, _ = http.ParseTime(resp.Header.Get("Date")) // else it stays zero
 	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		resp.Body = masked(req, resp.Body)
+	}
 	// A proxy without a store behind it knows no object, or has a page for everybody: that must
 	// look neither like an object that does not exist nor like an empty folder. An answer to HEAD
 	// has no body that tells.
@@ -268,7 +272,42 @@ func (d dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	listed := req.URL.Query().Has("list-type") && resp.StatusCode < http.StatusMultipleChoices
 	if (nothing || listed) && !strings.Contains(kind, "xml") || listed && resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, fmt.Errorf("%s %s: answered with %s of type %q, which is not S3's", req.Method, req.URL.Host, resp.Status, kind)
+		return nil, fmt.Errorf("%s %s: answered with %s of type %q, which is not S3's", req.Method, req.URL.Host, short(resp.Status), short(kind))
 	}
 	return resp, nil
 }
+
+// A maskedBody is the beginning of the body of an error, without secrets.
+type maskedBody struct {
+	io.Reader
+	io.Closer
+}
+
+// masked returns the body of an error without what its request has proved itself with: errors are
+// shown, and a store or a proxy may repeat the request in one.
+func masked(req *http.Request, body io.ReadCloser) io.ReadCloser {
+	const most = 64 << 10
+	text, err := io.ReadAll(io.LimitReader(body, most))
+	header := req.Header.Get("Authorization")
+	_, signature, _ := strings.Cut(header, "Signature=")
+	_, credential, _ := strings.Cut(header, "Credential=")
+	key, _, _ := strings.Cut(credential, "/")
+	secrets := []string{header, signature, key, req.Header.Get("X-Amz-Security-Token")}
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // one may be in another
+	for _, secret := range secrets {
+		if secret != "" {
+			text = bytes.ReplaceAll(text, []byte(secret), []byte("***"))
+		}
+	}
+	var rest io.Reader = bytes.NewReader(text)
+	if err != nil {
+		rest = io.MultiReader(rest, brokenReader{err})
+	}
+	return maskedBody{rest, body}
+}
+
+// A brokenReader returns an error.
+type brokenReader struct{ err error }
+
+// Read implements io.Reader.
+func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }

@@ -256,6 +256,44 @@ func TestAnswersOfStoresHaveCodes(t *testing.T) {
 	}
 }
 
+// A store or a proxy that repeats the request in its error, as some do for people who look for the
+// cause, has nothing of it shown that proves who sent it.
+func TestErrorsDoNotRepeatCredentials(t *testing.T) {
+	d := newDouble(t)
+	const token = "Tk1somebody/+=token" // which has the name of the key in it
+	t.Setenv("AWS_SESSION_TOKEN", token)
+	b := d.open()
+	for _, kind := range []string{"application/xml", "text/plain"} {
+		var signature string
+		d.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			header := r.Header.Get("Authorization")
+			_, signature, _ = strings.Cut(header, "Signature=")
+			if r.Header.Get("X-Amz-Security-Token") != token || len(signature) < 32 {
+				t.Errorf("%v", r.Header)
+			}
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(http.StatusForbidden)
+			said := fmt.Sprintf("said %s, %s, of somebody: %s", r.Header.Get("X-Amz-Security-Token"), signature, header)
+			if kind == "application/xml" {
+				said = "<Error><Code>AccessDenied</Code><Message>" + said + "</Message></Error>"
+			}
+			_, _ = io.WriteString(w, said)
+			return true
+		}
+		for verb, err := range requests(t, b) {
+			if fault.Of(err) == "" {
+				t.Errorf("%s: %v", verb, err)
+				continue
+			}
+			for _, secret := range []string{token, signature, "somebody", "Credential="} {
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("%s, %s: the error shows %q: %v", kind, verb, secret, err)
+				}
+			}
+		}
+	}
+}
+
 // A proxy without a store behind it answers that nothing is there, or with a page. Neither says
 // that an object does not exist, or what is in it.
 func TestAProxyIsNoStore(t *testing.T) {

@@ -3,6 +3,8 @@ package process
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -172,30 +174,42 @@ func TestNodeTellsNoSecret(t *testing.T) {
 	}
 	away := closed.Addr().String()
 	_ = closed.Close()
-	file := put(t, "c.yaml", []byte(`sinks:
+	// A store of the retained log that repeats the request in its errors.
+	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, "<Error><Code>AccessDenied</Code><Message>%s, %s</Message></Error>", r.Header.Get("X-Amz-Security-Token"), r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(bucket.Close)
+	file := put(t, "c.yaml", []byte(`retention: {store: "s3://log/a?endpoint=`+bucket.URL+`"}
+sinks:
 - {name: kafka, type: kafka, kafka: {brokers: ["`+away+`"], mechanism: scram-sha-256, username: u, password: "`+password+`"}}
 - {name: nats, type: nats, nats: {url: "nats://`+away+`", username: u, password: "`+password+`"}}
 - {name: token, type: nats, nats: {url: "nats://`+away+`", token: "`+password+`"}}
 - {name: http, type: http, http: {url: "http://`+away+`/`+secretBegin+`?x=`+secretEnd+`", secret: "`+password+`", insecure: true, allow: [127.0.0.0/8]}}
 `))
 	l = l.with("STREAMER_MONGODB_URI="+as("node", password), "STREAMER_LOG_LEVEL=debug", "STREAMER_NOTICES_WEBHOOK_URL=http://"+away+"/"+secretBegin,
-		"STREAMER_NOTICES_WEBHOOK_SECRET="+password, "STREAMER_TRACING_ENDPOINT=http://"+away, "STREAMER_TRACING_HEADERS=Authorization: Bearer "+secretBegin, "STREAMER_TRACING_RATIO=1")
+		"STREAMER_NOTICES_WEBHOOK_SECRET="+password, "STREAMER_TRACING_ENDPOINT=http://"+away, "STREAMER_TRACING_HEADERS=Authorization: Bearer "+secretBegin, "STREAMER_TRACING_RATIO=1",
+		"AWS_ACCESS_KEY_ID="+secretBegin, "AWS_SECRET_ACCESS_KEY="+secretEnd, "AWS_SESSION_TOKEN="+secretBegin+"/+="+secretEnd, "AWS_EC2_METADATA_DISABLED=true")
 	n := start(t, launch{args: []string{"run", "-f", file}, env: l.settings})
 	address := n.address()
 	l.insert(0, 50)
 	for _, sink := range []string{"kafka", "nats", "token", "http"} {
 		until(t, "sink "+sink+" fails", func() bool { return n.noted("sink="+sink) || n.noted(`sink `+sink) || n.noted(`"`+sink+`"`) })
 	}
+	until(t, "the store of the retained log is in trouble", func() bool { return n.noted("STRM-RETENTION-FORBIDDEN") })
 	texts := map[string]string{}
-	for _, path := range []string{"/health", "/readyz", "/metrics", "/v1/status", "/v1/sinks", "/v1/subscribers", "/v1/gaps", "/v1/audit", "/v1/reports", "/v1/history", "/v1/configuration"} {
+	for _, path := range []string{"/health", "/readyz", "/metrics", "/v1/status", "/v1/sinks", "/v1/subscribers", "/v1/gaps", "/v1/audit", "/v1/reports", "/v1/history", "/v1/configuration", "/v1/changes?db=shop&coll=orders&id=1",
+		"/v1/subscribers/detail?subscriber=sink/http"} {
 		texts["GET "+path] = ask(t, address+path).body
 	}
 	for _, args := range [][]string{
 		{"check"}, {"check", "-o", "json"}, {"config", "check"}, {"config", "check", "-o", "json"}, {"status", "--address", address}, {"sinks", "status", "--address", address},
 		{"subscribers", "list", "--address", address}, {"subscribers", "show", "sink/http"}, {"gaps"}, {"audit", "--address", address}, {"cluster", "adopt", "--dry-run"},
+		{"config", "show"}, {"config", "show", "-o", "json"}, {"retention", "list"}, {"retention", "verify"}, {"history", "shop.orders", "1", "--address", address},
 	} {
 		command := args
-		if args[0] == "check" || args[0] == "config" || args[0] == "cluster" || args[0] == "gaps" || args[1] == "show" {
+		if args[0] == "check" || args[0] == "config" || args[0] == "cluster" || args[0] == "gaps" || args[0] == "retention" || args[1] == "show" {
 			command = append(command, "-f", file)
 		}
 		p := start(t, launch{args: command, env: l.settings})
