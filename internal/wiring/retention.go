@@ -127,6 +127,33 @@ func (s *reading) lookAtRetained(ctx context.Context) {
 	}
 }
 
+// auditRetained writes into the audit log what operators have done to the retained log beside the
+// nodes. Of several nodes with one log the first one does. An action stays in the store until it is
+// in the history: a crash in between writes it twice.
+func (s *Service) auditRetained(ctx context.Context) {
+	if backend.SharedStore(s.opts.Config.Retention.Store) && s.rank() > 0 {
+		return
+	}
+	chain := s.retained.chain.Load()
+	actions, err := chain.Actions(ctx)
+	for _, a := range actions {
+		n := admin.OperatedNotice(a.By, a.Command, a.Arguments)
+		n.At = a.At
+		s.board.Post(n)
+	}
+	if len(actions) > 0 && err == nil {
+		err = s.channels.recorded(ctx)
+	}
+	for _, a := range actions {
+		if err == nil {
+			err = chain.ForgetAction(ctx, a)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.logger.Warn("operators' actions on the retained log are not in the audit log yet", "error", err)
+	}
+}
+
 // rank returns the node's place among those that may continue the retained log of another node: the
 // leader is the first one, and the others follow by their names.
 func (s *Service) rank() (rank int) {
@@ -166,6 +193,7 @@ func (s *Service) runRetention(ctx context.Context) {
 	})
 	for {
 		s.lookAtRetained(ctx)
+		s.auditRetained(ctx)
 		wait := s.retained.writer.Interval()
 		if !backend.SharedStore(s.opts.Config.Retention.Store) { // each look at a bucket costs some lists
 			wait /= 2

@@ -16,6 +16,8 @@ import (
 
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/gateway/sse"
+	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/retention"
 )
 
 // eventsFrom opens an event stream of shop.orders.
@@ -176,4 +178,43 @@ func TestNodeStartsWithoutTheStoreOfItsRetainedLog(t *testing.T) {
 		r.elsewhere(1)
 		return n.metric("streamer_retention_segments_written_total") > 0
 	})
+}
+
+// What operators do to the retained log beside the nodes, whose store they open themselves, is in
+// the audit log, once.
+func TestAuditLogHasWhatIsDoneToTheRetainedLog(t *testing.T) {
+	t.Parallel()
+	root, identities := t.TempDir(), filepath.Join(t.TempDir(), "identities")
+	enlist(t, identities, "o name=operator namespace=*")
+	r := newRig(t, devmongo.Config{}, "STREAMER_RETENTION_STORE=file://"+root, "STREAMER_RETENTION_INTERVAL=1s")
+	n := r.beginWith(nil, "STREAMER_ACCESS_IDENTITIES_FILE="+identities)
+	n.until("the retained log has begun", func() bool {
+		r.elsewhere(1)
+		return segments(t, root) > 0
+	})
+	files := retention.NewFiles(root)
+	defer files.Close() //nolint:errcheck // of a test
+	chains, err := files.Chains(t.Context())
+	if err != nil || len(chains) != 1 {
+		t.Fatal(chains, err)
+	}
+	chain := retention.ChainAt(files, chains[0])
+	for _, command := range []string{"prune", "forget"} { // the nodes have looked in between
+		if err := chain.RecordAction(t.Context(), "ann@bastion", "streamer retention "+command, "--namespace=shop.orders"); err != nil {
+			t.Fatal(err)
+		}
+		n.until("the action is in the audit log", func() bool {
+			left, err := chain.Actions(t.Context())
+			return err == nil && len(left) == 0
+		})
+	}
+	var told []string
+	for _, record := range n.recorded("o") {
+		if record.Kind == notice.KindOperated {
+			told = append(told, record.Text)
+		}
+	}
+	if got := strings.Join(told, "; "); got != "ann@bastion has confirmed: streamer retention prune --namespace=shop.orders; ann@bastion has confirmed: streamer retention forget --namespace=shop.orders" {
+		t.Errorf("the audit log has %q", got)
+	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/retention"
@@ -381,6 +382,9 @@ deleted an hour later: by the node, or by this command. The newest segment stays
 				return storeFault(err)
 			}
 			defer writable.Close() //nolint:errcheck // nothing is left to write
+			if err := o.record(ctx, writable, folder, "prune", "--max-age="+keep.MaxAge.String(), "--max-bytes="+formatBytes(keep.MaxBytes)); err != nil {
+				fmt.Fprintf(Terminal{os.Stderr}, "The audit log of the nodes will not have this: %v\n", err) // a full disk must not keep it from being freed
+			}
 			p, chain := pruned{Chain: folder}, retention.ChainAt(writable, folder)
 			if p.Deleted, err = chain.Expire(ctx, keep.MaxAge, keep.MaxBytes); err == nil {
 				p.Floor, p.Expired, err = chain.Expired(ctx)
@@ -395,6 +399,19 @@ deleted an hour later: by the node, or by this command. The newest segment stays
 	cmd.Flags().StringVar(&age, "max-age", "", "how long segments are kept, such as 72h; 0s is no bound")
 	cmd.Flags().StringVar(&size, "max-bytes", "", "how large all segments may be together, such as 20GiB")
 	return o.confirmFlag(cmd)
+}
+
+// record logs that the operator has confirmed a command on a chain, and keeps it in the store for
+// the audit log of the nodes.
+func (o *retained) record(ctx context.Context, store retention.Store, chain, command string, arguments ...string) error {
+	command = "streamer retention " + command
+	arguments = append([]string{"--chain=" + chain}, arguments...)
+	n := admin.OperatedNotice(operatorName(), command, arguments)
+	newLogger(config.Config{}).Warn("audit", "channel", "audit", "kind", n.Kind, "by", n.Node, "text", n.Text)
+	if err := retention.ChainAt(store, chain).RecordAction(ctx, operatorName(), command, arguments...); err != nil {
+		return storeFault(err)
+	}
+	return nil
 }
 
 // checkOwner refuses to write into a chain's folder as another user than the node's. A bucket's

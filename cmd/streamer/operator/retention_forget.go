@@ -15,7 +15,6 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
-	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/retention"
 )
@@ -68,6 +67,18 @@ are written later. Buckets cannot replace segments.
 				return storeFault(err)
 			}
 			defer writable.Close() //nolint:errcheck // nothing is left to write
+			arguments := []string{"--namespace=" + namespace, "--before=" + e.Before.Time().UTC().Format(time.RFC3339), fmt.Sprintf("(%d documents)", len(e.Documents))}
+			if len(e.Documents) == 0 {
+				arguments[2] = "(all documents)"
+			}
+			for _, c := range plan {
+				if c.Changes == 0 {
+					continue
+				}
+				if err := o.record(ctx, writable, c.Chain, "forget", append(arguments, fmt.Sprintf("(%d changes)", c.Changes))...); err != nil {
+					return err
+				}
+			}
 			done, err := o.forget(ctx, writable, chains, e, true)
 			if err != nil {
 				return err
@@ -117,10 +128,6 @@ func (o *retained) forget(ctx context.Context, store retention.Store, chains []s
 			return nil, fault.Newf(fault.CommandBadArgument, "segments of a bucket cannot be replaced: let them expire with streamer retention prune")
 		case err != nil:
 			return nil, storeFault(err)
-		}
-		if do {
-			newLogger(config.Config{}).Warn("audit", "channel", "audit", "kind", "retention_forget", "by", operatorName(), "chain", folder, "namespace", e.Namespace.String(),
-				"documents", len(e.Documents), "before", e.Before.Time(), "changes", f.Changes)
 		}
 		all = append(all, forgottenChain{Chain: folder, Done: do, Forgetting: f})
 	}

@@ -79,6 +79,20 @@ func TestRetainedLogIsOperatedInItsFolder(t *testing.T) {
 	if text, err := d.command("retention", "list", "--store", "file://"+root); err != nil || !strings.Contains(text, "erasures recorded: 1, the last one at ") {
 		t.Errorf("%s, %v", text, err)
 	}
+	reading, err := retention.ReadFiles(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string // for the audit log of the nodes
+	actions, err := retention.ChainAt(reading, chain).Actions(t.Context())
+	for _, a := range actions {
+		told = append(told, a.By+" "+a.Command+" "+strings.Join(a.Arguments, " "))
+	}
+	by := operatorName()
+	if len(told) != 2 || err != nil || told[0] != by+" streamer retention prune --chain="+chain+" --max-age=1h0m0s --max-bytes=1.0 MiB" ||
+		!strings.HasPrefix(told[1], by+" streamer retention forget --chain="+chain+" --namespace=shop.orders --before=") || !strings.HasSuffix(told[1], "Z (1 documents) (1 changes)") {
+		t.Errorf("%q, %v", told, err)
+	}
 	records, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(chain), "forgotten", "*"))
 	if err != nil || len(records) != 1 {
 		t.Fatalf("records of erasures %v, %v", records, err)

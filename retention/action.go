@@ -1,0 +1,67 @@
+package retention
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// An Action is what an operator has done to a chain beside the nodes. It is kept in the store until
+// a node has written it into the audit log of the cluster.
+type Action struct {
+	At time.Time `json:"at"`
+	By string    `json:"by"`
+	// Command and Arguments are the operator's, without secrets and without _ids.
+	Command   string   `json:"command"`
+	Arguments []string `json:"arguments"`
+
+	number uint64
+}
+
+// maxAction bounds an action in bytes.
+const maxAction = 64 << 10
+
+func (c *Chain) actions() string { return c.prefix + "/action" }
+
+// RecordAction keeps an action for the audit log. Call it before anything is done.
+func (c *Chain) RecordAction(ctx context.Context, by, command string, arguments ...string) error {
+	now := time.Now().UTC()
+	text, err := json.Marshal(Action{At: now, By: by, Command: command, Arguments: arguments})
+	if err != nil {
+		return fmt.Errorf("encode action: %w", err)
+	}
+	if err := c.store.Put(ctx, c.actions()+"/"+name(uint64(now.UnixNano())), text); err != nil {
+		return fmt.Errorf("record the action: %w", err)
+	}
+	return nil
+}
+
+// Actions returns the actions that are in no audit log yet, the earliest first.
+func (c *Chain) Actions(ctx context.Context) (all []Action, err error) {
+	kept, err := c.list(ctx, c.actions(), 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range kept {
+		text, _, err := c.store.Get(ctx, c.actions()+"/"+s.Name, 0, maxAction)
+		if errors.Is(err, ErrNotFound) { // another node has written it
+			continue
+		}
+		if err != nil {
+			return all, fmt.Errorf("read action: %w", err)
+		}
+		a := Action{number: s.Number}
+		if err := json.Unmarshal(text, &a); err != nil { // it happened, whatever it was
+			a.At, a.By, a.Command = s.Modified.UTC(), "somebody", "a command on the retained log whose record cannot be read"
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+// ForgetAction removes an action that is in the audit log.
+func (c *Chain) ForgetAction(ctx context.Context, a Action) error {
+	return c.store.Delete(ctx, c.actions()+"/"+name(a.number))
+}
