@@ -1200,6 +1200,30 @@ func TestExpiredSegmentsAreALossForTheirReaders(t *testing.T) {
 	})
 }
 
+// A segment from which a bucket's operator has erased changes is a new object, and expires when it
+// would have.
+func TestErasureInABucketProlongsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		write(mongo, 60, 0)
+		n.pass(2 * time.Hour)
+		chain := retention.ChainAt(store, chainFolder)
+		first := verify(t, store)[0]
+		e := retention.Erasure{Namespace: change.Namespace{DB: "shop", Coll: "c1"}, Before: first.To}
+		if f, err := chain.Forget(t.Context(), e, "me", true); err != nil || f.Segments == 0 {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		if _, err := chain.Expire(t.Context(), time.Hour, 0); err != nil {
+			t.Fatal(err)
+		}
+		if floor, err := chain.Floor(t.Context()); err != nil || floor <= first.Number {
+			t.Errorf("the floor is %d, %v", floor, err)
+		}
+	})
+}
+
 // Where the ring of the tail does not have it either, as after a restart, reading continues in
 // MongoDB at the chain's end.
 func TestReadingContinuesInMongoDB(t *testing.T) {

@@ -18,14 +18,20 @@ import (
 // ErrImmutable says that a store cannot replace segments.
 var ErrImmutable = errors.New("the store does not replace segments")
 
+// ErrChanged says that an object is not the one that was read.
+var ErrChanged = errors.New("object has changed")
+
 // A rewriter is a store that can replace objects, which only erasure does.
 type rewriter interface {
 	// Replace replaces an object that exists: whoever reads the whole of it at once gets the old
-	// one or the new one. It returns ErrNotFound where there is none.
-	Replace(ctx context.Context, key string, data []byte) error
-	// Hold keeps others from replacing until release is called, and removes what interrupted writes
-	// have left. It fails if somebody else holds the store.
-	Hold(ctx context.Context) (release func(), err error)
+	// one or the new one. It returns ErrNotFound where there is none, and ErrChanged where it has
+	// not this version (Object.Version). After any other error it is not known whether it was
+	// replaced.
+	Replace(ctx context.Context, key string, data []byte, version string) error
+	// Hold prepares for replacements in a folder until release is called: it fails if the store
+	// cannot replace, or keeps what was replaced, or if somebody else replaces whom Replace does not
+	// notice. It removes what interrupted writes have left.
+	Hold(ctx context.Context, folder string) (release func(), err error)
 }
 
 // An Erasure says what is erased: changes of a collection before a time.
@@ -82,7 +88,7 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 		return f, ErrImmutable
 	}
 	if do {
-		release, err := store.Hold(ctx)
+		release, err := store.Hold(ctx, c.prefix)
 		if err != nil {
 			return f, err
 		}
@@ -101,8 +107,18 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 	}
 	encoder, decoder := newEncoder(), newDecoder()
 	defer decoder.Close()
-	for _, s := range all {
-		data, erased, to, err := c.without(ctx, s, e, encoder, decoder)
+	for attempt, i := 1, 0; i < len(all); {
+		s := all[i]
+		r, err := c.without(ctx, s, e, encoder, decoder)
+		if err == nil && do && r.erased > 0 {
+			err = store.Replace(ctx, c.segment(s.Number), r.data, r.version)
+		}
+		if (errors.Is(err, ErrChanged) || errors.Is(err, errRewritten)) && attempt < rewriteAttempts { // by somebody else
+			attempt++
+			continue
+		}
+		attempt = 1
+		i++
 		switch {
 		case errors.Is(err, ErrNotFound): // it has expired meanwhile
 			continue
@@ -112,20 +128,23 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 		case err != nil:
 			return f, err
 		}
-		f.To = later(f.To, to)
-		if erased == 0 {
-			continue
+		f.To = later(f.To, r.to)
+		if r.erased > 0 {
+			f.Segments, f.Changes = f.Segments+1, f.Changes+r.erased
 		}
-		if do {
-			if err := store.Replace(ctx, c.segment(s.Number), data); errors.Is(err, ErrNotFound) {
-				continue
-			} else if err != nil {
-				return f, err
-			}
-		}
-		f.Segments, f.Changes = f.Segments+1, f.Changes+erased
 	}
 	return f, nil
+}
+
+// rewriteAttempts bounds how often a segment is read that others write again.
+const rewriteAttempts = 10
+
+// A rewrite is a segment without what is erased.
+type rewrite struct {
+	data    []byte
+	erased  int              // changes
+	to      change.Timestamp // where the segment ends
+	version string           // of the object that was read
 }
 
 func (c *Chain) forgettings() string { return c.prefix + "/forgotten" }
@@ -166,17 +185,17 @@ func (c *Chain) recordForgetting(ctx context.Context, e Erasure, by string, plan
 	return nil
 }
 
-// without returns a segment without what is erased, how many changes that are, and where the
-// segment ends. It returns an error that wraps errDamaged if any part of the segment cannot be
-// read.
-func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd.Encoder, decoder *zstd.Decoder) (data []byte, erased int, to change.Timestamp, err error) {
-	h, _, err := c.Header(ctx, s.Number)
+// without returns a segment without what is erased. It returns an error that wraps errDamaged if
+// any part of the segment cannot be read.
+func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd.Encoder, decoder *zstd.Decoder) (w rewrite, err error) {
+	h, about, err := c.Header(ctx, s.Number)
+	w.to, w.version = h.To, about.Version
 	if err != nil || h.From.Compare(e.Before) >= 0 {
-		return nil, 0, h.To, err
+		return w, err
 	}
 	r := newSegmentReader(c.store, c.segment(h.Number), h, decoder)
 	if err := r.open(ctx, change.Timestamp{}); err != nil {
-		return nil, 0, h.To, err
+		return w, err
 	}
 	d := newDraft(encoder)
 	d.footer.Forgotten = slices.Clone(r.footer.Forgotten)
@@ -185,35 +204,38 @@ func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd
 		entry, ok, err := r.next(ctx)
 		switch {
 		case err != nil:
-			return nil, 0, h.To, err
+			return w, err
 		case !ok:
 			if slices.ContainsFunc(r.damaged, func(l oplog.Loss) bool { return l.Reason == gap.Damaged }) {
-				return nil, 0, h.To, fmt.Errorf("%w: a block", errDamaged)
+				return w, fmt.Errorf("%w: a block", errDamaged)
 			}
-			if erased == 0 {
-				return nil, 0, h.To, nil
+			if w.erased == 0 {
+				return w, nil
 			}
 			d.footer.Forgotten = append(d.footer.Forgotten, span)
 			h.Rewritten++
-			data, _, err = d.encode(h)
-			return data, erased, h.To, err
+			if h.Written.IsZero() {
+				h.Written = about.Modified.UTC()
+			}
+			w.data, _, err = d.encode(h)
+			return w, err
 		}
 		if entry.loss != nil {
 			if err := d.addLoss(entry.loss); err != nil {
-				return nil, 0, h.To, err
+				return w, err
 			}
 			continue
 		}
 		parsed, err := change.Parse(entry.raw)
 		if err != nil {
-			return nil, 0, h.To, fmt.Errorf("%w: %w", errDamaged, err)
+			return w, fmt.Errorf("%w: %w", errDamaged, err)
 		}
 		if e.erases(&parsed) {
-			if erased == 0 {
+			if w.erased == 0 {
 				span.From = parsed.Time()
 			}
 			span.To = parsed.Time().Next()
-			erased++
+			w.erased++
 			continue
 		}
 		d.add(&parsed)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -317,11 +318,11 @@ func (s *desk) Put(_ context.Context, key string, data []byte) error {
 	return nil
 }
 
-func (s *desk) Replace(ctx context.Context, key string, data []byte) error {
+func (s *desk) Replace(ctx context.Context, key string, data []byte, _ string) error {
 	return s.Put(ctx, key, data)
 }
 
-func (s *desk) Hold(context.Context) (release func(), err error) { return func() {}, nil }
+func (s *desk) Hold(context.Context, string) (release func(), err error) { return func() {}, nil }
 
 // erase erases a collection.
 func erase(t *testing.T, chain *Chain, coll string) {
@@ -385,4 +386,73 @@ func TestErasedOfACutSegmentIsTold(t *testing.T) {
 			return
 		}
 	}
+}
+
+// In a store like a bucket erasure works without a lock: whoever meets a segment that somebody else
+// has replaced meanwhile reads it again, and segments expire by when they were written first.
+func TestErasuresAtOnceLoseNothing(t *testing.T) {
+	t.Parallel()
+	at := change.Timestamp{T: 1000, I: 1}
+	objects := cut(t, at)
+	for first := 1; ; first++ {
+		store := &versioned{desk: desk{shelf{objects: maps.Clone(objects)}}}
+		chain := ChainAt(store, "v1/s/1")
+		hook := &hooked{Store: store, at: first, call: func() { erase(t, chain, "d") }}
+		f, err := ChainAt(&rewriting{hook, store}, "v1/s/1").Forget(t.Context(), Erasure{Namespace: change.Namespace{DB: "shop", Coll: "c"}, Before: change.Timestamp{T: 9999}}, "me", true)
+		if err != nil || len(f.Unreadable) > 0 {
+			t.Fatalf("read %d: %+v, %v", first, f, err)
+		}
+		if hook.reads < first {
+			if first < 5 {
+				t.Errorf("only %d reads", hook.reads)
+			}
+			return
+		}
+		for _, n := range []uint64{1, 2} {
+			raw, _, _, err := contents(store.objects[chain.segment(n)])
+			if err != nil || len(raw) > 0 {
+				t.Errorf("read %d: %d changes are left in segment %d, %v", first, len(raw), n, err)
+			}
+			if h, _, err := chain.Header(t.Context(), n); err != nil || h.Written.IsZero() {
+				t.Errorf("read %d: segment %d was written at %s, %v", first, n, h.Written, err)
+			}
+		}
+	}
+}
+
+// A versioned store is a desk that notices what was replaced.
+type versioned struct {
+	desk
+
+	versions map[string]int
+}
+
+func (s *versioned) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+	data, about, err := s.desk.Get(ctx, key, offset, n)
+	about.Version, about.Modified = strconv.Itoa(s.versions[key]), time.Unix(1000, 0)
+	return data, about, err
+}
+
+func (s *versioned) Replace(ctx context.Context, key string, data []byte, version string) error {
+	if strconv.Itoa(s.versions[key]) != version {
+		return ErrChanged
+	}
+	if s.versions == nil {
+		s.versions = map[string]int{}
+	}
+	s.versions[key]++
+	return s.Put(ctx, key, data)
+}
+
+// A rewriting store reads through another one.
+type rewriting struct {
+	*hooked
+	rewriter
+}
+
+func (s *rewriting) Replace(ctx context.Context, key string, data []byte, version string) error {
+	if s.reads++; s.reads == s.at {
+		s.call()
+	}
+	return s.rewriter.Replace(ctx, key, data, version)
 }

@@ -22,8 +22,9 @@ const forgetLock = ".forget"
 const abandoned = 10 * storeTimeout
 
 // Replace implements rewriter by rename(2). A reader that has opened the file keeps the old one.
-// The new one has the old one's time, because the contents are as old, and expire by it.
-func (s *Files) Replace(ctx context.Context, key string, data []byte) error {
+// The new one has the old one's time, because the contents are as old, and expire by it. Files have
+// no versions: Hold keeps others from replacing them.
+func (s *Files) Replace(ctx context.Context, key string, data []byte, _ string) error {
 	_, err := within(ctx, s, s.writes, func() (struct{}, error) { return struct{}{}, s.replace(key, data) })
 	return err
 }
@@ -62,7 +63,7 @@ func (s *Files) replace(key string, data []byte) error {
 }
 
 // Hold implements rewriter.
-func (s *Files) Hold(ctx context.Context) (release func(), err error) {
+func (s *Files) Hold(ctx context.Context, _ string) (release func(), err error) {
 	return within(ctx, s, s.writes, s.hold)
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 )
@@ -106,6 +107,8 @@ type Header struct {
 
 	// Rewritten counts how often changes were erased from the segment.
 	Rewritten int `json:"rewritten,omitempty"`
+	// Written is when a segment that was rewritten was written first, by the store's clock.
+	Written time.Time `json:"written,omitzero"`
 
 	Coverage Coverage `json:"coverage"`
 	// Writer is the node that wrote it, Version its version.

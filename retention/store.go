@@ -19,6 +19,8 @@ type Object struct {
 	Size int64
 	// Modified is when it was created, by the store's clock.
 	Modified time.Time
+	// Version identifies the contents, in stores that tell whether an object was replaced.
+	Version string
 }
 
 // A Store keeps immutable objects. A key is a folder and a name, separated by a slash; folders need

@@ -96,8 +96,11 @@ type SubscriberList struct {
 	Node string `json:"node,omitempty"`
 	// NewestEntry is the time of MongoDB's newest entry, and OplogBegins of the oldest one that can
 	// be read; nil where they cannot be known.
-	NewestEntry *time.Time   `json:"newest_entry"`
-	OplogBegins *time.Time   `json:"oplog_begins"`
+	NewestEntry *time.Time `json:"newest_entry"`
+	OplogBegins *time.Time `json:"oplog_begins"`
+	// OplogOldest is the time of the oplog's own oldest entry, nil unless the retained log has
+	// earlier ones.
+	OplogOldest *time.Time   `json:"oplog_oldest,omitempty"`
 	Subscribers []Subscriber `json:"subscribers"`
 	// Error says why some checkpoints cannot be read, LogError why nothing is known of the oplog.
 	Error    string `json:"error,omitempty"`
@@ -317,6 +320,9 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 	if known {
 		begins := reach.Begins().Time()
 		l.OplogBegins = &begins
+		if oldest := reach.First.Time(); reach.Begins() != reach.First {
+			l.OplogOldest = &oldest
+		}
 	}
 	var earliest change.Timestamp
 	for i := range l.Subscribers {

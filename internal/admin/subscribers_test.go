@@ -80,7 +80,7 @@ func TestSubscribersAreListedConnectedOrNot(t *testing.T) {
 	}
 	list := ask(t, admin.ServeSubscribers("a", sessions, s, mongo, slog.New(slog.DiscardHandler)))
 	if list.Node != "a" || list.Origin.Cluster != "c" || len(list.Subscribers) != 4 || list.Error != "" || list.LogError != "" ||
-		!list.NewestEntry.Equal(at(1000).Time.Time()) || !list.OplogBegins.Equal(at(5).Time.Time()) {
+		!list.NewestEntry.Equal(at(1000).Time.Time()) || !list.OplogBegins.Equal(at(5).Time.Time()) || list.OplogOldest != nil {
 		t.Fatalf("%+v", list)
 	}
 	// 1000 entries over the 990 s after the earliest.
@@ -172,7 +172,8 @@ func TestEntriesBeforeTheOplogAreNotCounted(t *testing.T) {
 	connect(t, s, "first", at(500), nil)
 	connect(t, s, "late", at(750), nil)
 	list := ask(t, admin.ServeSubscribers("a", node{}, s, mongo, slog.New(slog.DiscardHandler)))
-	if g := row(t, list, "early"); g.Behind != nil || !equals(g.Lag, 980) || !equals(g.HeadRoom, 15) || !list.OplogBegins.Equal(at(5).Time.Time()) {
+	if g := row(t, list, "early"); g.Behind != nil || !equals(g.Lag, 980) || !equals(g.HeadRoom, 15) || !list.OplogBegins.Equal(at(5).Time.Time()) ||
+		list.OplogOldest == nil || !list.OplogOldest.Equal(at(500).Time.Time()) {
 		t.Errorf("before the oplog: %+v of %+v", g, list)
 	}
 	if g := row(t, list, "late"); !equals(g.Behind, 500) || !equals(g.HeadRoom, 745) {

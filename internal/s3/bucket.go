@@ -158,7 +158,7 @@ func (b *Bucket) stat(ctx context.Context, key string) (retention.Object, error)
 }
 
 func objectOf(info minio.ObjectInfo) retention.Object {
-	return retention.Object{Name: info.Key[strings.LastIndexByte(info.Key, '/')+1:], Size: info.Size, Modified: info.LastModified}
+	return retention.Object{Name: info.Key[strings.LastIndexByte(info.Key, '/')+1:], Size: info.Size, Modified: info.LastModified, Version: info.ETag}
 }
 
 // List implements retention.Store. It costs one request.

@@ -109,10 +109,19 @@ func (d *double) serve(w http.ResponseWriter, r *http.Request) {
 func (d *double) put(w http.ResponseWriter, r *http.Request, key string) {
 	body, err := io.ReadAll(r.Body)
 	sum := sha256.Sum256(body)
-	if err != nil || r.Header.Get("If-None-Match") != "*" || r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) || len(r.URL.Query()) > 0 {
+	version, replaces := strings.CutPrefix(r.Header.Get("If-Match"), `"`)
+	if err != nil || replaces == (r.Header.Get("If-None-Match") == "*") || r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) || len(r.URL.Query()) > 0 {
 		d.t.Errorf("put of %d bytes %s: %v, %v", len(body), r.URL.RawQuery, r.Header, err)
 	}
-	if errors.Is(d.memory.Put(r.Context(), key, body), retention.ErrExists) {
+	if replaces {
+		err = d.memory.Replace(r.Context(), key, body, strings.TrimSuffix(version, `"`))
+	} else {
+		err = d.memory.Put(r.Context(), key, body)
+	}
+	switch {
+	case errors.Is(err, retention.ErrNotFound):
+		refuse(w, http.StatusNotFound, "NoSuchKey", "<Key>"+key+"</Key>")
+	case errors.Is(err, retention.ErrExists), errors.Is(err, retention.ErrChanged):
 		refuse(w, http.StatusPreconditionFailed, "PreconditionFailed", "<Condition>If-None-Match</Condition>")
 	}
 }
@@ -123,7 +132,7 @@ func (d *double) get(w http.ResponseWriter, r *http.Request, key string) {
 		refuse(w, http.StatusNotFound, "NoSuchKey", "<Key>"+key+"</Key>")
 		return
 	}
-	w.Header().Set("ETag", `"1"`)
+	w.Header().Set("ETag", `"`+about.Version+`"`)
 	if from, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-"); from != "" {
 		if offset, _ := strconv.Atoi(from); offset >= len(data) {
 			refuse(w, http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "")
@@ -540,5 +549,59 @@ func TestVersionedBucketIsFound(t *testing.T) {
 	}
 	if versioned, err := retention.ChainAt(d.open(), "v1/x/1").Probe(t.Context()); err != nil || !versioned {
 		t.Errorf("versioned %t, %v", versioned, err)
+	}
+}
+
+// Nothing is replaced in a store that does so without its condition, or that keeps what was
+// replaced.
+func TestStoresThatCannotReplaceAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer func(d *double, w http.ResponseWriter, r *http.Request) bool
+		want   fault.Code
+	}{
+		"that ignores the condition": {func(d *double, _ http.ResponseWriter, r *http.Request) bool {
+			if key := strings.TrimPrefix(r.URL.Path, "/log/"); r.Header.Get("If-Match") != "" {
+				if _, about, err := d.memory.Get(r.Context(), key, 0, 0); err == nil {
+					r.Header.Set("If-Match", `"`+about.Version+`"`)
+				}
+			}
+			return false
+		}, fault.RetentionCondition},
+		"that creates what is gone": {func(d *double, _ http.ResponseWriter, r *http.Request) bool {
+			if key := strings.TrimPrefix(r.URL.Path, "/log/"); r.Header.Get("If-Match") != "" {
+				if err := d.memory.Put(r.Context(), key, []byte("x")); err == nil {
+					return true
+				}
+			}
+			return false
+		}, fault.RetentionCondition},
+		"that does not know the condition": {func(_ *double, w http.ResponseWriter, r *http.Request) bool {
+			if r.Header.Get("If-Match") != "" {
+				refuse(w, http.StatusNotImplemented, "NotImplemented", "<Header>If-Match</Header>")
+				return true
+			}
+			return false
+		}, fault.RetentionCondition},
+		"that replaces nothing": {func(_ *double, _ http.ResponseWriter, r *http.Request) bool {
+			_, stale := strings.CutPrefix(r.Header.Get("If-Match"), `"1"`)
+			return stale
+		}, fault.RetentionCondition},
+		"that keeps versions": {func(_ *double, w http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPut {
+				w.Header().Set("X-Amz-Version-Id", "v2")
+			}
+			return false
+		}, fault.RetentionVersions},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDouble(t)
+			d.answer = func(w http.ResponseWriter, r *http.Request) bool { return c.answer(d, w, r) }
+			if _, err := d.open().Hold(t.Context(), "v1/s/1"); fault.Of(err) != c.want {
+				t.Error(err)
+			}
+			if left := d.memory.Keys(); len(left) > 0 {
+				t.Errorf("it left %v", left)
+			}
+		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,11 +25,13 @@ type Memory struct {
 
 	mu      sync.Mutex
 	objects map[string]object
+	written int
 }
 
 type object struct {
 	data     []byte
 	modified time.Time
+	version  int
 }
 
 var _ retention.Store = (*Memory)(nil)
@@ -70,10 +73,30 @@ func (m *Memory) Put(ctx context.Context, key string, data []byte) error {
 		if m.objects == nil {
 			m.objects = make(map[string]object)
 		}
-		m.objects[key] = object{data: bytes.Clone(data), modified: m.now()}
+		m.written++
+		m.objects[key] = object{data: bytes.Clone(data), modified: m.now(), version: m.written}
 		return nil
 	})
 }
+
+// Replace replaces an object as buckets do: the new one is new.
+func (m *Memory) Replace(ctx context.Context, key string, data []byte, version string) error {
+	return m.do(ctx, "replace", key, func() error {
+		o, there := m.objects[key]
+		switch {
+		case !there:
+			return retention.ErrNotFound
+		case strconv.Itoa(o.version) != version:
+			return retention.ErrChanged
+		}
+		m.written++
+		m.objects[key] = object{data: bytes.Clone(data), modified: m.now(), version: m.written}
+		return nil
+	})
+}
+
+// Hold does nothing: Replace notices others.
+func (m *Memory) Hold(context.Context, string) (release func(), err error) { return func() {}, nil }
 
 // Get implements retention.Store.
 func (m *Memory) Get(ctx context.Context, key string, offset, n int64) (data []byte, about retention.Object, err error) {
@@ -92,7 +115,7 @@ func (m *Memory) Get(ctx context.Context, key string, offset, n int64) (data []b
 }
 
 func describe(key string, o object) retention.Object {
-	return retention.Object{Name: key[strings.LastIndexByte(key, '/')+1:], Size: int64(len(o.data)), Modified: o.modified}
+	return retention.Object{Name: key[strings.LastIndexByte(key, '/')+1:], Size: int64(len(o.data)), Modified: o.modified, Version: strconv.Itoa(o.version)}
 }
 
 // List implements retention.Store.

@@ -2,6 +2,7 @@ package retentiontest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,14 +17,64 @@ import (
 func TestStore(t *testing.T, open func(t *testing.T) retention.Store) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, retention.Store){
-		"objects are created once":           createdOnce,
-		"one of many creates an object":      oneCreates,
-		"ranges are read":                    ranges,
-		"folders are listed in order":        listed,
-		"what is deleted can be made again":  deleted,
-		"objects have the age that they had": aged,
+		"objects are created once":            createdOnce,
+		"one of many creates an object":       oneCreates,
+		"ranges are read":                     ranges,
+		"folders are listed in order":         listed,
+		"what is deleted can be made again":   deleted,
+		"objects have the age that they had":  aged,
+		"an object that was read is replaced": replaced,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+// A rewriter is a store that can replace objects.
+type rewriter interface {
+	Replace(ctx context.Context, key string, data []byte, version string) error
+	Hold(ctx context.Context, folder string) (release func(), err error)
+}
+
+func replaced(t *testing.T, s retention.Store) {
+	store, can := s.(rewriter)
+	if !can {
+		t.Fatal("it replaces nothing")
+	}
+	if err := s.Put(t.Context(), "v1/s/1", []byte("first")); err != nil {
+		t.Fatal(err)
+	}
+	release, err := store.Hold(t.Context(), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if left, _, err := s.List(t.Context(), "v1/probe", ""); err != nil || len(left) > 0 {
+		t.Errorf("holding it left %v, %v", left, err)
+	}
+	_, first, err := s.Get(t.Context(), "v1/s/1", 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Replace(t.Context(), "v1/s/1", []byte("the second"), first.Version); err != nil {
+		t.Fatal(err)
+	}
+	got, second, err := s.Get(t.Context(), "v1/s/1", 0, 100)
+	if err != nil || string(got) != "the second" || second.Size != int64(len(got)) {
+		t.Errorf("%q, %+v, %v", got, second, err)
+	}
+	if first.Version != "" { // a folder is locked instead
+		if err := store.Replace(t.Context(), "v1/s/1", []byte("third"), first.Version); !errors.Is(err, retention.ErrChanged) {
+			t.Errorf("replace what has changed: %v", err)
+		}
+	}
+	if err := s.Delete(t.Context(), "v1/s/1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Replace(t.Context(), "v1/s/1", []byte("fourth"), second.Version); !errors.Is(err, retention.ErrNotFound) {
+		t.Errorf("replace what is gone: %v", err)
+	}
+	if _, _, err := s.Get(t.Context(), "v1/s/1", 0, 1); !errors.Is(err, retention.ErrNotFound) {
+		t.Errorf("what was gone: %v", err)
 	}
 }
 

@@ -39,7 +39,7 @@ const name = (i) => `gateway/${['orders', 'billing', 'search', 'mail', 'stock'][
 
 export function subscribers() {
   return {
-    origin: {cluster: 'orders-eu', partitions: count}, node: 'node-1', newest_entry: ago(0), oplog_begins: ago(90_000),
+    origin: {cluster: 'orders-eu', partitions: count}, node: 'node-1', newest_entry: ago(0), oplog_begins: ago(90_000), oplog_oldest: ago(30_000),
     subscribers: Array.from({length: 300}, (_, i) => {
       const lag = i === 42 ? 89_500 : i === 77 ? 88_000 : Math.round(random(i) ** 6 * 4000) / 10;
       const here = i % 12 === 0 && i % 7 > 0;

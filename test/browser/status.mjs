@@ -108,6 +108,9 @@ async function largeCluster() {
   check(drawn.lines === 8 && drawn.axis >= 7, `a chart has ${drawn.lines} lines, and ${drawn.axis} numbers at its axes`);
   check(await page.getByRole('list', {name: 'Subscribers by their place in the oplog'}).getByRole('link').count() === 300, 'not every subscriber is on the bar of the oplog');
   await named(page, 'window', 'Nearest to its end: gateway/search-042 (8m 20s), gateway/search-077');
+  await named(page, 'window', 'in a log of 1d 1h, the oplog has 8h 20m of it');
+  const kept = await page.locator('#window .retained').evaluate((r) => r.getBoundingClientRect().width / r.parentElement.getBoundingClientRect().width);
+  check(Math.abs(kept - 2 / 3) < 0.02, `the retained part is ${kept} of the bar of the log`);
   await page.locator('#window').screenshot({path: `${folder}/status-window.png`});
   // What is older than it should be is grey, and says how old it is.
   viewAge = 40;

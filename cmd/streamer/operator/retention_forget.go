@@ -35,7 +35,7 @@ func forgetRetained() *cobra.Command {
 has any is written again without them. It shows what it would erase, and asks. Subscribers that read such a stretch get a loss of the namespace with the
 reason "forgotten", and everything else. A record of the erasure without _ids stays in the store (v1/SOURCE/INCARNATION/forgotten). Run it as the
 user of the node, whose files they are; the node may run. Erase the documents in MongoDB first: the newest changes are in the oplog only, and
-are written later. Buckets cannot replace segments.
+are written later. A bucket must honour If-Match and keep no versions.
 
   streamer retention forget --namespace shop.customers --id alice --before now --dry-run
   streamer retention forget --namespace shop.sessions --before 2026-01-01T00:00:00Z`
@@ -125,7 +125,7 @@ func (o *retained) forget(ctx context.Context, store retention.Store, chains []s
 		f, err := retention.ChainAt(store, folder).Forget(ctx, e, operatorName(), do)
 		switch {
 		case errors.Is(err, retention.ErrImmutable):
-			return nil, fault.Newf(fault.CommandBadArgument, "segments of a bucket cannot be replaced: let them expire with streamer retention prune")
+			return nil, fault.Newf(fault.CommandBadArgument, "the store cannot replace segments: let them expire with streamer retention prune")
 		case err != nil:
 			return nil, storeFault(err)
 		}

@@ -57,7 +57,7 @@ function build(root) {
       lag.set(late ? lagOf(state, late) : '–', late ? late.subscriber : 'unknown', '', age, 30);
       const near = worst((x) => x.head_room_seconds, (a, b) => a < b);
       const length = (new Date(list.newest_entry) - new Date(list.oplog_begins)) / 1000;
-      room.set(duration(near?.head_room_seconds), near ? `${near.subscriber}, of an oplog of ${duration(length)}` : 'unknown', '', age, 30);
+      room.set(duration(near?.head_room_seconds), near ? `${near.subscriber}, of ${list.oplog_oldest ? 'a log' : 'an oplog'} of ${duration(length)}` : 'unknown', '', age, 30);
     }
   };
 }

@@ -1,4 +1,4 @@
-// The oplog from its oldest entry to its newest, with every subscriber where its checkpoint is.
+// The log from its oldest entry to its newest, with every subscriber where its checkpoint is: first what is only retained, if anything is, then the oplog.
 
 import {headRoomLevel} from '../attention.js';
 import {count, duration, h, keyed, plural, text, when} from '../ui.js';
@@ -13,19 +13,24 @@ function place(list, s) {
   return (new Date(s.position.time) - begin) / (end - begin);
 }
 
-// room says how long the position of a subscriber stays in the oplog.
-function room(s) {
-  if (s.head_room_seconds === null) return 'nothing leaves the oplog yet, or that is unknown';
-  return s.head_room_seconds < 0 ? `left the oplog ${duration(-s.head_room_seconds)} ago` : `${duration(s.head_room_seconds)} of the oplog before it`;
+// named_ is what the bar shows.
+const named_ = (list) => (list.oplog_oldest ? 'log' : 'oplog');
+
+// room says how long the position of a subscriber stays in the log.
+function room(list, s) {
+  const log = named_(list);
+  if (s.head_room_seconds === null) return `nothing leaves the ${log} yet, or that is unknown`;
+  return s.head_room_seconds < 0 ? `left the ${log} ${duration(-s.head_room_seconds)} ago` : `${duration(s.head_room_seconds)} of the ${log} before it`;
 }
 
 function build(root) {
   const marks = h('div.marks-of-window', {role: 'list', 'aria-label': 'Subscribers by their place in the oplog'});
-  const [begins, ends] = [h('span'), h('span')];
+  const [begins, middle, ends] = [h('span'), h('span'), h('span')];
+  const retained = h('div.retained', {title: 'only in the retained log'});
   const near = h('p');
   const empty = h('p.empty', 'Where the oplog begins is not known.');
-  const bar = h('div.window', marks);
-  const scale = h('div.scale', begins, ends);
+  const bar = h('div.window', retained, marks);
+  const scale = h('div.scale', begins, middle, ends);
   root.append(empty, near, bar, scale);
   return (state) => {
     const list = state.subscribers;
@@ -41,7 +46,7 @@ function build(root) {
       return {
         element,
         update({s, at: part}) {
-          const label = `${s.subscriber}: ${room(s)}`;
+          const label = `${s.subscriber}: ${room(state.subscribers, s)}`;
           if (link.title !== label) {
             link.title = label;
             link.setAttribute('aria-label', label);
@@ -52,11 +57,19 @@ function build(root) {
         },
       };
     });
-    begins.replaceChildren('oldest entry ', when(list.oplog_begins));
+    const oldest = list.oplog_oldest;
+    const whole = new Date(list.newest_entry) - new Date(list.oplog_begins);
+    retained.hidden = middle.hidden = !oldest;
+    if (oldest) {
+      retained.style.width = `${(100 * Math.min(1, (new Date(oldest) - new Date(list.oplog_begins)) / whole)).toFixed(2)}%`;
+      middle.replaceChildren('the oplog begins ', when(oldest));
+    }
+    begins.replaceChildren(oldest ? 'the retained log begins ' : 'oldest entry ', when(list.oplog_begins));
     ends.replaceChildren('newest entry ', when(list.newest_entry));
-    const length = (new Date(list.newest_entry) - new Date(list.oplog_begins)) / 1000;
+    const length = whole / 1000;
+    const log = `${oldest ? 'a' : 'an'} ${named_(list)} of ${duration(length)}${oldest ? `, the oplog has ${duration((new Date(list.newest_entry) - new Date(oldest)) / 1000)} of it` : ''}`;
     const first = all.slice(0, named).map(({s}) => `${s.subscriber}${s.head_room_seconds === null ? '' : ` (${s.head_room_seconds < 0 ? 'has left it' : duration(s.head_room_seconds)})`}`);
-    text(near, all.length ? `${plural(all.length, 'subscriber')} in an oplog of ${duration(length)}. Nearest to its end: ${first.join(', ')}${all.length > named ? ` and ${count(all.length - named)} after them` : ''}.` : `An oplog of ${duration(length)}, without a subscriber that has a checkpoint.`);
+    text(near, all.length ? `${plural(all.length, 'subscriber')} in ${log}. Nearest to its end: ${first.join(', ')}${all.length > named ? ` and ${count(all.length - named)} after them` : ''}.` : `${log[0].toUpperCase()}${log.slice(1)}, without a subscriber that has a checkpoint.`);
   };
 }
 
