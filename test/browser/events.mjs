@@ -109,8 +109,11 @@ async function keys(page) {
   cases.forEach(([json, want], n) => check(read[n] === want, `the _id of ${json} is ${want}, not ${read[n]}`));
 }
 
-// past asks twice for the changes of a document: they are read and listed once, and can be read again.
+// past asks the node for the changes of a document, and then twice at once: they are read and listed once, and can be read again.
 async function past(page, row) {
+  await row.getByRole('button', {name: 'History'}).click();
+  await row.getByText(/^[1-9].* of this document in the log, read up to/).waitFor();
+  check(/insert/.test(await row.getByRole('list', {name: 'Changes of the document'}).locator('li').first().innerText()), 'the history of a document does not begin with its insert');
   let asked = 0;
   await page.route(/[/]v1[/]changes/, (r) => {
     asked++;
