@@ -2,13 +2,6 @@ package delivery
 
 import "github.com/mongostream/streamer/change"
 
-// aheads are the documents that updates have brought whole since a snapshot began. MongoDB looks
-// such a document up when the change is read, so that it may be newer than the time of a page that
-// follows, and the page must not bring an older one. Whenever that was, it is no older than the
-// page: nothing has changed the document between its last change and the page, or that would be its
-// last change. It belongs to the owner of the session.
-type aheads map[string]struct{}
-
 // noteWhole notes what subscriptions whose documents are being read know by an event: they were
 // sent the document, or that it has left.
 func (s *stream) noteWhole(e *change.Event, subscriptions []*Subscription) {
@@ -63,4 +56,9 @@ func (sub *Subscription) forgetAhead() {
 		sub.stream.remembers(-aheadSize(key))
 	}
 	sub.ahead = nil
+}
+
+func appendKey(b []byte, ns change.Namespace, id change.Value) []byte {
+	b = append(append(append(b, ns.DB...), 0), ns.Coll...)
+	return change.AppendCanonical(append(b, 0), id)
 }

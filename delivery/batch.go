@@ -1,10 +1,12 @@
 package delivery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -144,4 +146,77 @@ type Loss struct {
 	Own bool
 	// Advice says what to do.
 	Advice string
+}
+
+// A SnapshotState is the state of a snapshot.
+type SnapshotState string
+
+// The states of a snapshot.
+const (
+	SnapshotBegun SnapshotState = "begun"
+	SnapshotDone  SnapshotState = "done" // all documents have been sent
+	// SnapshotCancelled says that an operator has ended it.
+	SnapshotCancelled SnapshotState = "cancelled"
+)
+
+// A SnapshotMark is an entry of a session's stream at the beginning or the end of a snapshot.
+type SnapshotMark struct {
+	Subscription string
+	State        SnapshotState
+	Reason       snapshot.Reason
+	// Namespaces are those whose documents come; empty means all that the subscription selects.
+	Namespaces []string
+	// Read counts the documents read, Estimated the documents at the beginning.
+	Read, Estimated uint64
+}
+
+// Progress returns the progress of the snapshots that the stamp is of as text, while any is left;
+// empty if it is too long.
+func (b *Batch) Progress() string {
+	if !b.Owes() {
+		return ""
+	}
+	return snapshot.Text(b.Snapshots)
+}
+
+// Owes reports whether something is left of the session's snapshots after the batch.
+func (b *Batch) Owes() bool {
+	return slices.ContainsFunc(b.Snapshots, func(p snapshot.Progress) bool { return !p.Done })
+}
+
+// maxLost bounds the acknowledged losses that a session remembers.
+const maxLost = 8
+
+// appendLoss adds a loss. Of more than maxLost the two oldest become one, which contains both and
+// the span between them.
+func appendLoss(lost []Loss, l Loss) []Loss {
+	if lost = append(lost, l); len(lost) <= maxLost {
+		return lost
+	}
+	both := lost[1]
+	both.From, both.To = change.Earlier(lost[0].From, both.From), change.Later(lost[0].To, both.To)
+	both.Namespaces = nil // all
+	return append([]Loss{both}, lost[2:]...)
+}
+
+// A Notice is information about the service without a place in the log.
+type Notice struct {
+	Kind, Text, Subscription string
+	Code                     fault.Code
+	At                       time.Time
+	// Partitions are the affected partitions; empty means all.
+	Partitions []change.Partition
+	// Namespaces are the namespaces that it concerns; empty means none in particular. It is only
+	// for subscribers that may read one of them. Private says that it is only for those that may
+	// read everything: it names other subscribers or members, or contains an error of a dependency.
+	Namespaces []string
+	Private    bool
+}
+
+// CollectionMissing is the kind of a notice about a subscription to what does not exist yet.
+const CollectionMissing = "collection_missing"
+
+// missingNotice is the notice about a subscription to what does not exist yet.
+func missingNotice(subscription, text string) Notice {
+	return Notice{Kind: CollectionMissing, Text: text, Subscription: subscription, Code: fault.MongoMissing, At: time.Now()}
 }

@@ -40,16 +40,3 @@ func (h *Hub) short(now time.Time) bool {
 	reach, ok := h.cfg.Range.Latest(now)
 	return ok && !reach.First.IsZero() && reach.Length() < shortLog
 }
-
-// bookmark sends their position to idle live sessions.
-func (l *loop) bookmark(b *bookmark) {
-	if !b.due() {
-		return
-	}
-	for _, s := range l.live {
-		if l.at.After(s.position()) && s.idle() {
-			s.openBatch()
-			s.queue(l.at)
-		}
-	}
-}

@@ -141,16 +141,6 @@ func (s *stream) ready() bool {
 	return !s.mu.live && !s.paused && s.resumes()
 }
 
-// Ended reports whether the session has ended.
-func (s *Session) Ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // catchUp reads with the session's own cursor until the session is live, has no credit, or has
 // mail.
 func (s *stream) catchUp(ctx context.Context) error {
@@ -244,12 +234,6 @@ func (s *stream) joins(ctx context.Context) (joined bool) {
 	}
 	s.hub.do(ctx, func(l *loop) { joined = l.join(s, at) })
 	return joined
-}
-
-func (s *Session) hasMail() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.mu.mailbox) > 0
 }
 
 // A catchup matches the log for one session.

@@ -10,20 +10,8 @@ import (
 	"github.com/mongostream/streamer/match"
 )
 
-// programBytes bounds the programs that are remembered for subscriptions to come.
-const programBytes = 32 << 20
-
 // Admit waits until a session of an account may begin: see fair.Accounts.Start.
 func (h *Hub) Admit(ctx context.Context, account string) error { return h.accounts.Start(ctx, account) }
-
-// costs are what the live path costs, as the Hub's loop measures it.
-type costs struct {
-	*fair.Live
-
-	asked   *Subscription // whose filter is being evaluated
-	granted int           // for that
-	refused []*stream     // that leave before the current event
-}
 
 // charge adds what a session has spent on filters and encodings in the current reply.
 func (l *loop) charge(s *stream, units int) { l.costs.Charge(s.account, &s.expense, units) }

@@ -48,6 +48,18 @@
 // and nothing is encoded under a lock. After the Hub has handed a stream over to its session it
 // touches nothing of it.
 //
+// # Files
+//
+// A file names only what is in itself or below it. Sessions and hubs name each other, so their
+// types are in two files, and what their methods do is above:
+//
+//	loop, catchup, attach               the loops of a Hub and of a session, and what moves sessions
+//	live, costs, losses, hold, stand    what the Hub's loop decides
+//	snapshot, join, leaves, room        snapshots, and documents that have left
+//	outbox, held, ahead, window, state  what a session has queued, holds and has had
+//	session, hub                        the types of both halves
+//	batch, form, seen, progress         what is sent, and from where
+//
 // # Not obvious, and the tests that guard it
 //
 //   - A session joins the live path between two replies of the hub's loop, if the hub is no later

@@ -51,3 +51,26 @@ func (s *stream) affords() bool {
 	defer s.mu.Unlock()
 	return s.mu.released || s.part.Continues(s.mu.held+opened)
 }
+
+// remembers changes the size of the session's memory of sent documents, in bytes. It returns false,
+// and changes nothing, at the session's own bound, or if all sessions together hold so much that
+// this memory would leave too little for their events.
+func (s *stream) remembers(bytes int) bool {
+	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
+	more := steps(s.remembered+bytes) - steps(s.remembered)
+	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.memory.Spares()) {
+		return false
+	}
+	if s.remembered += bytes; more != 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hold(more * rememberedStep)
+	}
+	return true
+}
+
+// rememberedStep is in what steps the memory of sent documents counts against the budget.
+const rememberedStep = 16 << 10
+
+// maxSentBytes bounds a session's memory of sent documents.
+const maxSentBytes = 8 << 20

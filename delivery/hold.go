@@ -2,33 +2,11 @@ package delivery
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
-	"github.com/mongostream/streamer/snapshot"
 )
-
-// A standstill is a pause of a session for pages: the session considers everything up to at, takes
-// the pages there, and continues. So a page, which is read at this time, is exact, whatever the
-// session's place and filter and however often the documents change. The mutex of the session
-// guards it.
-type standstill struct {
-	at    change.Timestamp
-	takes []taking // that the session has not taken yet, in the order of their pages
-	last  bool     // no page comes after these
-}
-
-// A taking is a subscription's part of a page.
-type taking struct {
-	reader *reader
-	page   *page
-	left   snapshot.Left // after it
-	passes bool          // left has moved on
-	done   bool
-	read   int
-}
 
 // standStill pauses a live session at a time, which the Hub has not passed.
 func (l *loop) standStill(s *stream, at change.Timestamp) *standstill {
@@ -176,45 +154,4 @@ func (s *stream) passed(t taking) {
 	if t.done {
 		sub.readers = slices.DeleteFunc(sub.readers, func(r *reader) bool { return r == t.reader })
 	}
-}
-
-// replaced restarts a collection that another one was renamed to, for the incomplete snapshots that
-// have read a part of it.
-func (s *stream) replaced(namespace string) {
-	db, coll, _ := strings.Cut(namespace, ".")
-	for _, sub := range s.byKey {
-		p, f := sub.progress(), sub.Program.Filter()
-		if p == nil || p.Done || !p.Listed || f.DB != "" && f.DB != db || f.Coll != "" && f.Coll != coll {
-			continue
-		}
-		fresh := snapshot.Left{Namespace: change.Namespace{DB: db, Coll: coll}}
-		i := slices.IndexFunc(p.Left, func(l snapshot.Left) bool { return l.Namespace == fresh.Namespace })
-		next := *p
-		next.Left = slices.Clone(p.Left)
-		switch {
-		case i >= 0:
-			next.Left[i] = fresh
-		case len(p.Some) == 0 || slices.Contains(p.Some, fresh.Namespace):
-			next.Left = append(next.Left, fresh)
-		default:
-			continue
-		}
-		sub.abandon()
-		s.setProgress(sub.ID, &next)
-		if s.loop != nil {
-			s.loop.advance(sub)
-		}
-	}
-}
-
-// abandon takes a subscription out of all scans. Called by the owner.
-func (sub *Subscription) abandon() {
-	if len(sub.readers) > 0 {
-		for _, r := range sub.readers {
-			r.Gone.Store(true)
-		}
-		sub.session.hub.retries.leave()
-	}
-	sub.readers = nil
-	sub.forgetAhead()
 }

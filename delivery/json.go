@@ -26,22 +26,22 @@ func AppendEvent[ID string | []byte](b []byte, id ID, e *Event, payload []byte) 
 	return append(b, payload[1:]...)
 }
 
-// A loss is the JSON form of a Loss.
-type loss struct {
-	ID         string     `json:"id,omitempty"` // resumes after the loss
-	Notice     Kind       `json:"notice"`
-	Reason     string     `json:"reason"`
-	Namespaces []string   `json:"namespaces,omitempty"` // none: everything that is watched
-	Partitions partitions `json:"partitions,omitempty"` // none: all
-	LostFrom   timestamp  `json:"lost_from"`
-	LostTo     timestamp  `json:"lost_to"`
-	Found      time.Time  `json:"found"`
-	Advice     string     `json:"advice"`
-	Generation uint64     `json:"generation,omitempty"`
+// A jsonLoss is the JSON form of a Loss.
+type jsonLoss struct {
+	ID         string             `json:"id,omitempty"` // resumes after the loss
+	Notice     Kind               `json:"notice"`
+	Reason     string             `json:"reason"`
+	Namespaces []string           `json:"namespaces,omitempty"` // none: everything that is watched
+	Partitions []change.Partition `json:"partitions,omitempty"` // none: all
+	LostFrom   jsonTimestamp      `json:"lost_from"`
+	LostTo     jsonTimestamp      `json:"lost_to"`
+	Found      time.Time          `json:"found"`
+	Advice     string             `json:"advice"`
+	Generation uint64             `json:"generation,omitempty"`
 }
 
-// A snapshotMark is the JSON form of a SnapshotMark.
-type snapshotMark struct {
+// A jsonMark is the JSON form of a SnapshotMark.
+type jsonMark struct {
 	ID           string        `json:"id"`
 	Subscription string        `json:"subscription"`
 	State        SnapshotState `json:"state"`
@@ -53,7 +53,7 @@ type snapshotMark struct {
 
 // AppendMark appends the state of a snapshot as a JSON object.
 func AppendMark(b []byte, id string, m *SnapshotMark) []byte {
-	text, err := json.Marshal(snapshotMark{
+	text, err := json.Marshal(jsonMark{
 		ID: id, Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated, Namespaces: m.Namespaces,
 	})
 	if err != nil {
@@ -62,24 +62,22 @@ func AppendMark(b []byte, id string, m *SnapshotMark) []byte {
 	return append(b, text...)
 }
 
-type partitions []change.Partition
-
-// A timestamp is a cluster time as Extended JSON writes it.
-type timestamp struct {
+// A jsonTimestamp is a cluster time as Extended JSON writes it.
+type jsonTimestamp struct {
 	Timestamp struct {
 		T uint32 `json:"t"`
 		I uint32 `json:"i"`
 	} `json:"$timestamp"`
 }
 
-func newTimestamp(t change.Timestamp) (ts timestamp) {
+func newTimestamp(t change.Timestamp) (ts jsonTimestamp) {
 	ts.Timestamp.T, ts.Timestamp.I = t.T, t.I
 	return ts
 }
 
 // AppendLoss appends a loss as a JSON object. The id resumes after the loss; it may be empty.
 func AppendLoss(b []byte, id string, l *Loss) []byte {
-	text, err := json.Marshal(loss{
+	text, err := json.Marshal(jsonLoss{
 		ID: id, Notice: l.Kind, Reason: l.Reason, Namespaces: l.Namespaces, Partitions: l.Partitions, LostFrom: newTimestamp(l.From.Time), LostTo: newTimestamp(l.To.Time),
 		Found: l.Found, Advice: l.Advice, Generation: l.Generation,
 	})

@@ -1,15 +1,11 @@
 package delivery
 
 import (
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 )
-
-// maxSentBytes bounds a session's memory of sent documents.
-const maxSentBytes = 8 << 20
 
 // The cost of checking whether a document has left: with the sent documents, and with its image
 // before.
@@ -17,63 +13,6 @@ const (
 	sentUnits  = 10
 	imageUnits = 200
 )
-
-// leavers are the subscriptions with Leaves by the namespaces that their filters select; an empty
-// name is every one.
-type leavers map[change.Namespace]map[*Subscription]struct{}
-
-func (l leavers) add(sub *Subscription) {
-	ns := sub.selects()
-	if l[ns] == nil {
-		l[ns] = make(map[*Subscription]struct{})
-	}
-	l[ns][sub] = struct{}{}
-}
-
-func (l leavers) remove(sub *Subscription) {
-	ns := sub.selects()
-	if delete(l[ns], sub); len(l[ns]) == 0 {
-		delete(l, ns)
-	}
-}
-
-// selects returns the namespaces that a subscription's filter selects, as leavers do.
-func (sub *Subscription) selects() change.Namespace {
-	f := sub.Program.Filter()
-	return change.Namespace{DB: f.DB, Coll: f.Coll}
-}
-
-// of yields those that select the event's document.
-func (l leavers) of(e *change.Event) iter.Seq[*Subscription] {
-	return func(yield func(*Subscription) bool) {
-		if len(l) == 0 || e.Key() == nil || e.Op() == change.OpInsert {
-			return
-		}
-		ns := e.Namespace()
-		for _, selected := range []change.Namespace{ns, {DB: ns.DB}, {Coll: ns.Coll}, {}} {
-			for sub := range l[selected] {
-				if !yield(sub) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// knownDocuments records the documents sent to a subscription with Leaves: those that match its
-// filter, as far as its subscriber knows. It belongs to the owner of the session.
-type knownDocuments struct {
-	whole bool                     // it has all of them
-	of    map[string]knownDocument // by key
-	buf   []byte
-}
-
-// A knownDocument is one of them.
-type knownDocument struct {
-	ns    change.Namespace
-	id    change.Value
-	stale bool // it was not sent since its snapshot has begun
-}
 
 // size returns an estimate of the memory that it takes under its key.
 func (d knownDocument) size(key string) int { return 128 + len(key) + len(d.id.Data) }
@@ -83,11 +22,6 @@ func (d knownDocument) size(key string) int { return 128 + len(key) + len(d.id.D
 func (d *knownDocuments) key(ns change.Namespace, id change.Value) []byte {
 	d.buf = appendKey(d.buf[:0], ns, id)
 	return d.buf
-}
-
-func appendKey(b []byte, ns change.Namespace, id change.Value) []byte {
-	b = append(append(append(b, ns.DB...), 0), ns.Coll...)
-	return change.AppendCanonical(append(b, 0), id)
 }
 
 // know remembers that the subscriber has been sent a document. id is copied.
@@ -114,26 +48,6 @@ func (sub *Subscription) know(ns change.Namespace, id change.Value) {
 		return
 	}
 	d.of[name] = doc
-}
-
-// rememberedStep is in what steps the memory of sent documents counts against the budget.
-const rememberedStep = 16 << 10
-
-// remembers changes the size of the session's memory of sent documents, in bytes. It returns false,
-// and changes nothing, at the session's own bound, or if all sessions together hold so much that
-// this memory would leave too little for their events.
-func (s *stream) remembers(bytes int) bool {
-	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
-	more := steps(s.remembered+bytes) - steps(s.remembered)
-	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.memory.Spares()) {
-		return false
-	}
-	if s.remembered += bytes; more != 0 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.hold(more * rememberedStep)
-	}
-	return true
 }
 
 // reread marks the documents of collections, or of all, as stale: a snapshot reads them again.
@@ -207,38 +121,4 @@ func (s *stream) appendLeft(e *change.Event, ref change.Ref, p change.Partition,
 	s.appendEvent(&left, ref, p, true, subscriptions, &s.leftWriter)
 	s.noteWhole(e, subscriptions)
 	of.cost, of.copied = of.cost+s.leftWriter.cost, of.copied+s.leftWriter.copied
-}
-
-// gone reports to a subscription, at the end of a snapshot, the documents that it got before and
-// that do not exist now.
-func (l *loop) gone(sub *Subscription) {
-	if sub.known == nil {
-		return
-	}
-	partitioner := l.log.Partitioner()
-	s := sub.stream
-	place := change.Later(s.at(), s.position())
-	for key, doc := range sub.known.of {
-		if !doc.stale {
-			continue
-		}
-		left, err := change.LeftAt(doc.ns, doc.id, l.at.Time)
-		if err != nil {
-			continue
-		}
-		p, _ := partitioner.Of(&left)
-		s.leftWriter.Next(&left)
-		if payload, err := s.leftWriter.Append(nil, sub.Form); err == nil && s.has(p, true) {
-			s.openEvents()
-			b := s.open
-			e := Event{Ref: place.Ref(), Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
-			b.add(e, append(b.payloads, payload...))
-			if !b.grows() {
-				s.queue(place)
-			}
-		}
-		s.remembers(-doc.size(key))
-		delete(sub.known.of, key)
-	}
-	s.queue(place)
 }

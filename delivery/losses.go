@@ -94,13 +94,6 @@ const (
 	lossAge   = 10 * time.Minute
 )
 
-// A rememberedLoss is a loss of late. The loser is that of Session.loser.
-type rememberedLoss struct {
-	*oplog.Loss
-
-	loser string
-}
-
 // Remember keeps a loss of late that this node has not met itself, for partitions that come from a
 // session with another node: of a subscriber alone, or everybody's if the name is empty.
 func (h *Hub) Remember(loss oplog.Loss, subscriber string) { h.remember(&loss, subscriber) }
@@ -231,21 +224,6 @@ func lossOf(l *oplog.Loss) *Loss {
 		Kind: Resync, Reason: string(l.Reason), From: l.From, To: l.To, Namespaces: l.Namespaces, Found: l.Found, Advice: advice(l),
 		Own: !l.Tail && l.Reason != gap.Renamed, // where nothing is missing
 	}
-}
-
-// maxLost bounds the acknowledged losses that a session remembers.
-const maxLost = 8
-
-// appendLoss adds a loss. Of more than maxLost the two oldest become one, which contains both and
-// the span between them.
-func appendLoss(lost []Loss, l Loss) []Loss {
-	if lost = append(lost, l); len(lost) <= maxLost {
-		return lost
-	}
-	both := lost[1]
-	both.From, both.To = change.Earlier(lost[0].From, both.From), change.Later(lost[0].To, both.To)
-	both.Namespaces = nil // all
-	return append([]Loss{both}, lost[2:]...)
 }
 
 // advice returns the recommended reaction to a loss of the log.

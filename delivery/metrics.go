@@ -1,15 +1,15 @@
 package delivery
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the Hub's own metrics.
 type metrics struct {
 	joined, left, failed, costly, crowding, suspended, read prometheus.Counter
 }
 
-func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
+// newMetrics returns metrics, and registers them, the load and the strain of accounts, if there is a
+// Registerer.
+func newMetrics(reg prometheus.Registerer, load func() Load, strain func() float64) metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help})
 	}
@@ -29,18 +29,18 @@ func newMetrics(reg prometheus.Registerer, h *Hub) metrics {
 	reg.MustRegister(m.joined, m.left, m.failed, m.costly, m.crowding, m.suspended, m.read)
 	gauge := func(name, help string, labels prometheus.Labels, of func(Load) int) {
 		opts := prometheus.GaugeOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help, ConstLabels: labels}
-		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(h.Load())) }))
+		reg.MustRegister(prometheus.NewGaugeFunc(opts, func() float64 { return float64(of(load())) }))
 	}
 	const sessions = "Sessions by path: live or catching_up."
 	gauge("sessions", sessions, prometheus.Labels{"path": "live"}, func(l Load) int { return l.Live })
 	gauge("sessions", sessions, prometheus.Labels{"path": "catching_up"}, func(l Load) int { return l.CatchingUp })
 	gauge("held_bytes", "Memory of the changes that all sessions have queued or sent and not acknowledged, of gateway.queue_bytes.", nil, func(l Load) int { return l.Held })
 	gauge("unacknowledged_bytes", "Queued or sent bytes of all sessions that are not acknowledged.", nil, func(l Load) int { return l.Bytes })
-	strain := prometheus.GaugeOpts{
+	opts := prometheus.GaugeOpts{
 		Namespace: "streamer", Subsystem: "hub", Name: "strain",
 		Help: "How long sessions off the live path rest, in multiples of how long they run: 1 while goroutines soon have a core, up to 15 while they wait.",
 	}
-	reg.MustRegister(prometheus.NewGaugeFunc(strain, func() float64 { return h.accounts.Strain() }))
+	reg.MustRegister(prometheus.NewGaugeFunc(opts, strain))
 	gauge("snapshots", "Snapshots of subscriptions that are not complete.", nil, func(l Load) int { return l.Snapshots })
 	return m
 }
@@ -52,25 +52,4 @@ type Load struct {
 	Bytes            int  // queued or sent, and not acknowledged
 	Held             int  // the memory of these, which Config.QueueBytes bounds
 	Ready            bool // the Hub knows its position, so that sessions can join it
-}
-
-// Load returns the current load.
-func (h *Hub) Load() (l Load) {
-	l.Ready, l.Held = !h.Position().IsZero(), h.memory.Bytes()
-	for _, s := range h.Sessions() {
-		s.mu.Lock()
-		if s.mu.live {
-			l.Live++
-		} else {
-			l.CatchingUp++
-		}
-		l.Bytes += s.mu.bytes
-		for _, p := range s.mu.snapshots {
-			if !p.Done {
-				l.Snapshots++
-			}
-		}
-		s.mu.Unlock()
-	}
-	return l
 }

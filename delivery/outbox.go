@@ -9,47 +9,7 @@ import (
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/wake"
-	"github.com/mongostream/streamer/snapshot"
 )
-
-// An outbox is what a session has queued, and its subscriber has not acknowledged.
-type outbox struct {
-	queue     []*Batch
-	fills     bool      // more is being queued, and goes out together
-	unacked   []unacked // queued or sent and not acknowledged, in order
-	last      uint64    // the last Seq
-	given     uint64    // the last Seq that was received
-	delivered uint64    // the last Seq that was written to a subscriber that acknowledges
-}
-
-// A counts is what a session has queued, and its subscriber has acknowledged, in numbers.
-type counts struct {
-	events, bytes int       // of unacked
-	attached      int       // partitions in unacknowledged batches that attach them
-	held          int       // bytes of memory that count against the budget
-	released      bool      // nothing counts from now on
-	owes          time.Time // since when the subscriber has acknowledged nothing of what it was delivered; zero if it owes nothing
-	acked         uint64    // events
-	lost          []Loss    // of the subscriber alone, acknowledged, at most maxLost
-	losses        uint64    // of the subscriber alone, queued or acknowledged
-}
-
-// A usual is the size of the previous batch, which is preallocated for the next one.
-type usual struct{ events, bytes int }
-
-// An unacked is an unacknowledged batch.
-type unacked struct {
-	seq           uint64
-	before        change.Position // end of the previous batch
-	to            change.Position
-	events, bytes int
-	attached      int // partitions
-	held          int // bytes that count against the budget
-	loss          *Loss
-	reading       *reading
-	snapshots     []snapshot.Progress // before it
-	lease         *fair.Lease
-}
 
 // Receive returns at least one batch or notice. It blocks until there is one. After the session has
 // ended it returns the cause.

@@ -1,37 +1,11 @@
 package delivery
 
 import (
-	"time"
-
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
-
-// A page is a page of documents, encoded for its readers, which share it. It is not changed once
-// they have it.
-type page struct {
-	namespace   change.Namespace
-	documents   []document
-	of          map[*reader][]hit
-	payloads    []byte
-	lease       *fair.Lease
-	begun, over time.Time                  // when it was read
-	costly      map[*Session]*Subscription // whose filters cost too much on it
-}
-
-type document struct {
-	id        change.Value
-	partition change.Partition
-	out       bool // it is not in the page, because changes during the read hide its state
-}
-
-// A hit is a document that a reader receives.
-type hit struct {
-	document int32
-	from, to int32 // in the page's payloads
-}
 
 // A pageWriter writes the pages that are read at one time as their readers want them, in each form
 // once.
@@ -55,7 +29,7 @@ type pageReader struct {
 	*reader
 
 	form int // in the forms of the writer
-	hits []hit
+	hits []pageHit
 	lost bool // its session gets no more of the pages
 }
 
@@ -63,7 +37,7 @@ type pageReader struct {
 type pageForm struct {
 	Form
 
-	last hit
+	last pageHit
 }
 
 func (h *Hub) newPageWriter(readers []*reader, at change.Timestamp) *pageWriter {
@@ -92,7 +66,7 @@ func (w *pageWriter) write(f *snapshot.PageRead, expected int) *page {
 	n := len(f.Page.Documents)
 	p := &page{
 		namespace: f.Query.Namespace, begun: f.Begun, over: f.Over,
-		documents: make([]document, 0, n), of: make(map[*reader][]hit, len(w.readers)), payloads: make([]byte, 0, expected),
+		documents: make([]document, 0, n), of: make(map[*reader][]pageHit, len(w.readers)), payloads: make([]byte, 0, expected),
 	}
 	meter := &pageMeter{writer: w, spent: make(map[*fair.Account]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
@@ -101,7 +75,7 @@ func (w *pageWriter) write(f *snapshot.PageRead, expected int) *page {
 	}
 	for i := range w.readers {
 		r := &w.readers[i]
-		r.hits = make([]hit, 0, min(n, len(r.hits)+len(r.hits)/8))
+		r.hits = make([]pageHit, 0, min(n, len(r.hits)+len(r.hits)/8))
 	}
 	for _, doc := range f.Page.Documents {
 		d := document{id: change.IDOf(doc)}
@@ -163,7 +137,7 @@ func (w *pageWriter) append(p *page, r *pageReader) {
 			w.hub.fail(r.Who, err)
 			return
 		}
-		form.last = hit{at, int32(from), int32(len(p.payloads))}
+		form.last = pageHit{at, int32(from), int32(len(p.payloads))}
 	}
 	r.hits = append(r.hits, form.last)
 }

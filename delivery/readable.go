@@ -2,10 +2,6 @@ package delivery
 
 import "github.com/mongostream/streamer/change"
 
-// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that
-// a subscriber may know of, and whether that is anything.
-type Readable func(namespaces []string) (readable []string, some bool)
-
 // readable returns the part of a list of namespaces that the session may know of.
 func (s *Session) readable(namespaces []string) (readable []string, some bool) {
 	if s.cfg.Readable == nil {

@@ -3,60 +3,16 @@ package delivery
 import (
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/mongostream/streamer/internal/wake"
+	"github.com/mongostream/streamer/snapshot"
 )
-
-// retries are the sessions for which it may have changed whether they may get a page, so that each
-// change costs what concerns its session, and not all readers that wait.
-type retries struct {
-	signal chan struct{} // holds one signal: some have changed
-
-	mu struct {
-		sync.Mutex
-		changed map[*Session]struct{}
-		over    bool // readers want no more pages
-	}
-}
-
-func newRetries() *retries {
-	r := &retries{signal: make(chan struct{}, 1)}
-	r.mu.changed = make(map[*Session]struct{})
-	return r
-}
 
 // Wait implements snapshot.Sessions: the reader waits until its session may get a page.
 func (l *loop) Wait(r *reader) {
 	s := r.Who.session
 	l.waiting[s] = append(l.waiting[s], r)
-}
-
-// change notes that a session may have room, or has ended.
-func (r *retries) change(s *Session) {
-	r.mu.Lock()
-	r.mu.changed[s] = struct{}{}
-	r.mu.Unlock()
-	wake.Notify(r.signal)
-}
-
-// leave notes that readers want no more pages.
-func (r *retries) leave() {
-	r.mu.Lock()
-	r.mu.over = true
-	r.mu.Unlock()
-	wake.Notify(r.signal)
-}
-
-// take removes and returns the sessions that have changed, and whether readers want no more pages.
-func (r *retries) take() (changed map[*Session]struct{}, over bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	changed, over = r.mu.changed, r.mu.over
-	r.mu.changed = make(map[*Session]struct{})
-	r.mu.over = false
-	return changed, over
 }
 
 // retryChanged resumes the scans, and offers them the readers of sessions that have changed.
@@ -115,3 +71,6 @@ func (s *Session) mayResume() {
 	wake.Notify(s.stirred)
 	s.hub.retries.change(s)
 }
+
+// place returns how far the Hub has considered the log.
+func (l *loop) place() snapshot.Place { return snapshot.Place{At: l.at, Drained: l.drained} }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/snapshot"
 )
 
 // A Place is a subscriber's place in the log: a position, or a Ref received from a client. At is
@@ -227,3 +228,6 @@ func (s *seen) drained(to change.Position) bool {
 func (s *seen) done() bool {
 	return !slices.ContainsFunc(s.markers, func(m *marker) bool { return !m.passed })
 }
+
+// pastOf returns the latest time whose events come up to a position.
+func pastOf(at change.Position) change.Timestamp { return snapshot.Place{At: at}.Past() }

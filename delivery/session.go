@@ -2,14 +2,14 @@ package delivery
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
-	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
@@ -64,6 +64,42 @@ type group struct {
 	one *Subscription
 }
 
+// A trail is the span of a subscription's snapshot, from its beginning to its end. It belongs to
+// the owner of the session.
+type trail struct {
+	span  trace.Span
+	pages int // that were read
+}
+
+// A reader is a subscription that reads a collection.
+type reader = snapshot.Reader[*Subscription]
+
+// aheads are the documents that updates have brought whole since a snapshot began. MongoDB looks
+// such a document up when the change is read, so that it may be newer than the time of a page that
+// follows, and the page must not bring an older one. Whenever that was, it is no older than the
+// page: nothing has changed the document between its last change and the page, or that would be its
+// last change. It belongs to the owner of the session.
+type aheads map[string]struct{}
+
+// knownDocuments records the documents sent to a subscription with Leaves: those that match its
+// filter, as far as its subscriber knows. It belongs to the owner of the session.
+type knownDocuments struct {
+	whole bool                     // it has all of them
+	of    map[string]knownDocument // by key
+	buf   []byte
+}
+
+// A knownDocument is one of them.
+type knownDocument struct {
+	ns    change.Namespace
+	id    change.Value
+	stale bool // it was not sent since its snapshot has begun
+}
+
+// leavers are the subscriptions with Leaves by the namespaces that their filters select; an empty
+// name is every one.
+type leavers map[change.Namespace]map[*Subscription]struct{}
+
 // SessionConfig configures a Session.
 type SessionConfig struct {
 	// Subscriber is the name of the subscriber in logs and statistics; may be empty. Identity is
@@ -106,6 +142,10 @@ type SessionConfig struct {
 	// Default to those of the Hub.
 	CreditEvents, CreditBytes int
 }
+
+// Readable returns the part of a list of namespaces (db.coll, or db.*; empty means everything) that
+// a subscriber may know of, and whether that is anything.
+type Readable func(namespaces []string) (readable []string, some bool)
 
 // A Session is a subscriber's stream. Its methods are safe for concurrent use. This half of it is
 // for everybody; the other one is a stream.
@@ -153,6 +193,28 @@ type places struct {
 	rewound    attachment // the last rewind, and its batch
 }
 
+// An outbox is what a session has queued, and its subscriber has not acknowledged.
+type outbox struct {
+	queue     []*Batch
+	fills     bool      // more is being queued, and goes out together
+	unacked   []unacked // queued or sent and not acknowledged, in order
+	last      uint64    // the last Seq
+	given     uint64    // the last Seq that was received
+	delivered uint64    // the last Seq that was written to a subscriber that acknowledges
+}
+
+// A counts is what a session has queued, and its subscriber has acknowledged, in numbers.
+type counts struct {
+	events, bytes int       // of unacked
+	attached      int       // partitions in unacknowledged batches that attach them
+	held          int       // bytes of memory that count against the budget
+	released      bool      // nothing counts from now on
+	owes          time.Time // since when the subscriber has acknowledged nothing of what it was delivered; zero if it owes nothing
+	acked         uint64    // events
+	lost          []Loss    // of the subscriber alone, acknowledged, at most maxLost
+	losses        uint64    // of the subscriber alone, queued or acknowledged
+}
+
 // A stream is the half of a session that only its owner may touch: the Hub's loop while the session
 // is on the live path, otherwise its own loop. Whoever has one is called by the owner; others ask
 // for it with Session.do.
@@ -185,6 +247,23 @@ type stream struct {
 	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
 	owed          []snapshot.Progress // see Owe
 	standing      bool                // it waits at the time of its hold
+}
+
+// A usual is the size of the previous batch, which is preallocated for the next one.
+type usual struct{ events, bytes int }
+
+// An unacked is an unacknowledged batch.
+type unacked struct {
+	seq           uint64
+	before        change.Position // end of the previous batch
+	to            change.Position
+	events, bytes int
+	attached      int // partitions
+	held          int // bytes that count against the budget
+	loss          *Loss
+	reading       *reading
+	snapshots     []snapshot.Progress // before it
+	lease         *fair.Lease
 }
 
 // A reading is the subscriber's state at the start of reading or after a rewind: it had everything
@@ -230,52 +309,58 @@ type cut struct {
 	snapshots []snapshot.Progress
 }
 
-// A Notice is information about the service without a place in the log.
-type Notice struct {
-	Kind, Text, Subscription string
-	Code                     fault.Code
-	At                       time.Time
-	// Partitions are the affected partitions; empty means all.
-	Partitions []change.Partition
-	// Namespaces are the namespaces that it concerns; empty means none in particular. It is only
-	// for subscribers that may read one of them. Private says that it is only for those that may
-	// read everything: it names other subscribers or members, or contains an error of a dependency.
-	Namespaces []string
-	Private    bool
+// A window is the time in which a session continues to deliver an attached partition that has moved
+// to another node.
+type window struct {
+	term    change.Term
+	joined  uint64 // the batch that attaches the partition
+	removed bool   // the session reads nothing more of the partition
+	told    uint64 // the last batch that says that the session does not have the partition, 0 for none
+	until   uint64 // the last batch before it was attached again
 }
 
-// Prune removes events that may not be handed over: those whose term or window has ended, or that
-// were queued before their partition was attached under its current term. The transport calls it
-// right before it hands over a batch. The next owner, or later batches, deliver the removed events.
-func (s *Session) Prune(b *Batch) {
-	switch {
-	case s.cfg.Owner:
-		over := make(map[change.Partition]bool)
-		b.prune(func(e *Event) bool {
-			is, looked := over[e.Partition]
-			if !looked {
-				_, hands := s.Term(e.Partition, b.Seq)
-				is, over[e.Partition] = !hands, !hands
-			}
-			return is
-		})
-	case s.limited.Load():
-		over := s.closeWindows(b)
-		b.prune(func(e *Event) bool { return over[e.Partition] && !e.Keyless })
-	}
+// A standstill is a pause of a session for pages: the session considers everything up to at, takes
+// the pages there, and continues. So a page, which is read at this time, is exact, whatever the
+// session's place and filter and however often the documents change. The mutex of the session
+// guards it.
+type standstill struct {
+	at    change.Timestamp
+	takes []taking // that the session has not taken yet, in the order of their pages
+	last  bool     // no page comes after these
 }
 
-// Term returns the term under which events of a partition in a batch may be handed over, false if
-// they may not.
-func (s *Session) Term(p change.Partition, seq uint64) (change.Term, bool) {
-	term, there := (*s.attached.Load())[p]
-	if !there || term.Err() != nil {
-		return term, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cut, leaves := s.mu.cuts[p]
-	return term, seq > s.mu.joined[p].seq && (!leaves || seq <= cut.seq)
+// A taking is a subscription's part of a page.
+type taking struct {
+	reader *reader
+	page   *page
+	left   snapshot.Left // after it
+	passes bool          // left has moved on
+	done   bool
+	read   int
+}
+
+// A page is a page of documents, encoded for its readers, which share it. It is not changed once
+// they have it.
+type page struct {
+	namespace   change.Namespace
+	documents   []document
+	of          map[*reader][]pageHit
+	payloads    []byte
+	lease       *fair.Lease
+	begun, over time.Time                  // when it was read
+	costly      map[*Session]*Subscription // whose filters cost too much on it
+}
+
+type document struct {
+	id        change.Value
+	partition change.Partition
+	out       bool // it is not in the page, because changes during the read hide its state
+}
+
+// A pageHit is a document that a reader receives.
+type pageHit struct {
+	document int32
+	from, to int32 // in the page's payloads
 }
 
 // Notify queues a notice, or drops it if too many are queued. It never blocks.
@@ -319,122 +404,6 @@ func (s *Session) Outlives(d time.Duration) bool {
 // Done is closed when the session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// do queues a function for the owner, which calls it between two replies. It returns at once.
-func (s *Session) do(f func(*stream)) {
-	s.mu.Lock()
-	s.mu.mailbox = append(s.mu.mailbox, f)
-	s.mu.Unlock()
-	wake.Notify(s.stirred)
-	s.hub.poke(s)
-}
-
-// await calls a function in the owner and waits for it. It returns false if the session ends first.
-func (s *Session) await(f func(*stream)) bool {
-	did := make(chan struct{})
-	s.do(func(s *stream) { f(s); close(did) })
-	select {
-	case <-did:
-		return true
-	case <-s.done:
-		return false
-	}
-}
-
-// handle calls the functions in the mailbox while the caller owns the session.
-func (s *stream) handle(live bool) {
-	for {
-		s.mu.Lock()
-		if s.mu.live != live || len(s.mu.mailbox) == 0 {
-			s.mu.Unlock()
-			return
-		}
-		f := s.mu.mailbox[0]
-		s.mu.mailbox = s.mu.mailbox[1:]
-		s.mu.Unlock()
-		f(s)
-	}
-}
-
-// Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after
-// which they apply.
-func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
-	s.await(func(s *stream) {
-		s.add(subscriptions)
-		from = s.at()
-	})
-	return from
-}
-
-// Unsubscribe removes subscriptions. Unknown IDs are ignored.
-func (s *Session) Unsubscribe(ids []string) {
-	s.await(func(s *stream) {
-		for _, id := range ids {
-			s.remove(id)
-		}
-	})
-}
-
-// add adds copies of the subscriptions: the caller may keep and use its own, even while this
-// session ends.
-func (s *stream) add(subscriptions []Subscription) {
-	added := make([]*Subscription, 0, len(subscriptions))
-	for _, subscription := range subscriptions {
-		sub := &subscription
-		s.remove(sub.ID)
-		sub.Form = sub.Form.keyed()
-		if sub.group = s.groups[sub.Form.key]; sub.group == nil {
-			sub.group = &group{form: sub.Form}
-			s.groups[sub.Form.key] = sub.group
-		}
-		sub.group.size++
-		sub.session, sub.stream, sub.key, sub.ids = s.Session, s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
-		sub.failed = newErrorLimit(func(text string, last error) {
-			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
-		})
-		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
-		if warning := sub.Program.Warning(); warning != "" {
-			s.Notify(Notice{Kind: "filter_doubtful", Text: warning, Subscription: sub.ID, Code: fault.FilterDoubtful, At: time.Now()})
-		}
-		if sub.Missing != "" {
-			s.Notify(missingNotice(sub.ID, sub.Missing))
-		}
-		if sub.Leaves {
-			s.leavers.add(sub)
-			sub.known = &knownDocuments{whole: sub.Fresh && !s.cfg.Attached, of: make(map[string]knownDocument)}
-		}
-		if s.loop != nil {
-			s.loop.include(sub)
-		}
-		added = append(added, sub)
-	}
-	s.resumeSnapshots(slices.DeleteFunc(added, func(sub *Subscription) bool { return s.subscriptions[sub.ID] != sub }))
-}
-
-// remove removes a subscription.
-func (s *stream) remove(id string) {
-	sub := s.subscriptions[id]
-	if sub == nil {
-		return
-	}
-	delete(s.subscriptions, id)
-	delete(s.byKey, sub.key)
-	if sub.known != nil {
-		s.leavers.remove(sub)
-		for key, doc := range sub.known.of {
-			s.remembers(-doc.size(key))
-		}
-	}
-	if sub.group.size--; sub.group.size == 0 {
-		delete(s.groups, sub.Form.key)
-	}
-	if s.loop != nil {
-		s.loop.exclude(sub)
-	}
-	sub.abandon()
-	sub.endTrail()
-	s.setProgress(id, nil)
-}
-
 // isLive reports whether the Hub's loop owns the session.
 func (s *Session) isLive() bool {
 	s.mu.Lock()
@@ -474,113 +443,6 @@ func (s *Session) position() change.Position {
 	return s.mu.considered
 }
 
-// A SessionState is the state of a session.
-type SessionState struct {
-	// At is the position up to which everything is acknowledged; zero for a session with attached
-	// partitions.
-	At change.Position
-	// Partitions are the partitions that are acknowledged further than At or less, or all attached
-	// ones.
-	Partitions map[change.Partition]change.Position
-	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session
-	// is on the live path.
-	Events, Bytes, Losses int
-	Live                  bool
-	// Owes returns the time since which the subscriber has acknowledged nothing although it got
-	// events; zero if it owes nothing.
-	Owes time.Time
-	// Acked counts acknowledged events.
-	Acked uint64
-	// Lost are the losses of the subscriber alone that it has acknowledged in this session, oldest
-	// first. Own counts those that it was sent.
-	Lost []Loss
-	Own  uint64
-	// Snapshots is the progress of its snapshots, Leaving that of the partitions that leave:
-	// documents that are read later are not delivered for them.
-	Snapshots []snapshot.Progress
-	Leaving   map[change.Partition][]snapshot.Progress
-	// Generation is the checkpoint generation of the positions: a rewind raises it once all earlier
-	// batches are acknowledged.
-	Generation uint64
-}
-
-// State returns the state of the session.
-func (s *Session) State() SessionState {
-	attached, hub := s.attached.Load(), s.hub.Position()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
-	st.Lost, st.Own = slices.Clone(s.mu.lost), s.mu.losses
-	for _, b := range s.mu.unacked {
-		if b.loss != nil {
-			st.Losses++
-		}
-	}
-	acked, reading, oldest := s.mu.considered, s.mu.reading, s.mu.last+1
-	st.Snapshots = s.mu.snapshots
-	switch {
-	case len(s.mu.unacked) > 0:
-		first := s.mu.unacked[0]
-		acked, reading, oldest, st.Snapshots = first.before, first.reading, first.seq, first.snapshots
-	case s.mu.follows:
-		acked = change.Later(hub, acked)
-	}
-	st.Generation = reading.generation
-	if attached != nil {
-		for p := range *attached {
-			if a := s.mu.joined[p]; oldest <= a.seq {
-				st.Partitions[p] = a.at
-			} else {
-				st.Partitions[p] = reading.reached(p, acked)
-			}
-			cut, leaves := s.mu.cuts[p]
-			if leaves && st.Partitions[p].After(cut.at) {
-				st.Partitions[p] = cut.at
-			}
-			if leaves && oldest > cut.seq {
-				if st.Leaving == nil {
-					st.Leaving = make(map[change.Partition][]snapshot.Progress)
-				}
-				st.Leaving[p] = cut.snapshots
-			}
-		}
-		return st
-	}
-	st.At = change.Later(acked, reading.rest)
-	for p := range reading.of {
-		if at := reading.reached(p, acked); at.Compare(st.At) != 0 {
-			st.Partitions[p] = at
-		}
-	}
-	return st
-}
-
-// Cut ends the delivery of partitions with the last received batch, and returns its number. Neither
-// their checkpoints nor the progress of snapshots in them pass it.
-func (s *Session) Cut(partitions []change.Partition) (last uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range partitions {
-		s.cutAfter(p, s.mu.given)
-	}
-	return s.mu.given
-}
-
-// cutAfter ends the delivery of a partition with a batch. The caller holds the mutex.
-func (s *Session) cutAfter(p change.Partition, last uint64) {
-	end, reading, snapshots := s.mu.considered, s.mu.reading, s.mu.snapshots
-	if i := slices.IndexFunc(s.mu.unacked, func(b unacked) bool { return b.seq > last }); i >= 0 {
-		first := s.mu.unacked[i]
-		end, reading, snapshots = first.before, first.reading, first.snapshots
-	}
-	at := reading.reached(p, end)
-	// Batches from before the partition was attached, the last time, know another place of it.
-	if a, has := s.mu.joined[p]; has && last <= a.seq {
-		at = a.at
-	}
-	s.mu.cuts[p] = cut{attachment{at: at, seq: last}, snapshots}
-}
-
 // Attached reports whether the session has only partitions that were attached to it.
 func (s *Session) Attached() bool { return s.attached.Load() != nil }
 
@@ -589,4 +451,14 @@ func (s *Session) Cause() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.cause
+}
+
+// Ended reports whether the session has ended.
+func (s *Session) Ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
 }

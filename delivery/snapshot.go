@@ -2,41 +2,15 @@ package delivery
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/zeebo/xxh3"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/internal/retry"
-	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/snapshot"
 )
-
-// A SnapshotState is the state of a snapshot.
-type SnapshotState string
-
-// The states of a snapshot.
-const (
-	SnapshotBegun SnapshotState = "begun"
-	SnapshotDone  SnapshotState = "done" // all documents have been sent
-	// SnapshotCancelled says that an operator has ended it.
-	SnapshotCancelled SnapshotState = "cancelled"
-)
-
-// A SnapshotMark is an entry of a session's stream at the beginning or the end of a snapshot.
-type SnapshotMark struct {
-	Subscription string
-	State        SnapshotState
-	Reason       snapshot.Reason
-	// Namespaces are those whose documents come; empty means all that the subscription selects.
-	Namespaces []string
-	// Read counts the documents read, Estimated the documents at the beginning.
-	Read, Estimated uint64
-}
 
 // Snapshot sends the current documents of subscriptions, each in its place among the changes. It
 // restarts a snapshot that is in progress. Unknown IDs are ignored.
@@ -142,55 +116,6 @@ func (s *Session) replacing(id string, p *snapshot.Progress) (all []snapshot.Pro
 	return replaced(s.mu.snapshots, id, p), stamp
 }
 
-// replaced returns the progress of all snapshots with that of one replaced, or removed if nil.
-func replaced(all []snapshot.Progress, id string, p *snapshot.Progress) []snapshot.Progress {
-	all = slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Subscription == id })
-	if p != nil {
-		all = append(all, *p)
-	}
-	return all
-}
-
-// replacedAll returns the progress of all snapshots with that of some replaced.
-func replacedAll(all []snapshot.Progress, some map[string]snapshot.Progress) []snapshot.Progress {
-	next := make([]snapshot.Progress, 0, len(all)+len(some))
-	for _, p := range all {
-		if _, is := some[p.Subscription]; !is {
-			next = append(next, p)
-		}
-	}
-	return slices.AppendSeq(next, maps.Values(some))
-}
-
-// Stamp distinguishes states of snapshots; 0 if there is none. A subscriber that keeps the stamp
-// with its position can prove which documents it has had, because documents that were read together
-// share a position.
-func Stamp(all []snapshot.Progress) (stamp uint32) {
-	for _, p := range all {
-		stamp += stampOf(p)
-	}
-	return stamp
-}
-
-func stampOf(p snapshot.Progress) uint32 { return uint32(xxh3.Hash(p.AppendState(nil))) }
-
-// Progress returns the progress of the snapshots that the stamp is of as text, while any is left;
-// empty if it is too long.
-func (b *Batch) Progress() string {
-	if !b.Owes() {
-		return ""
-	}
-	return snapshot.Text(b.Snapshots)
-}
-
-// Owes reports whether something is left of the session's snapshots after the batch.
-func (b *Batch) Owes() bool {
-	return slices.ContainsFunc(b.Snapshots, func(p snapshot.Progress) bool { return !p.Done })
-}
-
-// ParseProgress reads what Batch.Progress has returned.
-func ParseProgress(text string) ([]snapshot.Progress, error) { return snapshot.ParseText(text) }
-
 // setSnapshots sets the progress of all snapshots. The caller holds the mutex.
 func (s *Session) setSnapshots(all []snapshot.Progress) { s.keepSnapshots(all, Stamp(all)) }
 
@@ -206,12 +131,6 @@ func (sub *Subscription) progress() *snapshot.Progress {
 		return &all[i]
 	}
 	return nil
-}
-
-// FilterHash distinguishes filters of subscriptions with the same ID.
-func FilterHash(p *match.Program) uint64 {
-	f := p.Filter()
-	return xxh3.HashString(fmt.Sprintf("%q %q %q", f.DB, f.Coll, f.Source))
 }
 
 // newProgress returns the progress of a snapshot of a subscription, of all collections or of some,
@@ -313,11 +232,6 @@ func (s *Session) DocumentsFrom(t change.Timestamp) {
 			s.documentsFrom = t
 		}
 	})
-}
-
-// Unread returns the unfinished snapshots.
-func Unread(all []snapshot.Progress) []snapshot.Progress {
-	return slices.DeleteFunc(slices.Clone(all), func(p snapshot.Progress) bool { return p.Done || p.Listed && len(p.Left) == 0 })
 }
 
 // resumeSnapshots resumes or begins the snapshots of new subscriptions. There may be thousands, so
@@ -430,14 +344,6 @@ func (l *loop) list(sub *Subscription) {
 	})
 }
 
-// A listing is the collections of a subscription's snapshot.
-type listing struct {
-	sub         *Subscription
-	collections []snapshot.Collection
-	at          change.Timestamp
-	losses      int // that the subscription knew when the listing began
-}
-
 // beginListed begins the snapshots whose collections are listed, if the Hub has reached the time
 // of the listing: a collection that was dropped before it is still there for the session. One that
 // has come meanwhile begins with changes, unless a loss says that there were none, or that another
@@ -476,4 +382,79 @@ func (l *loop) listed(sub *Subscription, p snapshot.Progress, collections []snap
 		p.Estimated += uint64(max(0, c.Documents))
 	}
 	sub.stream.mark(sub, SnapshotBegun, p, p.Some)
+}
+
+// abandon takes a subscription out of all scans. Called by the owner.
+func (sub *Subscription) abandon() {
+	if len(sub.readers) > 0 {
+		for _, r := range sub.readers {
+			r.Gone.Store(true)
+		}
+		sub.session.hub.retries.leave()
+	}
+	sub.readers = nil
+	sub.forgetAhead()
+}
+
+// replaced restarts a collection that another one was renamed to, for the incomplete snapshots that
+// have read a part of it.
+func (s *stream) replaced(namespace string) {
+	db, coll, _ := strings.Cut(namespace, ".")
+	for _, sub := range s.byKey {
+		p, f := sub.progress(), sub.Program.Filter()
+		if p == nil || p.Done || !p.Listed || f.DB != "" && f.DB != db || f.Coll != "" && f.Coll != coll {
+			continue
+		}
+		fresh := snapshot.Left{Namespace: change.Namespace{DB: db, Coll: coll}}
+		i := slices.IndexFunc(p.Left, func(l snapshot.Left) bool { return l.Namespace == fresh.Namespace })
+		next := *p
+		next.Left = slices.Clone(p.Left)
+		switch {
+		case i >= 0:
+			next.Left[i] = fresh
+		case len(p.Some) == 0 || slices.Contains(p.Some, fresh.Namespace):
+			next.Left = append(next.Left, fresh)
+		default:
+			continue
+		}
+		sub.abandon()
+		s.setProgress(sub.ID, &next)
+		if s.loop != nil {
+			s.loop.advance(sub)
+		}
+	}
+}
+
+// gone reports to a subscription, at the end of a snapshot, the documents that it got before and
+// that do not exist now.
+func (l *loop) gone(sub *Subscription) {
+	if sub.known == nil {
+		return
+	}
+	partitioner := l.log.Partitioner()
+	s := sub.stream
+	place := change.Later(s.at(), s.position())
+	for key, doc := range sub.known.of {
+		if !doc.stale {
+			continue
+		}
+		left, err := change.LeftAt(doc.ns, doc.id, l.at.Time)
+		if err != nil {
+			continue
+		}
+		p, _ := partitioner.Of(&left)
+		s.leftWriter.Next(&left)
+		if payload, err := s.leftWriter.Append(nil, sub.Form); err == nil && s.has(p, true) {
+			s.openEvents()
+			b := s.open
+			e := Event{Ref: place.Ref(), Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
+			b.add(e, append(b.payloads, payload...))
+			if !b.grows() {
+				s.queue(place)
+			}
+		}
+		s.remembers(-doc.size(key))
+		delete(sub.known.of, key)
+	}
+	s.queue(place)
 }

@@ -13,9 +13,6 @@ import (
 // maxUntaken bounds the pages that wait for a session which has not come to their time.
 const maxUntaken = 2
 
-// A reader is a subscription that reads a collection.
-type reader = snapshot.Reader[*Subscription]
-
 var _ snapshot.Sessions[*Subscription] = (*loop)(nil)
 
 // Ready implements snapshot.Sessions: a session is ready that is with the Hub, and has credit.
@@ -32,12 +29,6 @@ func (l *loop) Ready(r *reader) bool {
 	defer s.mu.Unlock()
 	return s.resumes()
 }
-
-// place returns how far the Hub has considered the log.
-func (l *loop) place() snapshot.Place { return snapshot.Place{At: l.at, Drained: l.drained} }
-
-// pastOf returns the latest time whose events come up to a position.
-func pastOf(at change.Position) change.Timestamp { return snapshot.Place{At: at}.Past() }
 
 // A stand is readers whose sessions wait at one time for pages, which they share.
 type stand struct {

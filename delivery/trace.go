@@ -14,13 +14,6 @@ import (
 // errUnfinished reports an unfinished snapshot.
 var errUnfinished = errors.New("the snapshot began anew, or its session or subscription ended before it was done")
 
-// A trail is the span of a subscription's snapshot, from its beginning to its end. It belongs to
-// the owner of the session.
-type trail struct {
-	span  trace.Span
-	pages int // that were read
-}
-
 // newTrail begins the trace of a snapshot. It returns nil unless that is recorded.
 func newTrail(tracer trace.Tracer, sub *Subscription, p snapshot.Progress) *trail {
 	_, span := tracer.Start(context.Background(), "snapshot", trace.WithAttributes(

@@ -9,16 +9,6 @@ import (
 	"github.com/mongostream/streamer/change"
 )
 
-// A window is the time in which a session continues to deliver an attached partition that has moved
-// to another node.
-type window struct {
-	term    change.Term
-	joined  uint64 // the batch that attaches the partition
-	removed bool   // the session reads nothing more of the partition
-	told    uint64 // the last batch that says that the session does not have the partition, 0 for none
-	until   uint64 // the last batch before it was attached again
-}
-
 // Limit makes the session deliver attached partitions only under terms. When a term is over, the
 // session loses its partition, and the next batch says so. Partitions that the subscriber attaches
 // again meanwhile, or detaches, are not limited. A session that cannot inform its subscriber,
@@ -104,4 +94,38 @@ func (s *Session) closeWindows(b *Batch) (over map[change.Partition]bool) {
 	slices.Sort(b.Detached)
 	s.limited.Store(len(s.mu.windows) > 0)
 	return over
+}
+
+// Prune removes events that may not be handed over: those whose term or window has ended, or that
+// were queued before their partition was attached under its current term. The transport calls it
+// right before it hands over a batch. The next owner, or later batches, deliver the removed events.
+func (s *Session) Prune(b *Batch) {
+	switch {
+	case s.cfg.Owner:
+		over := make(map[change.Partition]bool)
+		b.prune(func(e *Event) bool {
+			is, looked := over[e.Partition]
+			if !looked {
+				_, hands := s.Term(e.Partition, b.Seq)
+				is, over[e.Partition] = !hands, !hands
+			}
+			return is
+		})
+	case s.limited.Load():
+		over := s.closeWindows(b)
+		b.prune(func(e *Event) bool { return over[e.Partition] && !e.Keyless })
+	}
+}
+
+// Term returns the term under which events of a partition in a batch may be handed over, false if
+// they may not.
+func (s *Session) Term(p change.Partition, seq uint64) (change.Term, bool) {
+	term, there := (*s.attached.Load())[p]
+	if !there || term.Err() != nil {
+		return term, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cut, leaves := s.mu.cuts[p]
+	return term, seq > s.mu.joined[p].seq && (!leaves || seq <= cut.seq)
 }

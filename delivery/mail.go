@@ -1,0 +1,45 @@
+package delivery
+
+import "github.com/mongostream/streamer/internal/wake"
+
+// do queues a function for the owner, which calls it between two replies. It returns at once.
+func (s *Session) do(f func(*stream)) {
+	s.mu.Lock()
+	s.mu.mailbox = append(s.mu.mailbox, f)
+	s.mu.Unlock()
+	wake.Notify(s.stirred)
+	s.hub.poke(s)
+}
+
+// await calls a function in the owner and waits for it. It returns false if the session ends first.
+func (s *Session) await(f func(*stream)) bool {
+	did := make(chan struct{})
+	s.do(func(s *stream) { f(s); close(did) })
+	select {
+	case <-did:
+		return true
+	case <-s.done:
+		return false
+	}
+}
+
+// handle calls the functions in the mailbox while the caller owns the session.
+func (s *stream) handle(live bool) {
+	for {
+		s.mu.Lock()
+		if s.mu.live != live || len(s.mu.mailbox) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		f := s.mu.mailbox[0]
+		s.mu.mailbox = s.mu.mailbox[1:]
+		s.mu.Unlock()
+		f(s)
+	}
+}
+
+func (s *Session) hasMail() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.mu.mailbox) > 0
+}
