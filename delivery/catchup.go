@@ -147,13 +147,12 @@ func (s *stream) catchUp(ctx context.Context) error {
 	h := s.hub
 	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Reread: s.reread})
 	defer cursor.Close()
-	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done()}
+	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done(), told: s.position()}
 	defer c.giveBack()
 	bookmark := h.newBookmark() // while it is off the live path
 	defer bookmark.Stop()
 	back := time.NewTimer(0) // fires when it can return to the live path
 	defer back.Stop()
-	told := s.position()
 	for key, sub := range s.byKey {
 		c.index.Add(key, sub.Program)
 	}
@@ -198,24 +197,35 @@ func (s *stream) catchUp(ctx context.Context) error {
 		if batch != nil {
 			continue
 		}
-		if wait := s.awayFor(time.Now()); wait > 0 {
-			back.Reset(wait)
-		}
-		select {
-		case <-cursor.Signal():
-		case <-back.C:
-		case <-bookmark.C:
-			if at := s.position(); bookmark.due() && s.isAway(time.Now()) && s.idle() && at.After(told) {
-				told = at
-				s.openBatch()
-				s.queue(at)
-			}
-		case <-s.stirred:
-		case <-s.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := c.wait(ctx, cursor.Signal(), back, bookmark); err != nil {
+			return err
 		}
 	}
+}
+
+// wait waits until there is something to do: the log has more, the session is stirred or over, or
+// it can return to the live path. An idle session that stays off it gets its position meanwhile. It
+// returns the context's cause when that ends.
+func (c *catchup) wait(ctx context.Context, more <-chan struct{}, back *time.Timer, bookmark *bookmark) error {
+	s := c.session
+	if away := s.awayFor(time.Now()); away > 0 {
+		back.Reset(away)
+	}
+	select {
+	case <-more:
+	case <-back.C:
+	case <-bookmark.C:
+		if at := s.position(); bookmark.due() && s.isAway(time.Now()) && s.idle() && at.After(c.told) {
+			c.told = at
+			s.openBatch()
+			s.queue(at)
+		}
+	case <-s.stirred:
+	case <-s.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // follow advances a session off the live path when the log has only advanced.
@@ -250,6 +260,8 @@ type catchup struct {
 	spent     int  // for the batch
 	delivered int  // what its deliveries cost in the batch
 	ended     bool // the session is over: its last events do not count
+
+	told change.Position // the last position that the session, if it was idle, was sent
 }
 
 // consider queues the matching events of a batch of the log. It returns false if it stopped within

@@ -79,36 +79,42 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 		return a, err
 	}
 	a = PageAnswer{At: r.At, Next: page.Next}
+	err = h.addMatching(ctx, &a, page.Documents, r, of)
+	return a, err
+}
+
+// addMatching adds the documents that match to an answer.
+func (h *Hub) addMatching(ctx context.Context, a *PageAnswer, documents [][]byte, r PageRequest, of *fair.Account) error {
 	index, meter := &match.Index{}, &budgetMeter{left: fair.PageUnits}
 	slice := &pageSlice{accounts: h.accounts, of: of, meter: meter, end: meter.left - fair.SliceUnits}
 	defer slice.giveBack()
 	index.Add(1, r.Program)
 	events := change.NewSnapshotter(r.Namespace, r.At)
 	var key []byte
-	for _, doc := range page.Documents {
+	for _, doc := range documents {
 		e, err := events.Event(doc)
 		if err != nil {
-			return a, err
+			return err
 		}
 		if !slice.next(ctx) {
-			return a, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		found := index.Match(&e, nil, meter)
 		if meter.err != nil {
-			return a, meter.err
+			return meter.err
 		}
 		if len(found) == 0 {
 			continue
 		}
 		text, err := extjson.Append(nil, doc)
 		if err != nil {
-			return a, fault.New(fault.SessionEncoding, err)
+			return fault.New(fault.SessionEncoding, err)
 		}
 		a.Documents = append(a.Documents, text)
 		key = extjson.AppendKey(key[:0], e.ID())
 		a.Keys = append(a.Keys, string(key))
 	}
-	return a, nil
+	return nil
 }
 
 // readPage reads a page at the rate of snapshots. Keys that are looked through for the place where

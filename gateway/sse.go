@@ -222,50 +222,8 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		return f, request, sub, until, err
 	}
 	for name, values := range query {
-		switch name {
-		case "db":
-			f.DB = values[0]
-		case "coll":
-			f.Coll = values[0]
-		case "op":
-			if f.Ops, err = match.ParseOps(strings.Split(strings.Join(values, ","), ",")); err != nil {
-				return bad("parameter op: %w", err)
-			}
-		case "filter":
-			f.Source = values[0]
-		case "subscriber":
-			request.Subscriber = values[0]
-		case "start":
-			switch values[0] {
-			case "now":
-			case "earliest":
-				request.Start = streamer.StartEarliest
-			case "snapshot":
-				request.Start = streamer.StartSnapshot
-			default:
-				request.Start = streamer.StartTime
-				if request.Time, err = parseTime(values[0]); err != nil {
-					return bad("parameter start: now, earliest, snapshot, or a time like 2026-01-02T15:04:05Z")
-				}
-			}
-		case "end":
-			end, err := parseTime(values[0])
-			if err != nil {
-				return bad("parameter end: a time like 2026-01-02T15:04:05Z")
-			}
-			until.T = uint32(end.Unix())
-		case "on_loss":
-			if sub.Recover = values[0] == "snapshot"; !sub.Recover && values[0] != "notify" {
-				return bad("parameter on_loss: notify or snapshot")
-			}
-		case "leaves":
-			if sub.Leaves = values[0] == "true"; !sub.Leaves && values[0] != "false" {
-				return bad("parameter leaves: true or false")
-			}
-		case "fresh":
-			if sub.Fresh = values[0] == "true"; !sub.Fresh && values[0] != "false" {
-				return bad("parameter fresh: true or false")
-			}
+		if err := readParameter(name, values, &f, &request, &sub, &until); err != nil {
+			return bad("parameter %s: %w", name, err)
 		}
 	}
 	if (sub.Recover || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
@@ -279,6 +237,70 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		return f, request, sub, until, nil
 	}
 	sub.Fresh = false // an EventSource that connects again repeats its parameters
+	if err := h.resume(last, &request); err != nil {
+		return f, request, sub, until, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+	}
+	return f, request, sub, until, nil
+}
+
+// readParameter reads one parameter of a request for events.
+func readParameter(name string, values []string, f *match.Filter, request *streamer.Request, sub *delivery.Subscription, until *change.Timestamp) (err error) {
+	value := values[0]
+	switch name {
+	case "db":
+		f.DB = value
+	case "coll":
+		f.Coll = value
+	case "op":
+		f.Ops, err = match.ParseOps(strings.Split(strings.Join(values, ","), ","))
+		return err
+	case "filter":
+		f.Source = value
+	case "subscriber":
+		request.Subscriber = value
+	case "start":
+		return readStart(value, request)
+	case "end":
+		end, err := parseTime(value)
+		if err != nil {
+			return errors.New("a time like 2026-01-02T15:04:05Z")
+		}
+		until.T = uint32(end.Unix())
+	case "on_loss":
+		if sub.Recover = value == "snapshot"; !sub.Recover && value != "notify" {
+			return errors.New("notify or snapshot")
+		}
+	case "leaves":
+		if sub.Leaves = value == "true"; !sub.Leaves && value != "false" {
+			return errors.New("true or false")
+		}
+	case "fresh":
+		if sub.Fresh = value == "true"; !sub.Fresh && value != "false" {
+			return errors.New("true or false")
+		}
+	}
+	return nil
+}
+
+// readStart reads where a subscriber without a position begins.
+func readStart(value string, request *streamer.Request) (err error) {
+	switch value {
+	case "now":
+	case "earliest":
+		request.Start = streamer.StartEarliest
+	case "snapshot":
+		request.Start = streamer.StartSnapshot
+	default:
+		request.Start = streamer.StartTime
+		if request.Time, err = parseTime(value); err != nil {
+			return errors.New("now, earliest, snapshot, or a time like 2026-01-02T15:04:05Z")
+		}
+	}
+	return nil
+}
+
+// resume has a request begin after the last event that its client received.
+func (h *Events) resume(last string, request *streamer.Request) error {
 	text, rest, _ := strings.Cut(last, idMark)
 	generation, rest, _ := strings.Cut(rest, idMark)
 	stamp, progress, _ := strings.Cut(rest, idMark)
@@ -297,10 +319,10 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 		}
 	}
 	if err != nil {
-		return f, request, sub, until, fault.Newf(fault.SessionBadPosition, "Last-Event-ID: %w", err)
+		return err
 	}
 	request.Known, request.Stamped, request.At = true, true, delivery.Place{Ref: ref}
-	return f, request, sub, until, nil
+	return nil
 }
 
 // parseTime reads an RFC 3339 time that a cluster time can be.

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/snapshot"
@@ -55,11 +56,8 @@ type Request struct {
 // its start policy. It claims the name for the process; the previous process is disconnected unless
 // it started later. The session ends with the context; the caller must then call Close.
 func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.Subscription) (*Exclusive, error) {
-	if len(r.Subscriber) > checkpoint.MaxName {
-		return nil, fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
-	}
-	if Reserved(r.Subscriber) {
-		return nil, fault.Newf(fault.SessionBadRequest, "stdout and sink/… are the names of sinks: choose another one for the subscriber")
+	if err := checkName(r.Subscriber); err != nil {
+		return nil, err
 	}
 	e := &Exclusive{
 		node: n, name: r.Subscriber, gone: ctx.Done(), own: checkpoint.Claim{Process: r.Process, Started: r.Started, Node: n.cfg.By, By: r.By, Alone: !r.Attached},
@@ -71,32 +69,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	if err := n.hub.Admit(ctx, r.Account); err != nil {
 		return nil, err
 	}
-	var stored *checkpoint.Checkpoint
-	var cfg delivery.SessionConfig
-	for moved := true; moved; { // repeat if an operator rewinds the checkpoint between load and claim, or another session saves snapshots
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		var err error
-		unknown := false
-		if stored, unknown, err = n.savedCheckpoint(ctx, r); err != nil {
-			return nil, err
-		}
-		var read uint32
-		if stored != nil {
-			if err := n.pay(ctx, *stored, r.By); err != nil {
-				return nil, err
-			}
-			read = delivery.Stamp(stored.Snapshots)
-			stored.Snapshots = snapshot.Named(stored.Snapshots, idsOf(subscriptions))
-		}
-		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
-			return nil, err
-		}
-		cfg.Unknown = unknown
-		if moved, err = n.claim(ctx, r, stored, read, cfg, e); err != nil {
-			return nil, err
-		}
+	stored, cfg, err := n.loadAndClaim(ctx, r, e, subscriptions)
+	if err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil { // nobody would read it
 		return nil, context.Cause(ctx)
@@ -107,13 +82,8 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process
 	if r.Known && e.begin == BeginCheckpoint {
-		e.missed = delivery.NewRewind(cfg.Start.From(), nil)
-		e.missed.Namespaces, e.missed.Generation = n.cfg.Namespaces, e.began
-		if r.Readable != nil {
-			e.missed.Namespaces, _ = r.Readable(n.cfg.Namespaces)
-		}
+		e.missed = n.missedRewind(r, cfg.Start.From(), e.began)
 	}
-	var err error
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
 	}
@@ -136,15 +106,74 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		go e.awaitStore() //nolint:contextcheck // it outlives the call
 	}
 	if e.anew && e.mu.claim.Number > 0 && (before != nil && !before.over() || stored.Claim.Node != n.cfg.By) {
-		e.session.Notify(delivery.Notice{
-			Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
-			Text: "This process has taken the subscriber's name over from " + stored.Claim.String() + ", which is disconnected if it still runs.",
-		})
+		e.session.Notify(takenOver(stored.Claim))
 	}
 	if before != nil {
 		before.replaced(e.own)
 	}
 	return e, nil
+}
+
+// checkName refuses names that no client may have.
+func checkName(subscriber string) error {
+	if len(subscriber) > checkpoint.MaxName {
+		return fault.Newf(fault.SessionBadRequest, "the subscriber, with its identity, must have at most %d bytes", checkpoint.MaxName)
+	}
+	if Reserved(subscriber) {
+		return fault.Newf(fault.SessionBadRequest, "stdout and sink/… are the names of sinks: choose another one for the subscriber")
+	}
+	return nil
+}
+
+// takenOver is the notice about a name that another process had before.
+func takenOver(from checkpoint.Claim) delivery.Notice {
+	return delivery.Notice{
+		Kind: notice.KindSubscriberReplaced, Code: fault.SessionReplaced, At: time.Now(),
+		Text: "This process has taken the subscriber's name over from " + from.String() + ", which is disconnected if it still runs.",
+	}
+}
+
+// missedRewind is the rewind that a subscriber has missed which begins at its checkpoint although
+// it knows a position of its own.
+func (n *Node) missedRewind(r Request, to change.Position, generation uint64) *delivery.Loss {
+	rewind := delivery.NewRewind(to, nil)
+	rewind.Generation = generation
+	rewind.Namespaces = n.cfg.Namespaces
+	if r.Readable != nil {
+		rewind.Namespaces, _ = r.Readable(n.cfg.Namespaces)
+	}
+	return rewind
+}
+
+// loadAndClaim loads the checkpoint of a subscriber, determines where its session begins, and
+// claims its name. It repeats that if an operator rewinds the checkpoint in between, or another
+// session saves snapshots.
+func (n *Node) loadAndClaim(ctx context.Context, r Request, e *Exclusive, subscriptions []delivery.Subscription) (stored *checkpoint.Checkpoint, cfg delivery.SessionConfig, err error) {
+	for moved := true; moved; {
+		if ctx.Err() != nil {
+			return nil, cfg, context.Cause(ctx)
+		}
+		unknown := false
+		if stored, unknown, err = n.savedCheckpoint(ctx, r); err != nil {
+			return nil, cfg, err
+		}
+		var read uint32
+		if stored != nil {
+			if err := n.pay(ctx, *stored, r.By); err != nil {
+				return nil, cfg, err
+			}
+			read = delivery.Stamp(stored.Snapshots)
+			stored.Snapshots = snapshot.Named(stored.Snapshots, idsOf(subscriptions))
+		}
+		if cfg, err = n.starts(ctx, r, stored, e); err != nil {
+			return nil, cfg, err
+		}
+		cfg.Unknown = unknown
+		if moved, err = n.claim(ctx, r, stored, read, cfg, e); err != nil {
+			return nil, cfg, err
+		}
+	}
+	return stored, cfg, nil
 }
 
 // savedCheckpoint loads the checkpoint of a subscriber. It returns nil if there is none. unknown
@@ -185,24 +214,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	case r.Known && (stored == nil || r.Generation >= stored.Generation):
 		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
 		if stored != nil {
-			cfg.Snapshots = stored.Recounted(n.cfg.Origin.Partitions).Snapshots
-			switch { // documents in between were not received
-			case r.Stamped && len(r.Snapshots) > 0:
-				cfg.Snapshots = snapshot.Resumed(cfg.Snapshots, r.Snapshots)
-			case r.Stamped && r.Stamp != delivery.Stamp(stored.Snapshots):
-				cfg.Snapshots = again(cfg.Snapshots, true)
-			case !r.Stamped && r.before(*stored) && r.Process == stored.Claim.Process:
-				// It has acknowledged the ends that the checkpoint has; the position moved on
-				// without an event.
-				cfg.Snapshots = slices.Clone(cfg.Snapshots)
-				for i, p := range cfg.Snapshots {
-					if !p.Done {
-						cfg.Snapshots[i] = again(cfg.Snapshots[i:i+1], false)[0]
-					}
-				}
-			case !r.Stamped && r.before(*stored):
-				cfg.Snapshots = r.had(cfg.Snapshots)
-			}
+			cfg.Snapshots = n.ownProgress(r, *stored)
 		}
 	case stored != nil: // the number of partitions may have changed
 		at := n.movedBack(ctx, r, *stored).Recounted(n.cfg.Origin.Partitions)
@@ -213,45 +225,11 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		}
 	default:
 		e.begin = BeginStart
-		switch r.Start {
-		case StartEarliest:
-			if reach.Begins().IsZero() {
-				return cfg, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
-			}
-			first, err := n.log.Earliest(ctx, reach.Begins())
-			if err != nil {
-				return cfg, fault.New(fault.MongoUnreachable, err)
-			}
-			cfg.Start, cfg.Earliest = delivery.Place{At: change.At(first)}, true
-		case StartTime:
-			reach, err := n.cfg.Range.Now(ctx)
-			if err != nil {
-				return cfg, fault.New(fault.MongoUnreachable, err)
-			}
-			at := change.At(reach.At(r.Time))
-			if begins := reach.Begins(); begins.Compare(at.Time) > 0 {
-				// The log never had this span for the subscriber, so there is no loss: the session
-				// begins where the log does, and its client gets that start.
-				first, err := n.log.Earliest(ctx, reach.Begins())
-				if err != nil {
-					return cfg, fault.New(fault.MongoUnreachable, err)
-				}
-				at, cfg.Earliest = change.At(first), true
-			}
-			cfg.Start = delivery.Place{At: at}
-		case StartNow, StartSnapshot:
-			reach, err := n.cfg.Range.Now(ctx)
-			if err != nil {
-				return cfg, fault.New(fault.MongoUnreachable, err)
-			}
-			at := reach.Last.Next()
-			if r.Start == StartSnapshot { // a later one is not reached while nothing happens. The newest change comes again, before the documents
-				at = reach.Last
-			}
-			cfg.Start = delivery.Place{At: change.At(at)}
-		case StartResume:
-			return cfg, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
+		var at change.Timestamp
+		if at, cfg.Earliest, err = n.startTime(ctx, r, reach); err != nil {
+			return cfg, err
 		}
+		cfg.Start = delivery.Place{At: change.At(at)}
 	}
 	for _, place := range cfg.Partitions {
 		if err := n.ahead(ctx, place); err != nil {
@@ -259,6 +237,68 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		}
 	}
 	return cfg, n.ahead(ctx, cfg.Start)
+}
+
+// ownProgress returns the progress of a subscriber's snapshots at its own position: documents
+// between that and its checkpoint were not received.
+func (n *Node) ownProgress(r Request, stored checkpoint.Checkpoint) []snapshot.Progress {
+	all := stored.Recounted(n.cfg.Origin.Partitions).Snapshots
+	switch {
+	case r.Stamped && len(r.Snapshots) > 0:
+		return snapshot.Resumed(all, r.Snapshots)
+	case r.Stamped && r.Stamp != delivery.Stamp(stored.Snapshots):
+		return again(all, true)
+	case !r.Stamped && r.before(stored) && r.Process == stored.Claim.Process:
+		// It has acknowledged the ends that the checkpoint has; the position moved on without an
+		// event.
+		all = slices.Clone(all)
+		for i, p := range all {
+			if !p.Done {
+				all[i] = again(all[i:i+1], false)[0]
+			}
+		}
+	case !r.Stamped && r.before(stored):
+		return r.had(all)
+	}
+	return all
+}
+
+// startTime returns the time at which a session begins by its start policy. reach is the extent of
+// the log. begins says that the log begins there: the subscriber has missed nothing before it.
+func (n *Node) startTime(ctx context.Context, r Request, reach gap.Reach) (at change.Timestamp, begins bool, err error) {
+	earliest := func(reach gap.Reach) (change.Timestamp, bool, error) {
+		first, err := n.log.Earliest(ctx, reach.Begins())
+		if err != nil {
+			return first, false, fault.New(fault.MongoUnreachable, err)
+		}
+		return first, true, nil
+	}
+	switch r.Start {
+	case StartEarliest:
+		if reach.Begins().IsZero() {
+			return at, false, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
+		}
+		return earliest(reach)
+	case StartResume:
+		return at, false, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
+	case StartTime, StartNow, StartSnapshot:
+	}
+	now, err := n.cfg.Range.Now(ctx)
+	switch {
+	case err != nil:
+		return at, false, fault.New(fault.MongoUnreachable, err)
+	case r.Start == StartNow:
+		return now.Last.Next(), false, nil
+	case r.Start == StartSnapshot: // a later one is not reached while nothing happens. The newest change comes again, before the documents
+		return now.Last, false, nil
+	}
+	at = now.At(r.Time)
+	if now.Begins().Compare(at) > 0 {
+		// The log never had this span for the subscriber, so there is no loss: the session begins
+		// where the log does, and its client gets that start.
+		return earliest(now)
+	}
+	return at, false, nil
 }
 
 // movedBack returns the checkpoint at which a subscriber begins whose own positions are from before
