@@ -15,7 +15,9 @@
 // replay. It tries the first of them alone, guarded by the target's circuit breaker. It retries an
 // unreachable target without limit: the session waits at its place in the oplog and loses nothing.
 // A message that the target itself refuses ([RefusedError]) gets a bounded number of attempts; then
-// the sink writes it as a dead letter, or halts.
+// the sink writes it as a dead letter, or halts. Where a target refuses messages as a whole, the
+// refusal of one that was published with others does not count
+// (TestOnlyWhatIsRefusedAloneIsADeadLetter).
 //
 // Before the sink repeats a message it checks again whether the node still owns the partition, and
 // drops the message if not.

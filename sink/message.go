@@ -38,6 +38,7 @@ type Message struct {
 	attempts int   // that the target has refused
 	err      error // of the last attempt
 	tried    bool  // there was an attempt
+	alone    bool  // the last attempt published nothing else
 	state    state
 }
 
@@ -121,6 +122,9 @@ type RefusedError struct {
 	Err error
 	// Final says that it would refuse the message again.
 	Final bool
+	// Among says that the target refuses messages that arrive together as a whole, so that the cause
+	// may be another one of them. The refusal counts when the message was published alone.
+	Among bool
 }
 
 func (e *RefusedError) Error() string { return "refused: " + e.Err.Error() }

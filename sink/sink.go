@@ -312,6 +312,7 @@ func (s *Sink) begin(m *Message) state {
 		s.mu.moved = time.Now()
 	}
 	m.state = underWay
+	m.alone = false
 	s.mu.underWay++
 	s.attempt(m)
 	return underWay
@@ -454,7 +455,7 @@ func (s *Sink) recover(ctx context.Context) error {
 		case settled:
 			continue
 		}
-		if failures > 0 || first.err != nil && !errors.Is(first.err, ErrEarlier) {
+		if failures > 0 || first.err != nil && !errors.Is(first.err, ErrEarlier) && !first.isAmong() {
 			failures++
 			if err := backoff().Wait(ctx, failures); err != nil {
 				return err
@@ -472,8 +473,18 @@ func (s *Sink) recover(ctx context.Context) error {
 		}
 		failures = 0
 		s.recovered()
+		if len(again) > 1 && again[1].isAmong() {
+			continue // each of them alone, or they would be refused together again
+		}
 		s.repeat(ctx, again[1:])
 	}
+}
+
+// isAmong reports whether the message was refused together with others, one of which may be the
+// cause.
+func (m *Message) isAmong() bool {
+	refused, is := errors.AsType[*RefusedError](m.err)
+	return is && refused.Among && !m.alone
 }
 
 // summaryEvery is the time between the log lines of an outage.
@@ -578,6 +589,9 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	if !is {
 		return false, nil
 	}
+	if m.isAmong() {
+		return false, nil
+	}
 	m.attempts++
 	cause := m.err
 	if m.attempts < s.cfg.Attempts && !refused.Final {
@@ -610,6 +624,7 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 func (s *Sink) try(ctx context.Context, m *Message) error {
 	s.mu.Lock()
 	s.attempt(m)
+	m.alone = true
 	s.mu.Unlock()
 	err := One(ctx, s.target, m)
 	s.mu.Lock()

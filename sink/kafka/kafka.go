@@ -167,11 +167,11 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 		}
 	}
 	r, tombstone := t.records.of(m)
-	switch grown, err := t.topics.check(ctx, t.client, r.Topic, sizeOf(r)); {
+	switch changed, err := t.topics.check(ctx, t.client, r.Topic, sizeOf(r)); {
 	case err != nil:
 		m.Done(err)
 		return
-	case grown: // a client asks for the limit of a topic once
+	case changed: // a client asks for the limit of a topic once
 		t.client.Close()
 		t.client = nil
 		t.Publish(ctx, m)
@@ -184,7 +184,7 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	o := t.records.outcome()
-	o.m, o.gate = m, gate
+	o.m, o.gate, o.topics = m, gate, t.topics
 	o.left = 1
 	if tombstone != nil {
 		o.left++
@@ -219,6 +219,8 @@ type outcome struct {
 	gate *sink.Gate
 	left int
 	err  error
+
+	topics *topics
 }
 
 func (o *outcome) done(r *kgo.Record, err error) {
@@ -235,7 +237,9 @@ func (o *outcome) done(r *kgo.Record, err error) {
 		o.m.Done(fmt.Errorf("%w: a term has ended: %w", sink.ErrEarlier, o.err))
 		return
 	}
-	o.m.Done(judge(o.err, r.Topic))
+	err = judge(o.err, r.Topic)
+	o.topics.refused(err, r.Topic)
+	o.m.Done(err)
 }
 
 // judge distinguishes the refusal of a record for a topic, which may be unknown, from an
@@ -247,9 +251,9 @@ func judge(err error, topic string) error {
 	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch), errors.Is(err, kerr.InvalidTxnState), errors.Is(err, kerr.TransactionAbortable):
 		return fmt.Errorf("%w: %w", sink.ErrReplaced, err)
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
-		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka, topic %s: %w: raise its max.message.bytes, or let the sink have a dead_letter", topic, err), Final: true}
+		return &sink.RefusedError{Err: fmt.Errorf("publish to Kafka, topic %s: %w: raise its max.message.bytes, or let the sink have a dead_letter", topic, err), Final: true, Among: true}
 	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidTimestamp):
-		return &sink.RefusedError{Err: refusal(topic, err), Final: true}
+		return &sink.RefusedError{Err: refusal(topic, err), Final: true, Among: true}
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.PolicyViolation):
 		return &sink.RefusedError{Err: refusal(topic, err)}
 	default:

@@ -33,6 +33,7 @@ type topicState struct {
 	limit   int   // in bytes; 0 if Kafka does not report it
 	refused error // why Kafka accepts no record for it, nil if it does
 	asked   time.Time
+	stale   bool // Kafka has refused records since it was asked
 }
 
 // max returns how large a batch of a topic may be.
@@ -54,16 +55,30 @@ func (t *topics) limitOf(known topicState) int {
 	return max(512, min(limit, 1<<30))
 }
 
+// refused makes the next check of a topic ask Kafka again, if Kafka has refused a batch of records:
+// the topic's limit may be lower than it was.
+func (t *topics) refused(err error, name string) {
+	if refused, is := errors.AsType[*sink.RefusedError](err); !is || !refused.Among {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known, asked := t.of[name]; asked {
+		known.stale = true
+		t.of[name] = known
+	}
+}
+
 // check reports whether a record of the given size may go to a topic. It asks Kafka if it does not
-// know, or if Kafka refused a while ago. grown says that the topic's limit is higher than clients
+// know, or if Kafka has refused records. changed says that the topic's limit is another than clients
 // know.
-func (t *topics) check(ctx context.Context, client *kgo.Client, name string, size int) (grown bool, err error) {
+func (t *topics) check(ctx context.Context, client *kgo.Client, name string, size int) (changed bool, err error) {
 	t.mu.Lock()
 	known, asked := t.of[name]
 	t.mu.Unlock()
 	before := t.limitOf(known)
 	bad := known.refused != nil || size > before
-	if !asked || bad && time.Since(known.asked) > topicAge {
+	if !asked || known.stale || bad && time.Since(known.asked) > topicAge {
 		if known, err = t.ask(ctx, client, name); err != nil {
 			return false, err
 		}
@@ -76,7 +91,7 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 	case known.refused != nil:
 		return false, &sink.RefusedError{Err: known.refused}
 	case size <= limit:
-		return asked && limit > before, nil
+		return asked && limit != before, nil
 	case t.cfg.MaxMessageBytes > 0:
 		return false, tooLarge(name, size, fmt.Sprintf("kafka.max_message_bytes is %d: raise it, and max.message.bytes of the topic", limit))
 	case known.limit > 0:

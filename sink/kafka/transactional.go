@@ -75,8 +75,24 @@ func (t *Transactional) Close() {
 	}
 }
 
-// send publishes messages of a partition in one transaction.
+// send publishes messages of a partition in one transaction. If Kafka refuses that, the cause may be
+// one of them: it publishes them by halves, up to the one that is refused alone.
 func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
+	n, err = t.sendTogether(ctx, messages)
+	refused, is := errors.AsType[*sink.RefusedError](err)
+	if !is || !refused.Among || len(messages) == 1 {
+		return n, err
+	}
+	half := len(messages) / 2
+	if n, err = t.send(ctx, messages[:half]); err != nil || n < half {
+		return n, err
+	}
+	more, err := t.send(ctx, messages[half:])
+	return n + more, err
+}
+
+// sendTogether publishes messages in one transaction, or the first of them.
+func (t *Transactional) sendTogether(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	first := messages[0]
 	for i, m := range messages { // a batch may contain messages of two terms
 		if m.Epoch != first.Epoch {
@@ -88,8 +104,8 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 	defer cancel()
 	p, err := t.producer(ctx, first)
 	if err == nil {
-		var grown bool
-		if messages, grown, err = t.fitting(ctx, p, messages); grown {
+		var changed bool
+		if messages, changed, err = t.fitting(ctx, p, messages); changed {
 			t.forget(first.Partition) // a client asks for the limit of a topic once
 			p, err = t.producer(ctx, first)
 		}
@@ -102,7 +118,11 @@ func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n i
 	}
 	if err != nil { // the next attempt uses a new producer, which reads how far this one got
 		t.forget(first.Partition)
-		return 0, judge(err, t.topicsOf(messages))
+		err = judge(err, t.topicsOf(messages))
+		for _, m := range messages {
+			t.plain.topics.refused(err, t.plain.topic.Name(m))
+		}
+		return 0, err
 	}
 	return len(messages), nil
 }
@@ -126,19 +146,19 @@ func (t *Transactional) topicsOf(messages []*sink.Message) string {
 const maxNamed = 4
 
 // fitting returns the messages before the first one that its topic refuses. The error is that of
-// the very first message. grown says that a topic's limit is higher than the producer knows.
-func (t *Transactional) fitting(ctx context.Context, p *producer, messages []*sink.Message) (_ []*sink.Message, grown bool, err error) {
+// the very first message. changed says that a topic's limit is another than the producer knows.
+func (t *Transactional) fitting(ctx context.Context, p *producer, messages []*sink.Message) (_ []*sink.Message, changed bool, err error) {
 	for i, m := range messages {
 		more, err := t.plain.topics.check(ctx, p.client, p.records.topics.Of(m), len(m.Key)+len(m.Value))
 		if err != nil && i == 0 {
-			return nil, grown, err
+			return nil, changed, err
 		}
 		if err != nil {
-			return messages[:i], grown, nil
+			return messages[:i], changed, nil
 		}
-		grown = grown || more
+		changed = changed || more
 	}
-	return messages, grown, nil
+	return messages, changed, nil
 }
 
 // producer returns the producer of a message's partition and term.
@@ -268,8 +288,7 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 			err = fmt.Errorf("publish to topic %s: %w", r.Record.Topic, r.Err)
 		}
 	}
-	if err != nil {
-	} else {
+	if err == nil {
 		p.topic = records[0].Topic
 	}
 	switch {
