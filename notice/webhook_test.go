@@ -408,3 +408,29 @@ func TestRedirectLeadsNowhere(t *testing.T) {
 		t.Error(r.log.String())
 	}
 }
+
+func TestPostsAreAsConfigured(t *testing.T) {
+	never := slices.Repeat([]int{-1}, 3)
+	send(t, notice.WebhookConfig{Timeout: 2 * time.Second, Attempts: 3}, never, func(r *rig) {
+		r.post("breaker_opened", notice.Warning, 1)
+		time.Sleep(10 * time.Minute)
+		got, asked := r.receiver.taken(r.T)
+		if len(got) != 3 || r.counted("streamer_webhook_deliveries_total", "failed") != 1 {
+			r.Fatalf("%d attempts", len(got))
+		}
+		if between := asked[1].Sub(asked[0]); between < 2*time.Second || between > 4*time.Second {
+			r.Errorf("the second attempt came after %v", between)
+		}
+	})
+	send(t, notice.WebhookConfig{Window: 5 * time.Second, Burst: 2}, nil, func(r *rig) {
+		r.post("breaker_opened", notice.Warning, 7)
+		time.Sleep(10 * time.Minute)
+		got, asked := r.receiver.taken(r.T)
+		if len(got) != 3 || got[2].Summary == nil || got[2].Summary.Count != 5 {
+			r.Fatalf("%d deliveries, the last: %+v", len(got), got[len(got)-1])
+		}
+		if between := asked[2].Sub(asked[0]); between < 4*time.Second || between > 6*time.Second {
+			r.Errorf("the summary came after %v", between)
+		}
+	})
+}

@@ -402,3 +402,26 @@ func TestWhatHadBeenReadWhenTheLogWrappedIsNotLost(t *testing.T) {
 		})
 	}
 }
+
+// A jump that is not above MaxGap is believed.
+func TestJumpWithinMaxGapIsNoSuspicion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		l, end := beginLog(t, oplog.Config{MaxGap: 2 * time.Hour}, source, change.Position{})
+		defer end()
+		synctest.Wait()
+		c := l.Cursor(oplog.Start{Live: true})
+		source.Append(inserts(2, 0)...)
+		read(t, c, 2)
+		source.Tick(3600)
+		source.Suspect()
+		last := source.Append(inserts(2, 2)...)
+		if err := same(read(t, c, 2), positions(last)); err != nil {
+			t.Error(err)
+		}
+		if _, _, opened := source.Streams(); opened != 1 {
+			t.Errorf("%d streams opened", opened)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/gap"
@@ -58,4 +59,15 @@ func TestCallersShareAQuestion(t *testing.T) {
 		answer <- nil
 		callers.Wait()
 	})
+}
+
+func TestHeadRoomIsJudgedAsConfigured(t *testing.T) {
+	const hour = 3600
+	reach := gap.Reach{First: change.Timestamp{T: hour}, Last: change.Timestamp{T: 101 * hour}}
+	r := oplog.NewRange(oplog.RangeConfig{Warning: 6 * time.Hour, Critical: 3 * time.Hour})
+	for hours, want := range map[uint32]oplog.Level{2: oplog.CriticallyLow, 4: oplog.Low, 7: oplog.Fine} {
+		if room, got, ok := r.HeadRoom(reach, change.At(change.Timestamp{T: (1 + hours) * hour})); got != want || !ok {
+			t.Errorf("%v until it leaves: level %d, want %d", room, got, want)
+		}
+	}
 }

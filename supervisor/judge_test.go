@@ -427,3 +427,16 @@ func TestClockThatJumpsDecidesNothing(t *testing.T) {
 		}
 	})
 }
+
+func TestMissesUntilAPageAreAsConfigured(t *testing.T) {
+	for misses := range 6 {
+		c := newCourt(t)
+		c.in.Settings.Misses = misses + 1
+		for n := range misses + 1 {
+			v := c.step(missed(of("a", "tail"), badStatus), of("b", "tail"))
+			if paged := slices.Contains(v.codes(), fault.SupervisorDown); paged != (n == misses) {
+				t.Errorf("miss %d of %d: paged %t", n+1, misses+1, paged)
+			}
+		}
+	}
+}

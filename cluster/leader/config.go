@@ -35,6 +35,11 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
+// rest returns the pause after a round that took so long.
+func (c Config) rest(took time.Duration) time.Duration {
+	return min(max(share*took, c.RoundFloor), c.Debounce)
+}
+
 func (c Config) withDefaults() Config {
 	c.Config = c.Config.WithDefaults()
 	c.RoundFloor, c.Debounce = cmp.Or(c.RoundFloor, 50*time.Millisecond), cmp.Or(c.Debounce, time.Second)

@@ -120,7 +120,7 @@ func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints 
 			failures = 0
 		}
 		now := l.cfg.Clock()
-		l.pause(ctx, nil, min(max(share*(now-began), l.cfg.RoundFloor), l.cfg.Debounce))
+		l.pause(ctx, nil, l.cfg.rest(now-began))
 		l.pause(ctx, hints, min(next-l.cfg.Clock(), l.cfg.Beat))
 	}
 	return context.Cause(ctx)

@@ -128,3 +128,59 @@ func TestOnlyTheClaimAfterAHandoffIsInItsTrace(t *testing.T) {
 		}
 	})
 }
+
+// A countedStore counts the heartbeats of its members.
+type countedStore struct {
+	cluster.Store
+
+	beats atomic.Int64
+}
+
+// Join implements cluster.Store.
+func (s *countedStore) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
+	m, err := s.Store.Join(ctx, first, ttl)
+	return countedMembership{m, &s.beats}, err
+}
+
+type countedMembership struct {
+	cluster.Membership
+
+	beats *atomic.Int64
+}
+
+// Beat implements cluster.Membership.
+func (m countedMembership) Beat(ctx context.Context, h cluster.Heartbeat) error {
+	m.beats.Add(1)
+	return m.Membership.Beat(ctx, h)
+}
+
+func TestHeartbeatsAreAsConfigured(t *testing.T) {
+	for interval, want := range map[time.Duration]int64{500 * time.Millisecond: 40, 5 * time.Second: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			store := &countedStore{Store: clustertest.NewMemory(1, nil).For("a")}
+			s := member.New(member.Config{
+				Member: cluster.Identity{Node: "a", Process: "p"}, HeartbeatInterval: interval, Clock: func() time.Duration { return time.Since(began) },
+				Resume: func(context.Context, []change.Term) error { return nil }, Offer: func([]change.Term) {},
+			}, store)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- s.Run(ctx, func(ctx context.Context) error {
+					<-ctx.Done()
+					return nil
+				})
+			}()
+			time.Sleep(5 * time.Second)
+			before := store.beats.Load()
+			time.Sleep(20 * time.Second)
+			if n := store.beats.Load() - before; n < want-1 || n > want+1 {
+				t.Errorf("%d heartbeats in 20 s at an interval of %v", n, interval)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

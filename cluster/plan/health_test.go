@@ -204,3 +204,29 @@ func TestStrangersAreForgotten(t *testing.T) {
 		t.Errorf("%d of 5000 are known", known)
 	}
 }
+
+func TestBreakerIsAsConfigured(t *testing.T) {
+	r := newRoomful("leader", "one")
+	cfg := config()
+	cfg.Failures, cfg.OpenFor, cfg.Successes = 5, 7*time.Second, 1
+	r.health = newHealth(cfg)
+	r.look(0)
+	m := r.Of("one")
+	if opened, _ := r.Fail(m, 4); opened {
+		t.Error("four failures open it")
+	}
+	if opened, _ := r.Fail(m, 1); !opened {
+		t.Error("five failures do not open it")
+	}
+	r.look(7*time.Second - 1)
+	if state := r.Statuses()[1].Breaker; state != BreakerOpen {
+		t.Errorf("before OpenFor is over: %s", state)
+	}
+	r.look(1)
+	if state := r.Statuses()[1].Breaker; state != BreakerHalfOpen {
+		t.Errorf("after OpenFor: %s", state)
+	}
+	if shut, _ := r.Succeed(m); !shut {
+		t.Error("one success does not close it")
+	}
+}

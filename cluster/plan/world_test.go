@@ -67,6 +67,7 @@ type world struct {
 	owners     []cluster.Owner
 	plan       cluster.Plan
 	rates      map[change.Partition]float64
+	capacity   map[string]float64 // of members that say one
 	directives cluster.Directives
 
 	state    *plan.Planner
@@ -179,7 +180,7 @@ func (w *world) drop(a *actor) {
 func (w *world) beat(a *actor) {
 	h := cluster.Heartbeat{
 		Node: a.node, Process: fmt.Sprintf("%s/%d", a.node, a.process), Kind: a.kind, Status: a.status, Count: a.count,
-		Coverage: a.coverage, Sinks: a.sinks,
+		Coverage: a.coverage, Sinks: a.sinks, Capacity: w.capacity[a.node],
 		StartedAt: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(a.started),
 	}
 	if a.stopping {

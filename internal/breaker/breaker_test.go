@@ -63,3 +63,22 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		}
 	})
 }
+
+func TestBreakerIsAsConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("away")
+		b := breaker.NewPanel(breaker.Config{Threshold: 2, Timeout: time.Second}).Breaker("etcd", func(error) bool { return true })
+		for range 2 {
+			if err := b.Do(func() error { return away }); !errors.Is(err, away) {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Do(func() error { return nil }); !errors.Is(err, breaker.ErrOpen) {
+			t.Errorf("after two failures: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := b.Do(func() error { return nil }); err != nil {
+			t.Errorf("after its pause: %v", err)
+		}
+	})
+}

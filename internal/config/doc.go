@@ -17,7 +17,8 @@
 // size in bytes: 48MiB), time.Duration (10s), string, []string (a list), and every type with
 // UnmarshalText. A text may be empty if its default is.
 //
-// To add a key, add its field to Config and its lines to config.yaml; the tests compare the two.
+// To add a key, add its field to Config, its lines to config.yaml, and the test of its effect to
+// configtest.Proofs; the tests compare the three.
 // Rules about two keys are in conflict.go.
 //
 // # Sources

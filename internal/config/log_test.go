@@ -10,7 +10,11 @@ import (
 func TestDurationsAreReadableInEveryFormat(t *testing.T) {
 	for format, want := range map[string]string{"text": " took=1.5s retry.after=250ms\n", "json": `"took":"1.5s","retry":{"after":"250ms"}}` + "\n"} {
 		var text strings.Builder
-		log := Log{Level: slog.LevelInfo, Format: format}.Logger(&text, slog.LevelDebug)
+		c, err := Load("", []string{"STREAMER_LOG_FORMAT=" + format, "STREAMER_LOG_LEVEL=info"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log := c.Log.Logger(&text, slog.LevelDebug)
 		log.Debug("dropped")
 		log.Info("event saved", "took", 1500*time.Millisecond, slog.Group("retry", "after", 250*time.Millisecond))
 		if !strings.HasSuffix(text.String(), want) || strings.Contains(text.String(), "dropped") {

@@ -110,3 +110,29 @@ func TestStartInTheFutureIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestSecretsOfSinksComeFromFiles(t *testing.T) {
+	file := `
+sinks:
+  - {name: a, type: kafka, kafka: {brokers: ['k:9092'], mechanism: scram-sha-512, username: u, password_file: /kafka-password}}
+  - {name: b, type: nats, nats: {url: 'nats://h', token_file: /nats-token}}
+  - {name: c, type: nats, nats: {url: 'nats://h', username: u, password_file: /nats-password}}
+  - {name: d, type: http, http: {url_file: /http-url, secret_file: /http-secret}}
+`
+	open := func(name string) ([]byte, error) {
+		if name == "/http-url" {
+			return []byte("https://h/hook\n"), nil
+		}
+		return []byte("the text of " + name + "\n"), nil
+	}
+	c, err := parse("f", []byte(file), nil, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Sinks
+	got := []string{string(s[0].Kafka.Password), string(s[1].NATS.Token), string(s[2].NATS.Password), string(s[3].HTTP.URL), string(s[3].HTTP.Secret)}
+	want := []string{"the text of /kafka-password", "the text of /nats-token", "the text of /nats-password", "https://h/hook", "the text of /http-secret"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/mongostream/streamer/internal/etcd"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/supervisor"
@@ -52,5 +54,43 @@ func TestRestartsAreForgottenWithTheirLeases(t *testing.T) {
 		if standing.Used["n/hub"] == 0 {
 			return
 		}
+	}
+}
+
+// A report is kept for its retention: as long as its lease, whatever becomes of the nodes.
+func TestReportsAreKeptForTheirRetention(t *testing.T) {
+	t.Parallel()
+	endpoints := etcdtest.Endpoints(t)
+	cfg := etcd.Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c", DialTimeout: time.Minute}
+	client, err := etcd.Dial(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := etcdtest.Client(t, endpoints)
+	defer func() { _, _ = client.Close(), raw.Close() }()
+	store := etcd.NewSupervisionStore(client, etcd.SupervisionConfig{Retention: 100 * time.Hour})
+	if _, err := store.Begin(t.Context(), "n", "p"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Commit(t.Context(), supervisor.Commit{Report: supervisor.Report{Process: "p", Sweep: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := raw.Get(t.Context(), cfg.Prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leased := 0
+	for _, kv := range resp.Kvs {
+		if kv.Lease == 0 {
+			continue
+		}
+		leased++
+		ttl, err := raw.TimeToLive(t.Context(), clientv3.LeaseID(kv.Lease))
+		if granted := time.Duration(ttl.GrantedTTL) * time.Second; err != nil || granted < 100*time.Hour || granted > 110*time.Hour {
+			t.Errorf("%s is kept for %v, %v", kv.Key, granted, err)
+		}
+	}
+	if leased == 0 {
+		t.Errorf("no report among %d keys", len(resp.Kvs))
 	}
 }

@@ -722,3 +722,71 @@ func TestHostsAreThoseOfTheListener(t *testing.T) {
 		}
 	}
 }
+
+func TestGRPCInPlaintextIsForThisMachine(t *testing.T) {
+	for want, setting := range map[fault.Code][]string{fault.AccessPlaintext: nil, "": {"STREAMER_GRPC_INSECURE=true"}} {
+		cfg := load(t, setting...)
+		cfg.GRPC.Listen = ":0"
+		l, err := listen.New(cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := l.ListenGRPC(t.Context())
+		if err == nil {
+			_ = listener.Close()
+		}
+		if fault.Of(err) != want || err != nil && !strings.Contains(err.Error(), "grpc.listen") {
+			t.Errorf("%q: %v", setting, err)
+		}
+	}
+}
+
+// A server that asks for certificates lets clients in without one only if it is told to.
+func TestCertificatesOfClientsAreOptionalAsConfigured(t *testing.T) {
+	authority := accesstest.NewAuthority(t)
+	cert, key := authority.Files(t)
+	identities := write(t, "i", "subject CN=gateway name=gateway namespace=*\n")
+	for optional, want := range map[string]bool{"false": false, "true": true} {
+		l, err := listen.New(load(t, "STREAMER_GRPC_TLS_CERT_FILE="+cert, "STREAMER_GRPC_TLS_KEY_FILE="+key,
+			"STREAMER_GRPC_TLS_CLIENT_CA_FILE="+authority.CAFile(t), "STREAMER_GRPC_TLS_CLIENT_OPTIONAL="+optional, "STREAMER_ACCESS_IDENTITIES_FILE="+identities), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialled, accepted := net.Pipe()
+		served := make(chan error, 1)
+		go func() {
+			err := tls.Server(accepted, l.GRPC()).HandshakeContext(t.Context())
+			_ = accepted.Close()
+			served <- err
+		}()
+		client := authority.Client(t, "")
+		client.NextProtos = []string{"h2"}
+		conn := tls.Client(dialled, client)
+		_ = conn.HandshakeContext(t.Context()) // before the server has looked at the certificate
+		_, _ = conn.Read(make([]byte, 1))
+		_ = dialled.Close()
+		if err := <-served; (err == nil) != want {
+			t.Errorf("client_optional %s: %v", optional, err)
+		}
+	}
+}
+
+// By default an identity has a share of what a node has.
+func TestIdentityHasItsShareOfTheNode(t *testing.T) {
+	for share, want := range map[int]int{10: 4, 50: 20} {
+		l, err := listen.New(load(t, "STREAMER_GATEWAY_MAX_SESSIONS=40", fmt.Sprint("STREAMER_ACCESS_SHARE=", share)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened := 0
+		for {
+			if _, err := l.Accounts.Open(&access.Identity{Name: "a", StartsPerSecond: 1000}, access.Session, ""); err != nil {
+				break
+			}
+			opened++
+		}
+		if opened != want {
+			t.Errorf("%d sessions of 40 with a share of %d %%, want %d", opened, share, want)
+		}
+	}
+}

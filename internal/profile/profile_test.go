@@ -231,3 +231,52 @@ func TestTroubleIsRecordedOnceWhenItBegins(t *testing.T) {
 		})
 	}
 }
+
+func TestRecordingsAreAsConfigured(t *testing.T) {
+	still := func(lag func(second int) time.Duration) func(second int) []Partition {
+		return func(s int) []Partition { return []Partition{{ID: 1, Position: at(5), Lag: lag(s)}} }
+	}
+	for name, tt := range map[string]struct {
+		cfg        Config
+		partitions func(second int) []Partition
+		after      time.Duration
+	}{
+		"lag":   {Config{LagThreshold: 5 * time.Second, StallThreshold: time.Hour}, still(func(s int) time.Duration { return time.Duration(s) * time.Second }), 5 * time.Second},
+		"stall": {Config{StallThreshold: 7 * time.Second}, still(func(int) time.Duration { return time.Second }), 8 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			tt.cfg.Partitions = func() []Partition { return tt.partitions(int(time.Since(begun).Seconds())) }
+			p, err := New(t.Context(), tt.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			p.runWatch(ctx, func(reason string, now time.Time) (string, error) {
+				if cancel(); reason != name || now.Sub(begun) != tt.after {
+					t.Errorf("%s: dumped for the reason %s after %v, want %v", name, reason, now.Sub(begun), tt.after)
+				}
+				return "", nil
+			})
+		})
+	}
+	dir := t.TempDir()
+	p, err := New(t.Context(), Config{DumpDir: dir, DumpMax: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.flight.start(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.flight.stop()
+	for i := range 4 {
+		if _, err := p.flight.dump("lag", time.Unix(int64(1000+i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(found) != 2 {
+		t.Errorf("left are %v, %v", found, err)
+	}
+}

@@ -683,3 +683,30 @@ func anyIDIsDocument(elements []bson.RawElement) bool {
 	}
 	return false
 }
+
+// A quiet stream is answered after the configured wait.
+func TestQuietStreamIsAnsweredAfterMaxAwait(t *testing.T) {
+	t.Parallel()
+	const wait = 1200 * time.Millisecond // the default is 1 s
+	server := devmongotest.Start(t, devmongo.Config{})
+	source, err := NewSource(SourceConfig{Watch: Watch{Namespaces: []string{"quiet.c"}}, MaxAwait: wait}, mongodbtest.Dial(t, server.URI()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := source.Open(t.Context(), change.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	longest := time.Duration(0)
+	for n := 0; n < 5 && longest < wait-20*time.Millisecond; n++ { // strangers may write
+		begun := time.Now()
+		if _, err := stream.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, time.Since(begun))
+	}
+	if longest < wait-20*time.Millisecond {
+		t.Errorf("answered after %v at most", longest)
+	}
+}

@@ -1,0 +1,161 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/config/configtest"
+	"github.com/mongostream/streamer/internal/wiring"
+)
+
+// A key whose effect is shown by tests of the part that obeys it arrives there: its value is found
+// in the node that is assembled, or, of what is no number, the assembled node is another one.
+func TestValuesArriveWhereTheyAct(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "streamer.yaml")
+	text := `sinks:
+  - {name: a, type: kafka, kafka: {brokers: ['127.0.0.1:1']}}
+  - {name: b, type: nats, nats: {url: 'nats://127.0.0.1:1'}}
+  - {name: c, type: http, http: {url: 'http://127.0.0.1:1', secret: 0123456789abcdef}}
+  - {name: d, type: file, file: {path: '` + filepath.Join(dir, "out") + `'}}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, devmongo.Config{}, "STREAMER_CLUSTER_EXPECTED_NODES=3", "STREAMER_RETENTION_STORE=file://"+dir+"/log", "STREAMER_DEBUG_DUMP_DIR="+dir+"/dumps",
+		"STREAMER_NOTICES_WEBHOOK_URL=http://127.0.0.1:1", "STREAMER_NOTICES_WEBHOOK_SECRET=0123456789abcdef", "STREAMER_SUPERVISOR_PING_URL=http://127.0.0.1:1")
+	r.file, r.stdout = file, io.Discard
+	process := rand.Text()
+	// assembled returns what a node holds whose configuration is changed.
+	assembled := func(change func(cfg *config.Config)) map[string]string {
+		t.Helper()
+		cfg, err := config.Load(r.file, r.settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&cfg)
+		service, err := wiring.Assemble(t.Context(), wiring.Options{Config: cfg, Process: process, TakeOver: true, Stdout: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer service.Close()
+		found := make(map[string]string)
+		for _, v := range configtest.Values(service) {
+			found[v.Path] = v.Text
+		}
+		return found
+	}
+	general := func(key string) string { return regexp.MustCompile(`\[\d+\]`).ReplaceAllString(key, "[]") }
+	ofTargets := func(key string) bool { return regexp.MustCompile(`^sinks\[\]\.\w+\.`).MatchString(key) } // package backend looks at them
+	shown := make(map[string]bool)                                                                         // by tests of the part that obeys
+	for _, proof := range configtest.Proofs() {
+		shown[proof.Key] = proof.Field != "" && !ofTargets(proof.Key)
+	}
+
+	marks, others := make(map[string][]string), make(map[string]bool)
+	marked := assembled(func(cfg *config.Config) {
+		for i, leaf := range configtest.Leaves(cfg) {
+			key := general(leaf.Key)
+			switch unique := int64(20_011 + 7*i); {
+			case !shown[key]:
+			case !leaf.Number():
+				others[key] = true
+			case leaf.Field.CanFloat():
+				leaf.Field.SetFloat(1 / float64(unique))
+				marks[key] = append(marks[key], fmt.Sprint(leaf.Field.Float()))
+			case leaf.Field.Int() > 100_000: // a duration or a size, which stays nearly what it was
+				leaf.Field.SetInt(leaf.Field.Int() + unique)
+				marks[key] = append(marks[key], fmt.Sprint(leaf.Field.Int()))
+			default:
+				leaf.Field.SetInt(unique)
+				marks[key] = append(marks[key], fmt.Sprint(unique))
+			}
+		}
+	})
+	there := make(map[string]bool, len(marked))
+	for _, text := range marked {
+		there[text] = true
+	}
+	for key, values := range marks {
+		if !slices.ContainsFunc(values, func(v string) bool { return there[v] }) {
+			t.Errorf("%s: its value %v is nowhere in the node", key, values)
+		}
+	}
+	if len(marks) < 50 {
+		t.Errorf("only %d numbers were looked for", len(marks))
+	}
+
+	none := func(*config.Config) {}
+	before, again := assembled(none), assembled(none)
+	differs := func(a, b map[string]string) (paths []string) {
+		for path, text := range a {
+			if other, both := b[path]; !both || other != text {
+				paths = append(paths, path)
+			}
+		}
+		return paths
+	}
+	noise := differs(before, again) // addresses, times
+	has := func(found map[string]string, text string) bool {
+		return slices.Contains(slices.Collect(maps.Values(found)), text)
+	}
+	for key := range others {
+		value := ""
+		after := assembled(func(cfg *config.Config) {
+			for _, leaf := range configtest.Leaves(cfg) {
+				if general(leaf.Key) == key {
+					leaf.Change()
+					value = leaf.Field.String()
+				}
+			}
+		})
+		if has(after, value) && !has(before, value) {
+			continue
+		}
+		changed := slices.DeleteFunc(differs(before, after), func(path string) bool { return slices.Contains(noise, path) })
+		if len(changed) == 0 {
+			t.Errorf("%s changes nothing of the node", key)
+		}
+	}
+}
+
+// An idle event stream is written to as often as http.heartbeat says.
+func TestIdleEventStreamsAreWrittenToAsConfigured(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, devmongo.Config{}, "STREAMER_HTTP_HEARTBEAT=20ms").beginWith(nil)
+	n.status()
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second) // the default is 15 s
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.service.Addr()+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := &http.Client{Transport: &http.Transport{}}
+	defer web.CloseIdleConnections()
+	resp, err := web.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if lines.Text() == ": heartbeat" {
+			return
+		}
+	}
+	t.Errorf("no heartbeat: %v", lines.Err())
+}
