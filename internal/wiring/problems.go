@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/config"
@@ -35,8 +36,14 @@ type observed struct {
 	before map[string]health.Since      // and at the one before
 	seen   map[string]health.Subscriber // at the last look, by name
 	beats  map[string]heard             // of other nodes, by name
-	etcd   health.Since                 // the last outage of etcd
-	back   time.Time                    // when it was over, zero while it is not
+	looked time.Time                    // when the last look began, zero before the first
+	// answered is when etcd gave the node its last view.
+	answered time.Time
+	// stood is when the node itself stood still, unheard when it or etcd did: heartbeats come
+	// through etcd.
+	stood, unheard standstills
+	etcd           health.Since // the last outage of etcd
+	back           time.Time    // when it was over, zero while it is not
 }
 
 // reported is the part of the verdict in a node's heartbeats.
@@ -98,7 +105,16 @@ func (o *observed) fact(name string, now, known time.Time, err error) health.Sin
 		}
 	}
 	o.since[name] = health.Since{At: known, Err: err}
-	return o.since[name]
+	return o.without(o.since[name], now)
+}
+
+// without returns a fact as if the node had not stood still since its beginning: in that time it
+// could not learn that it is over. The caller holds the mutex.
+func (o *observed) without(s health.Since, now time.Time) health.Since {
+	if !s.At.IsZero() {
+		s.At = s.At.Add(o.stood.within(s.At, now))
+	}
+	return s
 }
 
 // still returns a fact as fact does. While it is unknown whether it holds, it is as it was at the
@@ -111,11 +127,38 @@ func (o *observed) still(name string, now time.Time, known bool, err error) heal
 	if held {
 		o.since[name] = last
 	}
-	return last
+	return o.without(last, now)
 }
 
-// look begins another look. The caller holds the mutex.
-func (o *observed) look() { o.before, o.since = o.since, make(map[string]health.Since) }
+// look begins another look. One that comes late says that the node stood still: its process was
+// suspended, or got no time. The caller holds the mutex.
+func (o *observed) look(now time.Time) {
+	o.before, o.since = o.since, make(map[string]health.Since)
+	if late := now.Sub(o.looked); !o.looked.IsZero() && late > 2*judgeEvery {
+		o.stood.note(o.looked.Add(judgeEvery), now)
+		o.unheard.note(o.looked.Add(judgeEvery), now)
+	}
+	o.looked = now
+}
+
+// heardThrough notes how old the node's view of the cluster is, which it asks of etcd regularly:
+// while etcd keeps it waiting, no heartbeat comes, whoever sends one. The caller holds the mutex.
+func (o *observed) heardThrough(age time.Duration, now time.Time) {
+	answered := now.Add(-age)
+	if due := o.answered.Add(member.AsksEvery + answersWithin); !o.answered.IsZero() {
+		waited := now
+		if answered.After(o.answered) {
+			waited = answered
+		}
+		o.unheard.note(due, waited)
+	}
+	if answered.After(o.answered) {
+		o.answered = answered
+	}
+}
+
+// answersWithin is how long an answer of etcd may take without keeping anybody waiting.
+const answersWithin = 250 * time.Millisecond
 
 // unserved returns the fact that partitions are not served. A node that is detached serves none,
 // and knows no plan that is to count: what was so before still is. The caller holds the mutex.
@@ -201,7 +244,7 @@ func (s *Service) facts(now time.Time) health.Facts {
 	reading := s.node.Reading()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.look()
+	o.look(now)
 	fact := func(name string, err error) health.Since { return o.fact(name, now, time.Time{}, err) }
 	f.Subscribers = s.observedSubscribers(now)
 	f.Stalled = o.stalled(now, s.components.Stalled())
@@ -229,7 +272,8 @@ const (
 )
 
 // unanswered returns since when MongoDB has answered neither the stream nor anything else, and an
-// error if that is too long: a server on a dead network refuses nothing.
+// error if that is too long: a server on a dead network refuses nothing. The caller holds the
+// mutex of the observed state.
 func (s *Service) unanswered(now time.Time) (since time.Time, err error) {
 	tail := s.log.Stats()
 	since = s.extent.Answered()
@@ -240,10 +284,19 @@ func (s *Service) unanswered(now time.Time) (since time.Time, err error) {
 	if !tail.Open || tail.Paused || tail.Full { // the stream is not asked
 		most = unaskedFor
 	}
-	if !s.observed.begun.Load() || since.IsZero() || now.Sub(since) < most {
+	if !s.observed.begun.Load() || since.IsZero() {
 		return time.Time{}, nil
 	}
-	return since, fault.Newf(fault.MongoUnreachable, "nothing was answered")
+	return s.observed.silence(since, most, now)
+}
+
+// silence returns the time of the last sign of a server, and an error if it is too long ago. The
+// caller holds the mutex.
+func (o *observed) silence(last time.Time, most time.Duration, now time.Time) (since time.Time, err error) {
+	if now.Sub(last)-o.stood.within(last, now) < most {
+		return time.Time{}, nil
+	}
+	return last, fault.Newf(fault.MongoUnreachable, "nothing was answered")
 }
 
 // clusterFacts adds the facts about the node's place in the cluster and its start. It reports
@@ -314,6 +367,8 @@ func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, f
 		f.Others = append(f.Others, m.Problems...)
 	}
 	silence := missedBeats * cfg.Cluster.HeartbeatInterval
+	_, age := s.member.Supervised()
+	o.heardThrough(age, now)
 	names, since, awaited := o.missing(others, s.heard(), cfg.Cluster.ExpectedNodes-1, silence, cfg.Cluster.LeaseTTL, now)
 	f.MissingNodes = names
 	missing := cfg.Cluster.ExpectedNodes - len(view.Members) - awaited
@@ -377,7 +432,8 @@ func (o *observed) missing(
 	}
 	since = now
 	for node, last := range o.beats {
-		silent, fresh := now.Sub(last.at) > silence, now.Sub(last.at) <= min(silence, lease/3)
+		lasts := now.Sub(last.at) - o.unheard.within(last.at, now)
+		silent, fresh := lasts > silence, lasts <= min(silence, lease/3)
 		switch {
 		case !present[node] && len(others) >= expected:
 			delete(o.beats, node)
@@ -393,8 +449,8 @@ func (o *observed) missing(
 			continue
 		}
 		names = append(names, node)
-		if last.at.Before(since) {
-			since = last.at
+		if begun := now.Add(-lasts); begun.Before(since) {
+			since = begun
 		}
 	}
 	slices.Sort(names)
@@ -480,7 +536,7 @@ func (s *Service) observedSubscribers(now time.Time) []health.Subscriber {
 		case st.State == sink.Halted:
 			all[i].Failed = o.fact("halted "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
 		case st.Silent != nil:
-			all[i].Unacknowledged = health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", st.Error)}
+			all[i].Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", st.Error)}, now)
 		}
 	}
 	return all

@@ -138,7 +138,7 @@ func TestWhatIsUnknownHoldsOn(t *testing.T) {
 			}
 			for i, l := range looks {
 				f := health.Facts{Now: begun.Add(time.Duration(i) * time.Second)}
-				o.look()
+				o.look(o.looked)
 				o.reading(&f, l.reading, time.Second)
 				if since(f.Late) != l.node || since(f.Majority) != l.node {
 					t.Errorf("look %d: late since %v, no majority since %v", i, f.Late, f.Majority)
@@ -171,7 +171,7 @@ func TestDetachedNodeKnowsSinceWhenPartitionsAreUnserved(t *testing.T) {
 		var o observed
 		begun := time.Unix(1000, 0)
 		for i, l := range looks {
-			o.look()
+			o.look(o.looked)
 			got := o.unserved(begun.Add(time.Duration(i)*time.Second), l.detached, l.err)
 			if want := begun.Add(time.Duration(l.since) * time.Second); got.At.IsZero() != (l.since == none) || l.since != none && !got.At.Equal(want) {
 				t.Errorf("%s, look %d: since %v, want look %d", name, i, got.At, l.since)
@@ -201,7 +201,7 @@ func TestStallHasOneBeginning(t *testing.T) {
 		if l.age > 0 {
 			vitals = []health.Vital{{Slug: "snapshots", LastDecision: l.age.Milliseconds()}}
 		}
-		o.look()
+		o.look(o.looked)
 		stalls := o.stalled(begun.Add(l.at), vitals)
 		if len(stalls) != len(vitals) || len(stalls) > 0 && stalls[0] != (health.Stall{Slug: "snapshots", Since: begun.Add(l.since)}) {
 			t.Errorf("look %d: %v", i, stalls)

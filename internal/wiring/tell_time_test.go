@@ -26,6 +26,7 @@ type pair struct {
 	lease time.Duration
 	mu    sync.Mutex
 	nodes map[string]*half
+	stall standstill // of etcd
 }
 
 // A half is one of the two.
@@ -39,15 +40,37 @@ type half struct {
 	problems []health.Problem // that it reports
 	// facts adds what is wrong with it.
 	facts func(f *health.Facts)
+	still standstill // when it does nothing
 }
 
-// send has the node's heartbeat arrive at the other one.
+// send has the node's heartbeat arrive at the other one: when the node goes on, and a moment after
+// etcd does.
 func (h *half) send() {
+	h.pair.mu.Lock()
+	wait := time.Duration(0)
+	if now := time.Now(); h.still.holds(now) {
+		wait = h.still.to.Sub(now)
+	} else if h.pair.stall.holds(now) {
+		wait = h.pair.stall.to.Sub(now) + 100*time.Millisecond
+	}
+	h.pair.mu.Unlock()
+	time.Sleep(wait)
 	h.pair.mu.Lock()
 	defer h.pair.mu.Unlock()
 	if told := h.told.Load(); !h.frozen && told != nil {
 		h.beat, h.at, h.problems = h.beat+1, time.Now(), told.problems
 	}
+}
+
+func (s standstill) holds(now time.Time) bool { return !now.Before(s.from) && now.Before(s.to) }
+
+// viewAge is how old the view of a node is that asks etcd regularly.
+func (p *pair) viewAge(now time.Time) time.Duration {
+	asked := now
+	if p.stall.holds(now) {
+		asked = p.stall.from
+	}
+	return now.Sub(asked.Truncate(member.AsksEvery))
 }
 
 // members are both nodes, as a view that is as old as one may be shows them.
@@ -61,8 +84,17 @@ func (p *pair) members() (all []cluster.Member) {
 
 // run has the node judge itself, and send its heartbeats, until the context ends.
 func (h *half) run(ctx context.Context, name string) {
-	heardOf := func(node string) (int64, time.Time) { return h.pair.nodes[node].beat, h.pair.nodes[node].at }
+	heardOf := func(node string) (int64, time.Time) {
+		if at := h.pair.nodes[node].at; !h.still.from.IsZero() && at.After(h.still.from) && time.Since(h.still.to) < 100*time.Millisecond {
+			return 0, h.still.from.Add(-h.pair.beat) // what came meanwhile is not read yet
+		}
+		return h.pair.nodes[node].beat, h.pair.nodes[node].at
+	}
 	facts := func(now time.Time) health.Facts {
+		if h.still.holds(now) {
+			time.Sleep(h.still.to.Sub(now))
+			now = h.still.to
+		}
 		h.pair.mu.Lock()
 		defer h.pair.mu.Unlock()
 		f := health.Facts{Now: now, Node: name, Store: health.SubjectEtcd}
@@ -71,7 +103,8 @@ func (h *half) run(ctx context.Context, name string) {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.look()
+		h.look(now)
+		h.heardThrough(h.pair.viewAge(now), now)
 		members := h.pair.members()
 		others := members[1:]
 		if name == "b" {
@@ -197,4 +230,75 @@ func TestProblemsAreToldInTime(t *testing.T) {
 
 func oldStart(f *health.Facts, s health.Since) {
 	f.Subscribers = []health.Subscriber{{Name: "old", Late: s}}
+}
+
+// What passes by itself pages nobody: a node that stands still for a moment does not take the signs
+// that it has not read yet for missing ones, and while etcd keeps everybody waiting no node is
+// missing because its heartbeats wait, too.
+func TestStandstillsPageNobody(t *testing.T) {
+	const beat, lease = 2 * time.Second, 10 * time.Second
+	for name, cause := range map[string]func(p *pair, now time.Time, d time.Duration){
+		"the leader stands still": func(p *pair, now time.Time, d time.Duration) { p.nodes["a"].still = standstill{now, now.Add(d)} },
+		"the other stands still":  func(p *pair, now time.Time, d time.Duration) { p.nodes["b"].still = standstill{now, now.Add(d)} },
+		"etcd is slow":            func(p *pair, now time.Time, d time.Duration) { p.stall = standstill{now, now.Add(d)} },
+	} {
+		for phase := time.Duration(0); phase < beat; phase += 110 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				p := &pair{board: notice.NewBoard(notice.Config{}), beat: beat, lease: lease}
+				p.nodes = map[string]*half{"a": {pair: p}, "b": {pair: p}}
+				for _, h := range p.nodes {
+					h.news = make(chan struct{}, 1)
+				}
+				go p.nodes["a"].run(ctx, "a")
+				time.Sleep(70 * time.Millisecond)
+				go p.nodes["b"].run(ctx, "b")
+				time.Sleep(6*time.Second + phase)
+				p.mu.Lock()
+				d := 1900 * time.Millisecond // then the other one hears nothing for less than it tolerates
+				if name == "etcd is slow" {
+					d = 2900 * time.Millisecond // less than it is tolerated
+				}
+				cause(p, time.Now(), d)
+				p.mu.Unlock()
+				time.Sleep(20 * time.Second)
+				if posted, _ := p.board.Since(0); len(posted) > 0 {
+					t.Errorf("%s, %v after a heartbeat: %+v", name, phase, posted)
+				}
+			})
+		}
+	}
+}
+
+// Time in which the node stands still counts for no fact: MongoDB has not been silent in it, and
+// what has failed at its beginning may be over.
+func TestStandstillsCountForNothing(t *testing.T) {
+	begun := time.Unix(1000, 0)
+	at := func(d time.Duration) time.Time { return begun.Add(d) }
+	var o observed
+	for d := time.Duration(0); d <= 10*time.Second; d += judgeEvery {
+		o.look(at(d))
+	}
+	o.look(at(20 * time.Second)) // late
+	if since, err := o.silence(at(9*time.Second), 3500*time.Millisecond, at(20*time.Second)); err != nil {
+		t.Errorf("silent since %v: %v", since, err)
+	}
+	if s := o.fact("etcd", at(20*time.Second), at(10*time.Second), errors.New("no answer")); at(20*time.Second).Sub(s.At) > time.Second {
+		t.Errorf("etcd has failed since %v", s.At)
+	}
+	for d := 20 * time.Second; d <= 25*time.Second; d += judgeEvery {
+		o.look(at(d))
+	}
+	if _, err := o.silence(at(9*time.Second), 3500*time.Millisecond, at(25*time.Second)); err == nil {
+		t.Error("MongoDB has answered nothing for 5 s since the node goes on, and nobody knows")
+	}
+	if s := o.still("etcd", at(25*time.Second), true, errors.New("no answer")); at(25*time.Second).Sub(s.At) > time.Second {
+		t.Errorf("a fact that is new has been there since %v", s.At)
+	}
+	o.look(at(2 * time.Minute))
+	o.look(at(4 * time.Minute))
+	if len(o.stood) > 2 {
+		t.Errorf("%d standstills are remembered", len(o.stood))
+	}
 }

@@ -88,6 +88,16 @@ func (f *fleet) show(what string, ships []*ship, want ...string) {
 			f.t.Fatalf("%s: %s says %q, want %q", what, s.name, said, want)
 		}
 	}
+	var printed []string
+	if !comes(func() bool {
+		printed = nil
+		for _, p := range decode[report](f.t, f.lab.result("status", "-o", "json", "--address", ships[0].url())).Problems {
+			printed = append(printed, fmt.Sprint(p.Subject, " ", p.Code))
+		}
+		return slices.Equal(printed, want)
+	}) {
+		f.t.Errorf("%s: streamer status says %q, want %q", what, printed, want)
+	}
 	f.t.Logf("%s: shown everywhere after %v", what, time.Since(begun).Round(time.Millisecond))
 }
 
@@ -218,6 +228,9 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		heal()
 	}
 	f.show("etcd is back", f.ships)
+	until(t, "the end of etcd's outage is told", func() bool {
+		return f.ships[0].told("problem_over", "STRM-ETCD-UNREACHABLE")+f.ships[1].told("problem_over", "STRM-ETCD-UNREACHABLE") > 0
+	})
 	for _, s := range f.ships { // also where the lease ends before etcd has been away for long
 		if n := s.told("problem", "STRM-NODE-DETACHED"); n > 0 {
 			t.Errorf("%s tells %d times that it is detached beside that etcd is away", s.name, n)
