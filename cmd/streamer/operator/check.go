@@ -253,13 +253,17 @@ func writeConfigCheck(t *tabwriter.Writer, r preflight.Report) {
 	writeRemedies(t, r)
 }
 
-// writeRemedies writes what to do about each code once, after all that have it.
+// writeRemedies writes what to do about each code once, after all that have it. The remedy of the
+// first failure is that of the command's error, which follows.
 func writeRemedies(t *tabwriter.Writer, r preflight.Report) {
 	named := map[fault.Code][]string{}
 	for _, c := range r.Checks {
 		if c.Code != "" {
 			named[c.Code] = append(named[c.Code], c.Name)
 		}
+	}
+	if first := slices.IndexFunc(r.Checks, func(c preflight.Result) bool { return c.Level == preflight.Fail }); first >= 0 {
+		delete(named, r.Checks[first].Code)
 	}
 	for _, c := range r.Checks {
 		if names := named[c.Code]; len(names) > 0 {

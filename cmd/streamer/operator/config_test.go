@@ -99,3 +99,19 @@ func TestConfigIsBegunAndShown(t *testing.T) {
 		t.Errorf("%+v", shown)
 	}
 }
+
+// For people the remedy of the first failure comes with the error of the command, and is not in the
+// list before it; those of the others are.
+func TestRemedyOfAFailureIsSaidOnce(t *testing.T) {
+	lonely(t)
+	d := &fixture{T: t}
+	path := put(t, []byte("sinks:\n  - name: out\n    type: http\n    http:\n      secret: 0123456789abcdef\n      url: https://example.com/x\n    subscriptions:\n      - filter: 'op =='\n"))
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := d.command("config", "check", "-f", path)
+	failure, warning := fault.FilterInvalid, fault.ConfigExposed
+	if fault.Of(err) != failure || strings.Contains(out, string(failure)) || strings.Count(out, "remedy:") != 1 || !strings.Contains(out, string(warning)) {
+		t.Errorf("%v after\n%s", err, out)
+	}
+}
