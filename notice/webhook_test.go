@@ -158,6 +158,7 @@ func (r *rig) counted(name, label string) float64 {
 	return 0
 }
 
+// Posts are signed with the Secret: the receiver verifies each.
 func TestReceiverGetsSignedNotices(t *testing.T) {
 	received := &receiver{}
 	server := httptest.NewServer(received)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,8 @@ type world struct {
 
 	documents snapshot.Source // nil for none
 	board     *notice.Board   // nil for none
+
+	flushes, saves time.Duration // the timeouts of nodes; 0 for the defaults
 }
 
 // A flaky store is one that may be away.
@@ -50,6 +53,7 @@ type flaky struct {
 	*checkpointtest.Memory
 
 	away, unread atomic.Bool
+	stuck        atomic.Bool  // saves are not answered
 	corrupt      atomic.Value // the subscriber whose checkpoint is corrupt
 	garbled      atomic.Bool  // the shared checkpoints of partition 0 are corrupt
 	loaded       func()       // called after a Load; nil for nothing
@@ -64,6 +68,10 @@ func (f *flaky) Save(ctx context.Context, all []checkpoint.Checkpoint) []error {
 			results[i] = errAway
 		}
 		return results
+	}
+	if f.stuck.Load() {
+		<-ctx.Done()
+		return slices.Repeat([]error{ctx.Err()}, len(all))
 	}
 	results := f.Memory.Save(ctx, all)
 	for i, c := range all {
@@ -153,6 +161,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall, Snapshots: w.documents}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{
 		Origin: w.origin, By: name, Range: reach, Policy: w.policy, Registerer: n.metrics, Board: w.board,
+		FlushTimeout: w.flushes, CheckpointTimeout: w.saves,
 	}, hub, log, w.store)
 	var ctx context.Context
 	ctx, n.cancel = context.WithCancel(w.t.Context())
@@ -1461,4 +1470,37 @@ func TestBeginningsTakeTurns(t *testing.T) {
 			t.Errorf("%d sessions of one identity began within %s", many, last)
 		}
 	})
+}
+
+// A stop waits FlushTimeout for a subscriber that acknowledges nothing, and CheckpointTimeout for a
+// store that answers nothing.
+func TestStopWaitsAsConfigured(t *testing.T) {
+	for name, tt := range map[string]struct{ acknowledged, stuck bool }{"flush": {false, false}, "save": {true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{}
+			source.Tick(1)
+			w := newWorld(t, source)
+			w.flushes, w.saves = 3*time.Second, 2*time.Second
+			w.policy.Interval = time.Hour // so that the last checkpoint is that of the stop
+			var s *streamer.Shared
+			n := w.start("a", sharing(t, &s))
+			n.own(t, 1)
+			source.Append(deliverytest.Inserts(10, 0)...)
+			last := deliverytest.Last(receiveShared(t, s, 10)).Seq
+			if tt.acknowledged {
+				if err := s.Ack(last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.store.stuck.Store(tt.stuck)
+			begun := time.Now()
+			n.cancel()
+			err := <-n.ended
+			want := map[bool]time.Duration{false: 3 * time.Second, true: 2 * time.Second}[tt.stuck]
+			if took := time.Since(begun); took < want || took > want+500*time.Millisecond || (err != nil) != tt.stuck {
+				t.Errorf("%s: the stop took %v, want %v: %v", name, took, want, err)
+			}
+			n.kill(nil)
+		})
+	}
 }

@@ -134,11 +134,13 @@ type countedStore struct {
 	cluster.Store
 
 	beats atomic.Int64
+	ttl   time.Duration // of the leases
 }
 
 // Join implements cluster.Store.
 func (s *countedStore) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	m, err := s.Store.Join(ctx, first, ttl)
+	s.ttl = ttl
 	return countedMembership{m, &s.beats}, err
 }
 
@@ -160,7 +162,7 @@ func TestHeartbeatsAreAsConfigured(t *testing.T) {
 			began := time.Now()
 			store := &countedStore{Store: clustertest.NewMemory(1, nil).For("a")}
 			s := member.New(member.Config{
-				Member: cluster.Identity{Node: "a", Process: "p"}, HeartbeatInterval: interval, Clock: func() time.Duration { return time.Since(began) },
+				Member: cluster.Identity{Node: "a", Process: "p"}, HeartbeatInterval: interval, TTL: 17 * time.Second, Clock: func() time.Duration { return time.Since(began) },
 				Resume: func(context.Context, []change.Term) error { return nil }, Offer: func([]change.Term) {},
 			}, store)
 			ctx, stop := context.WithCancel(t.Context())
@@ -176,6 +178,9 @@ func TestHeartbeatsAreAsConfigured(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			if n := store.beats.Load() - before; n < want-1 || n > want+1 {
 				t.Errorf("%d heartbeats in 20 s at an interval of %v", n, interval)
+			}
+			if store.ttl != 17*time.Second {
+				t.Errorf("a lease of %v", store.ttl)
 			}
 			stop()
 			if err := <-ended; err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.mongodb.org/mongo-driver/v2/bson"
 
 	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/fault"
@@ -298,4 +299,32 @@ func proxied(t *testing.T, authority *accesstest.Authority, cert, key, upstream 
 		serving.Wait()
 	})
 	return l.Addr().String()
+}
+
+// Checkpoints in MongoDB are in the configured database, and no event of it is read.
+func TestCheckpointsAreInTheConfiguredDatabase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 0)
+	cfg, err := config.Load("", []string{
+		"STREAMER_MONGODB_URI=" + s.uri, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_RELIABILITY_CHECKPOINT_DATABASE=" + s.database,
+		"STREAMER_CLUSTER_PARTITIONS=4", "STREAMER_CLUSTER_ID=c",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := New(cfg, "test", nil)
+	defer conn.Close()
+	if err := conn.OpenStore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.EnsureOrigin(t.Context(), "replicaset/rs0", s.first); err != nil {
+		t.Fatal(err)
+	}
+	names, err := s.mongo.Driver().Database(s.database).ListCollectionNames(t.Context(), bson.D{})
+	if err != nil || len(names) == 0 {
+		t.Errorf("%s has the collections %v, %v", s.database, names, err)
+	}
+	if ns := Namespace(s.database + ".c"); Watch(cfg).Covers(ns) || !Watch(cfg).Covers(Namespace("streamer.c")) {
+		t.Errorf("events of %s are read", s.database)
+	}
 }

@@ -3,7 +3,10 @@ package listen_test
 import (
 	"bufio"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/fault"
@@ -787,6 +791,35 @@ func TestIdentityHasItsShareOfTheNode(t *testing.T) {
 		}
 		if opened != want {
 			t.Errorf("%d sessions of 40 with a share of %d %%, want %d", opened, share, want)
+		}
+	}
+}
+
+// Tokens of the configured issuer are taken that are made for the configured audience.
+func TestTokensOfTheConfiguredIssuerAreTaken(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := write(t, "jwks", `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":"`+base64.RawURLEncoding.EncodeToString(public)+`"}]}`)
+	l, err := listen.New(load(t, "STREAMER_ACCESS_JWKS_FILE="+keys, "STREAMER_ACCESS_ISSUER=https://issuer.example", "STREAMER_ACCESS_AUDIENCES=streamer,other"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		issuer, audience string
+		taken            bool
+	}{
+		{"https://issuer.example", "streamer", true}, {"https://issuer.example", "other", true},
+		{"https://issuer.example", "elsewhere", false}, {"https://another.example", "streamer", false},
+	} {
+		claims := jwt.MapClaims{"sub": "billing", "iss": tt.issuer, "aud": tt.audience, "exp": time.Now().Add(time.Hour).Unix(), "streamer": json.RawMessage(`{"namespaces":["*"]}`)}
+		token, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims).SignedString(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Access.Authenticate(access.Peer{Listener: access.HTTP, Address: "127.0.0.1:1", Authorization: []string{"Bearer " + token}}); (err == nil) != tt.taken {
+			t.Errorf("%s for %s: %v", tt.issuer, tt.audience, err)
 		}
 	}
 }

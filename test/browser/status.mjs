@@ -223,7 +223,7 @@ async function press(page, name) {
   await page.keyboard.press('Tab');
   check(await page.evaluate(() => document.activeElement.id) === 'confirm-yes', 'the keyboard does not get to the answer');
   await page.keyboard.press('Enter');
-  await dialog.waitFor({state: 'hidden'});
+  await dialog.waitFor({state: 'hidden'}).catch(async (e) => check(false, `${name}: ${await page.locator('#confirm-error').innerText()} (${e.message})`));
   await named(page, 'done', `${name}: accepted.`);
 }
 

@@ -115,6 +115,7 @@ func events(s received) (names []string) {
 // serves returns how many partitions a node serves.
 func (n *live) serves() int { return len(n.service.Node().Status()) }
 
+// With tracing.endpoint, tracing.headers and a tracing.ratio of 1.
 func TestHandoffIsOneTraceOverBothNodes(t *testing.T) {
 	t.Parallel()
 	to := newReceiver(t)

@@ -170,6 +170,13 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		t.Errorf("the client gets nothing: %q", old.all())
 	}
 	f.show("a client with an old start", f.ships)
+	for _, s := range f.ships {
+		for _, line := range s.notes.all() {
+			if strings.Contains(line, "kind=problem ") {
+				t.Errorf("told of a client with an old start: %s", line)
+			}
+		}
+	}
 	f.ships[0].picture("old-start", "Nothing needs attention")
 	status := l.operate("status", "--watch", "--address", f.ships[0].url())
 	status.awaitIn(status.output, "no problems")
@@ -218,6 +225,9 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		heals = append(heals, s.link.Cut())
 	}
 	f.show("etcd is away", f.ships, "etcd STRM-ETCD-UNREACHABLE")
+	for _, s := range f.ships { // each for itself: they cannot hear each other
+		until(t, s.name+" tells that etcd is away", func() bool { return s.told("problem", "STRM-ETCD-UNREACHABLE") == 1 })
+	}
 	for _, s := range f.ships { // what it shows of the others is old, and it says so
 		until(t, s.name+" says how old its view of the cluster is", func() bool {
 			return decode[admin.Status](t, ask(t, s.url()+"/v1/status").body).ViewAge > 1
