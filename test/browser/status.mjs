@@ -147,6 +147,9 @@ async function largeCluster() {
   await shot(page, 'status-narrow', 2400);
   await page.getByRole('button', {name: 'Nodes', exact: true}).click();
   await page.locator('#nodes table').waitFor();
+  await page.getByRole('button', {name: 'Sinks', exact: true}).click();
+  await page.locator('#sinks table').waitFor();
+  check(await page.locator('#sinks a.name').evaluateAll((all) => all.every((a) => a.getClientRects().length === 1)), 'the name of a sink is broken into lines');
   const menu = page.getByRole('button', {name: 'Menu'});
   await menu.click();
   await page.getByRole('navigation', {name: 'Sections'}).getByRole('link', {name: 'Losses'}).click();
