@@ -91,9 +91,12 @@ func (h *half) run(ctx context.Context, name string) {
 		return h.pair.nodes[node].beat, h.pair.nodes[node].at
 	}
 	facts := func(now time.Time) health.Facts {
-		if h.still.holds(now) {
-			time.Sleep(h.still.to.Sub(now))
-			now = h.still.to
+		h.pair.mu.Lock()
+		still := h.still
+		h.pair.mu.Unlock()
+		if still.holds(now) {
+			time.Sleep(still.to.Sub(now))
+			now = still.to
 		}
 		h.pair.mu.Lock()
 		defer h.pair.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package configtest says which test shows the effect of each key of the configuration, and finds
+// Package configtest names the test of the effect of each key of the configuration, and finds
 // values where they arrive.
 //
-// [Proofs] is the table of keys and tests. A test of package config holds it against the reference
-// and the tests' sources, so that no key is without a row and no row without its test. Tests of the
-// part that obeys a key know nothing of the configuration: for their keys [Values] finds the value
-// of the key in what is made of a configuration.
+// [Proofs] is the table of keys and tests. A test of package config compares it with the reference
+// and with the tests' sources: a key without a row fails, and so does a row without its test. Tests
+// of the part that obeys a key know nothing of the configuration: for their keys [Values] finds the
+// key's value in a node or a target that is made from a configuration.
 package configtest

@@ -5,8 +5,8 @@ type Proof struct {
 	Key string
 	// Test is the folder and the name of the test: test/node.TestPromises.
 	Test string
-	// Field is what the key is called where it acts, if the test is one of the part that obeys the
-	// key; that its value arrives there is proven for all such keys at once.
+	// Field is the name of the key in the part that obeys it, if the test is of that part. Other
+	// tests prove for all such keys at once that the value arrives there.
 	Field string
 }
 

@@ -13,8 +13,9 @@ type Value struct{ Path, Text string }
 
 const module = "github.com/mongostream/streamer/"
 
-// Values returns what v holds, and what it refers to, in types of this module. It leaves out the
-// configuration itself, and state: the fields named mu, which change while others read them.
+// Values returns the values in v, and in everything that v refers to, in types of this module. It
+// leaves out the configuration itself, and state: the fields named mu, which change while others
+// read them.
 func Values(v any) []Value {
 	w := walker{seen: make(map[visit]bool)}
 	w.walk("", reflect.ValueOf(v))
@@ -33,9 +34,9 @@ type walker struct {
 
 func (w *walker) add(path, text string) { w.all = append(w.all, Value{path, text}) }
 
-// walk adds what a value holds.
+// walk adds the values in v.
 func (w *walker) walk(path string, v reflect.Value) {
-	switch v.Kind() { //nolint:exhaustive // the rest is told by being there
+	switch v.Kind() { //nolint:exhaustive // the rest is nil or set
 	case reflect.Invalid:
 		w.add(path, "nil")
 	case reflect.Bool:
@@ -130,7 +131,7 @@ func leaves(prefix string, section reflect.Value) (all []Leaf) {
 // Number reports whether the key's value is a number, a size or a duration.
 func (l Leaf) Number() bool { return l.Field.CanInt() || l.Field.CanFloat() }
 
-// Change gives the key another value than it has, of its form as far as tags tell it.
+// Change gives the key another value of its form, as far as tags say it.
 func (l Leaf) Change() {
 	words := strings.Fields(l.Tag.Get("one"))
 	switch f := l.Field; {
