@@ -200,6 +200,9 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	if asked, err := d.command("subscribers", "delete", "gateway/orders", "--dry-run", "-o", "json", "--address", node.URL); err != nil || !strings.Contains(asked, `"connected_at": "b"`) {
 		t.Errorf("%v: %s", err, asked)
 	}
+	if asked, err := d.command("subscribers", "delete", "gateway/orders", "--address", node.URL); !strings.Contains(fmt.Sprint(asked, err), "Subscriber gateway/orders is connected at node b, and its session ends.") {
+		t.Errorf("%v: %s", err, asked)
+	}
 	other := newFixture(t) // the environment is its now
 	list.ConnectedAt = nil
 	other.result(&list, "subscribers", "list", "--address", node.URL)
@@ -332,6 +335,9 @@ func TestExportIsImportedAgain(t *testing.T) {
 	}
 	if text, err := d.command("subscribers", "import", file, "--yes"); err != nil || !strings.Contains(text, "2 checkpoints left\n0 checkpoints left\n0 checkpoints are new") {
 		t.Errorf("%v: %s", err, text)
+	}
+	if text, err := d.command("subscribers", "import", file, "--dry-run"); err != nil || !strings.Contains(text, "0 are new, 0 move forward, 0 back, 2 are unchanged\n") || strings.Contains(text, "gateway/orders") {
+		t.Errorf("a dry run: %v: %s", err, text)
 	}
 }
 
