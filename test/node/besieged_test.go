@@ -627,6 +627,24 @@ func intrusions() map[string]func(i *intruder) {
 				end()
 			})
 		},
+		"changes of documents": func(i *intruder) {
+			i.again(func(n int) {
+				i.get(fmt.Sprintf("/v1/changes?db=shop&coll=items&id=%d&start=2020-01-01T00:00:00Z&end=2100-01-01T00:00:00Z", n))
+				i.get("/v1/changes?db=shop&coll=items&id=" + url.QueryEscape(strings.Repeat(`{"a":`, n%3000)) + "&from=" + strings.Repeat("A", n%500))
+			})
+		},
+		"names that are cut off": func(i *intruder) {
+			i.again(func(n int) {
+				var cut sync.WaitGroup
+				for j := range 10 {
+					cut.Go(func() {
+						_, end := i.call(func(h *streampb.Hello) { named(h, fmt.Sprint("cut-", (n*10+j)%40)) })
+						end() // without a word
+					})
+				}
+				cut.Wait()
+			})
+		},
 		"wrong tokens": func(i *intruder) {
 			other := &intruder{fort: i.fort, token: strings.Repeat("t", 8000), ctx: i.ctx, web: i.web}
 			i.again(func(int) {
@@ -645,8 +663,8 @@ const mostRounds = 9
 // welcome are the attacks of those who are admitted: they are at work before anything is measured.
 func welcome() []string {
 	return []string{
-		"catch-ups", "filters that cost", "large pages", "lies about what was received", "live queries that begin again",
-		"many subscriptions, added and removed", "readers that do not read", "snapshots", "snapshots with long ids",
+		"catch-ups", "changes of documents", "filters that cost", "large pages", "lies about what was received", "live queries that begin again",
+		"names that are cut off", "many subscriptions, added and removed", "readers that do not read", "snapshots", "snapshots with long ids",
 	}
 }
 
