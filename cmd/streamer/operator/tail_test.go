@@ -55,7 +55,7 @@ func TestTailEndsWhereNobodyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer full.Close() //nolint:errcheck // nothing was written
+	defer full.Close()
 	end := &tail{query: url.Values{}, output: outputJSON, out: full, notes: io.Discard, client: nodeClient{address: node.URL}}
 	if err := end.run(t.Context()); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
