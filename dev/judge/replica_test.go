@@ -16,6 +16,12 @@ func gone(op, coll, id string) string {
 	return fmt.Sprintf(`{"operationType":"%s","ns":{"db":"judged","coll":"%s"},"documentKey":{"_id":"%s"}}`, op, coll, id)
 }
 
+// lookedUpInVain is an update of a document that was gone when it was looked up.
+func lookedUpInVain(coll, id string, n int) string {
+	const change = `{"operationType":"update","ns":{"db":"judged","coll":%q},"documentKey":{"_id":%q},"fullDocument":null,"updateDescription":{"updatedFields":{"n":%d}}}`
+	return fmt.Sprintf(change, coll, id, n)
+}
+
 // Each class of what can be wrong with a copy is told, and nothing is told of a copy that is right.
 // MongoDB has x with n=5 and v=2, which matches, and y with n=6 and v=3, which does not.
 func TestJudgeTellsWhatIsWrong(t *testing.T) {
@@ -37,6 +43,7 @@ func TestJudgeTellsWhatIsWrong(t *testing.T) {
 		"deleted":                      {sent: with(sent("insert", "a", "z", 3, 2), gone("delete", "a", "z"))},
 		"older after newer":            {sent: append([]string{right[1], right[0]}, with(right[1])[2:]...), class: []string{"order"}},
 		"again after a delete":         {sent: with(sent("insert", "a", "z", 3, 2), gone("delete", "a", "z"), sent("snapshot", "a", "z", 3, 2), gone("delete", "a", "z")), class: []string{"order"}},
+		"gone when it was looked up":   {sent: with(sent("insert", "a", "z", 3, 2), gone("delete", "a", "z"), lookedUpInVain("a", "z", 2))},
 		"dropped":                      {sent: with(sent("insert", "vol", "z", 3, 2), gone("drop", "vol", ""))},
 		"not done":                     {sent: right, lost: true, class: []string{"not done"}},
 		"late":                         {sent: right[:4], class: []string{"late"}},
