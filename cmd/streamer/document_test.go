@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,6 +88,11 @@ func TestCommandsInDocumentsAreTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range inline.FindAllStringSubmatch(string(text), -1) {
+			lines[path] = append(lines[path], m[1])
+		}
+	}
+	for path, text := range comments(t) {
+		for _, m := range regexp.MustCompile(`(?m)^//\t((?:streamer|go run|make) .*)$`).FindAllStringSubmatch(text, -1) {
 			lines[path] = append(lines[path], m[1])
 		}
 	}
@@ -184,6 +190,26 @@ func blocks(t *testing.T, kinds ...string) []docblock.Block {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// comments returns the documentation of packages.
+func comments(t *testing.T) map[string]string {
+	t.Helper()
+	all, tree := make(map[string]string), os.DirFS("../..")
+	for _, pattern := range []string{"*/doc.go", "*/*/doc.go", "*/*/*/doc.go"} {
+		paths, err := fs.Glob(tree, pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(paths), err)
+		}
+		for _, path := range paths {
+			text, err := fs.ReadFile(tree, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[path] = string(text)
+		}
+	}
+	return all
 }
 
 // documents returns the paths of the documents for people who use or change the program. Changelog, bugs and designs speak of other times.

@@ -71,6 +71,15 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 				example(b.String(), "fragment", "", func(t *testing.T) { checkFragment(t, program) })
 			}
 		}
+		if text, err := os.ReadFile("../../client/doc.go"); err != nil {
+			t.Error(err)
+		} else {
+			program := ""
+			for _, m := range regexp.MustCompile(`(?m)^//(\t.*)$`).FindAllStringSubmatch(string(text), -1) {
+				program += m[1] + "\n"
+			}
+			example("client/doc.go", "fragment", "", func(t *testing.T) { checkFragment(t, program) })
+		}
 		for place, filters := range filters(t) {
 			for _, filter := range filters {
 				example(place, "filter", filter, func(t *testing.T) {
@@ -78,7 +87,7 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 				})
 			}
 		}
-		for kind, least := range map[string]int{"curl": 12, "operator": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 1, "filter": 10} {
+		for kind, least := range map[string]int{"curl": 12, "operator": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 2, "filter": 10} {
 			if found[kind] < least {
 				t.Errorf("only %d examples of %s were found", found[kind], kind)
 			}
@@ -329,7 +338,7 @@ func runProgram(t *testing.T, text string) {
 	}
 }
 
-// checkFragment checks the types of a part of a program that has a client.
+// checkFragment checks the types of a part of a program that has a client, a context and a handler.
 func checkFragment(t *testing.T, text string) {
 	source := filepath.Join(t.TempDir(), "main.go")
 	program := `package main
@@ -344,7 +353,12 @@ import (
 func main() {
 	var c *client.Client
 	var err error
+	ctx, handler := context.Background(), func(context.Context, client.Change) error { return nil }
+	_, _, _ = c, ctx, handler
+	{
 ` + text + `
+		_ = err
+	}
 	fmt.Println(err)
 }
 `

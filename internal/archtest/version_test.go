@@ -19,6 +19,9 @@ func TestVersionIsTheSameEverywhere(t *testing.T) {
 		return string(text)
 	}
 	version := strings.TrimSuffix(read("VERSION"), "\n")
+	if !strings.Contains(read("CHANGELOG.md"), "\n## ["+version+"]") {
+		t.Errorf("CHANGELOG.md has no section %s", version)
+	}
 	for path, patterns := range map[string][]string{
 		"deploy/chart/Chart.yaml":             {`(?m)^version: (\S+)$`, `(?m)^appVersion: v(\S+)$`},
 		"deploy/kubernetes/streamer.yaml":     {`helm.sh/chart: streamer-(\S+)`, `app.kubernetes.io/version: "v([^"]+)"`, `image: \S+:v(\S+)`},
