@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	devbroker "github.com/mongostream/streamer/dev/broker"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -69,6 +70,21 @@ Ctrl-C stops and reports`,
 			if len(lines) > max(height, 1) || slices.ContainsFunc(lines, func(l string) bool { return utf8.RuneCountInString(l) > max(width, 1) }) {
 				t.Fatalf("%d×%d: %q", width, height, lines)
 			}
+		}
+	}
+}
+
+// Who waits is shown for what: the orders that are loaded, and where the changes come from.
+func TestDemoSaysWhatItDoes(t *testing.T) {
+	if facts := (&demo{options: options{documents: 100_000, nodes: 1}}).loading(80).facts; !slices.Equal(facts, []string{"loading 0 of 100,000 orders"}) {
+		t.Errorf("%q", facts)
+	}
+	for via, to := range map[string]*target{"via Kafka, topics shop.orders, shop.customers": {}, "via NATS JetStream, stream streamer": {nats: &devbroker.NATS{}}} {
+		var out strings.Builder
+		d := demo{output: output{out: &out}, options: options{nodes: 1}, sites: []string{"127.0.0.1:1"}, addresses: []string{"127.0.0.1:2"}, target: to}
+		d.announce()
+		if text := out.String(); !strings.Contains(text, "Changes come "+via+".\n") || !strings.HasPrefix(text, "A node is running on http://127.0.0.1:1, with gRPC at 127.0.0.1:2 ") {
+			t.Errorf("%s: %s", via, text)
 		}
 	}
 }

@@ -82,13 +82,16 @@ func (d *demo) runSnapshot(ctx context.Context, p *parts) error {
 func (d *demo) load(ctx context.Context, writer *workload.Writer) error {
 	loading, loaded := context.WithCancel(ctx)
 	defer loaded()
-	show := d.show(loading, d.ledger.Written, func(int) screen {
-		return screen{title: d.title(), facts: []string{fmt.Sprintf("loading %s of %s orders", thousands(d.ledger.Written()), thousands(d.documents))}}
-	})
+	show := d.show(loading, d.ledger.Written, d.loading)
 	err := writer.Load(ctx, d.documents)
 	loaded()
 	show()
 	return err
+}
+
+// loading shows how many orders are loaded.
+func (d *demo) loading(int) screen {
+	return screen{title: d.title(), facts: []string{fmt.Sprintf("loading %s of %s orders", thousands(d.ledger.Written()), thousands(d.documents))}}
 }
 
 // watchReplicas shows how far the subscribers are, until the context ends.
