@@ -227,7 +227,7 @@ func (c *nodeClient) unreachable(err error) error {
 	}
 	hint := ""
 	switch text := err.Error(); {
-	case strings.Contains(text, `malformed HTTP response "\x00\x00`):
+	case strings.Contains(text, `malformed HTTP response "\x00\x00`), strings.Contains(text, "readLoopPeekFail"): // the latter if it speaks first
 		err = errors.New("that is a gRPC port: the address is that of http.listen") // instead of the bytes
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		hint = "; the node has no TLS there: use http://"
