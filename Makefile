@@ -179,10 +179,10 @@ release:
 	$(PACK) --transform "s|^\.|streamer-$$VERSION-site|" -C bin/site . | gzip -9n > bin/release/streamer-$$VERSION-site.tar.gz
 	cd bin/release && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
-# Builds the release of the commit in two fresh clones and compares the checksums.
+# Builds the release of the commit in two fresh clones and compares the checksums. Both are of the same commit, whatever is committed meanwhile.
 release-check:
-	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; for n in one two; do \
-		git clone -q . "$$dir/$$n/streamer" && $(MAKE) -C "$$dir/$$n/streamer" release PLATFORMS='$(PLATFORMS)' > "$$dir/$$n/log" 2>&1 || { tail -n 50 "$$dir/$$n/log"; exit 1; }; \
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; commit=$$(git rev-parse HEAD); for n in one two; do \
+		git clone -q . "$$dir/$$n/streamer" && git -C "$$dir/$$n/streamer" checkout -q "$$commit" && $(MAKE) -C "$$dir/$$n/streamer" release PLATFORMS='$(PLATFORMS)' > "$$dir/$$n/log" 2>&1 || { tail -n 50 "$$dir/$$n/log"; exit 1; }; \
 	done; cat "$$dir/one/streamer/bin/release/SHA256SUMS"; diff "$$dir/one/streamer/bin/release/SHA256SUMS" "$$dir/two/streamer/bin/release/SHA256SUMS" && echo 'both clones gave the same bytes'
 
 # make set-version V=0.2.0
