@@ -105,7 +105,7 @@ func TestSubscriptionsKeepWithinWhatTheIdentityMay(t *testing.T) {
 		return &streampb.Subscription{Id: id, Db: db, Coll: coll}
 	}
 	first := w.openAs("t", hello(func(h *streampb.Hello) {
-		h.Subscriber, h.Subscriptions = "1", []*streampb.Subscription{in("all", "", ""), in("db", "shop", ""), in("crm", "crm", "x"), in("a", "shop", "a"), in("b", "shop", "b")}
+		h.Subscriber, h.Subscriptions = "1", []*streampb.Subscription{in("all", "", ""), in("db", "crm", ""), in("crm", "crm", "x"), in("a", "shop", "a"), in("b", "shop", "b")}
 	}))
 	const forbidden, limit = string(fault.AccessForbidden), string(fault.AccessLimit)
 	expect := func(s *session, want ...string) {
