@@ -193,7 +193,7 @@ func TestAuditLogHasWhatIsDoneToTheRetainedLog(t *testing.T) {
 		return segments(t, root) > 0
 	})
 	files := retention.NewFiles(root)
-	defer files.Close() //nolint:errcheck // of a test
+	defer files.Close()
 	chains, err := files.Chains(t.Context())
 	if err != nil || len(chains) != 1 {
 		t.Fatal(chains, err)

@@ -36,7 +36,7 @@ func (w *walker) add(path, text string) { w.all = append(w.all, Value{path, text
 
 // walk adds the values in v.
 func (w *walker) walk(path string, v reflect.Value) {
-	switch v.Kind() { //nolint:exhaustive // the rest is nil or set
+	switch v.Kind() {
 	case reflect.Invalid:
 		w.add(path, "nil")
 	case reflect.Bool:
