@@ -145,7 +145,11 @@ func (s *stream) ready() bool {
 // mail.
 func (s *stream) catchUp(ctx context.Context) error {
 	h := s.hub
-	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Reread: s.reread})
+	scope, looks := s.scope(), s.seen != nil
+	if looks { // for the change that a client's place names, whatever its namespace
+		scope = nil
+	}
+	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Scope: scope, Reread: s.reread})
 	defer cursor.Close()
 	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done(), told: s.position()}
 	defer c.giveBack()
@@ -191,7 +195,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 		} else if hub := h.Position(); s.reread.Since.IsZero() && s.seen == nil && s.held() == nil && !hub.IsZero() && s.position().Covers(hub) && s.joins(ctx) {
 			return nil
 		}
-		if !s.credit() || s.hasMail() || s.Ended() {
+		if !s.credit() || s.hasMail() || s.Ended() || looks && s.seen == nil && cursor.Retained() {
 			return nil
 		}
 		if batch != nil {
@@ -226,6 +230,17 @@ func (c *catchup) wait(ctx context.Context, more <-chan struct{}, back *time.Tim
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// scope returns what the session's subscriptions ask for. What it subscribes to later is read with
+// another cursor.
+func (s *stream) scope() oplog.Scope {
+	var all []change.Namespace
+	for _, sub := range s.byKey {
+		f := sub.Program.Filter()
+		all = append(all, change.Namespace{DB: f.DB, Coll: f.Coll})
+	}
+	return oplog.ScopeOf(all...)
 }
 
 // follow advances a session off the live path when the log has only advanced.

@@ -40,6 +40,12 @@ type bench struct {
 
 func begin(t *testing.T, source *oplogtest.Log, cfg delivery.Config) *bench {
 	t.Helper()
+	return beginThrough(t, source, source, cfg)
+}
+
+// beginThrough is begin for a log that is read through another source.
+func beginThrough(t *testing.T, source *oplogtest.Log, through oplog.Source, cfg delivery.Config) *bench {
+	t.Helper()
 	b := &bench{t: t, source: source}
 	b.log = oplog.New(oplog.Config{
 		Partitions: partitions, RingBytes: 50_000, PrefetchBytes: 20_000,
@@ -47,7 +53,7 @@ func begin(t *testing.T, source *oplogtest.Log, cfg delivery.Config) *bench {
 			first, last := source.Reach()
 			return gap.Reach{First: first, Last: last}, nil
 		},
-	}, source)
+	}, through)
 	cfg.Partitions = partitions
 	b.hub = delivery.New(cfg, b.log)
 	ctx, cancel := context.WithCancel(t.Context())

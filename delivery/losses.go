@@ -182,9 +182,9 @@ func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot
 // concerned reports whether a loss may concern one of the session's subscriptions.
 func (s *stream) concerned(loss *oplog.Loss) bool {
 	switch {
-	case loss.Reason != gap.Renamed && loss.Reason != gap.Unread && loss.Reason != gap.Forgotten, len(loss.Namespaces) == 0:
+	case loss.Reason != gap.Renamed && loss.Reason != gap.Unread && loss.Reason != gap.Forgotten && loss.Reason != gap.Damaged, len(loss.Namespaces) == 0:
 		return true
-	case loss.Reason == gap.Unread && len(s.byKey) == 0: // they come later
+	case (loss.Reason == gap.Unread || loss.Reason == gap.Damaged) && len(s.byKey) == 0: // they come later
 		return true
 	}
 	for _, ns := range loss.Namespaces {

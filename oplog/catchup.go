@@ -49,8 +49,12 @@ func (l *Log) assign() (opening []*reader) {
 	readers, places := l.plan(pending)
 	urgent := false
 	for i, c := range pending {
-		if places[i] == nowhere {
+		switch places[i] {
+		case undecided:
+			continue
+		case nowhere:
 			urgent = urgent || c.open.Time.Compare(l.floor) < 0 || !c.reread.Since.IsZero()
+			l.unite(c)
 			continue
 		}
 		r := readers[places[i]]
@@ -76,14 +80,27 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	spans := make([]span, 0, len(l.catchups))
 	for r := range l.catchups {
 		base, end := r.reach()
-		readers, spans = append(readers, r), append(spans, span{base: base, end: end, begun: r.begun})
+		readers, spans = append(readers, r), append(spans, span{
+			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened,
+		})
 	}
-	starts := startsOf(pending)
-	places, open := assign(starts, spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
-	for _, from := range open {
-		readers = append(readers, newReader(l, false, from))
+	places, open := assign(wantsOf(pending), spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
+	for _, o := range open {
+		r := newReader(l, false, o.from)
+		r.settled = o.whole
+		readers = append(readers, r)
 	}
 	return readers, places
+}
+
+// unite ends the catch-ups that a waiting cursor could share but for its scope: their cursors wait
+// again, and one catch-up with the scopes of all serves them.
+func (l *Log) unite(c *Cursor) {
+	for r := range l.catchups {
+		if r.opened && r.leave != nil && c.open.Covers(r.ring.base) && !r.scope.covers(c.scope) {
+			r.leave()
+		}
+	}
 }
 
 // preempt ends the catch-up with the latest position in favour of a cursor whose position is about

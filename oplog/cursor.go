@@ -17,6 +17,9 @@ type Start struct {
 	// Position. It differs if Position cannot be opened, because its token belongs to another
 	// pipeline.
 	Open change.Position
+	// Scope is what the cursor is read for: it may leave out everything else. Defaults to
+	// everything.
+	Scope Scope
 	// Reread makes the cursor read a stretch anew, whatever rings have of it.
 	Reread Reread
 	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a
@@ -45,6 +48,7 @@ func (r Reread) IsOver(at change.Position, drained bool) bool {
 type Cursor struct {
 	log     *Log
 	live    bool
+	scope   Scope
 	signals chan struct{} // holds one signal: Poll may return something
 
 	// Guarded by the log's mutex:
@@ -138,6 +142,13 @@ func (c *Cursor) Drained() bool {
 
 // isDrained is Drained for callers that hold the mutex.
 func (c *Cursor) isDrained() bool { return c.idle && c.reader != nil && c.reader.drained }
+
+// Retained reports whether the cursor reads a log beyond MongoDB's.
+func (c *Cursor) Retained() bool {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.reader != nil && c.reader.retained
+}
 
 // place is Position for callers that hold the mutex.
 func (c *Cursor) place() change.Position {

@@ -31,7 +31,8 @@
 // A cursor moves from a catch-up to the tail in one critical section: when the tail's ring holds
 // everything after its position, the cursor is placed there and skips entries that it has read.
 // Nothing is missed or repeated. The number of catch-ups is bounded; cursors near each other share
-// one, opened at the earliest position. The tail pauses for a catch-up that makes no progress
+// one, opened at the earliest position. A cursor that is read for some namespaces ([Scope]) may share
+// a catch-up that leaves out others, where the source can do that ([Narrower]). The tail pauses for a catch-up that makes no progress
 // towards it.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
@@ -55,6 +56,9 @@
 //     oplog.TestServerThatAcceptsPositionsAgainHasLostNothing)
 //   - A cursor joins the tail in one critical section: no gap, no duplicate
 //     (oplog.TestEveryCursorSeesEverythingOnce)
+//   - A catch-up that leaves out namespaces serves only cursors that do not ask for them: its scope
+//     is decided before its stream is opened, and never becomes narrower
+//     (oplog.TestCursorsMissNothingOfTheirNamespaces)
 //   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
 //     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
 //     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)

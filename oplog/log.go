@@ -114,7 +114,7 @@ func (l *Log) Partitioner() change.Partitioner { return l.partitioner }
 func (l *Log) Cursor(start Start) *Cursor {
 	c := &Cursor{
 		log: l, live: start.Live, signals: make(chan struct{}, 1), position: start.Position,
-		open: start.Open, reread: start.Reread,
+		open: start.Open, scope: start.Scope, reread: start.Reread,
 	}
 	if c.open.IsZero() {
 		c.open = c.position

@@ -12,12 +12,23 @@ import (
 type span struct {
 	base, end change.Position
 	begun     time.Time
+	scope     Scope
+	settled   bool // it has that scope; otherwise its scope will be that of all its cursors
+	opened    bool // it keeps that scope; otherwise it may turn out to have everything
 }
 
-// A start is where a reader would be opened for a cursor. It must not have begun before since.
-type start struct {
+// A want is what a cursor needs: everything of the scope after the position, from a reader that has
+// not begun before since.
+type want struct {
 	at    change.Position
+	scope Scope
 	since time.Time
+}
+
+// An opening is a catch-up to be opened.
+type opening struct {
+	from  change.Position
+	whole bool // its scope is everything
 }
 
 // limits are the limits for catch-ups.
@@ -29,52 +40,76 @@ type limits struct {
 	neighbourhood time.Duration
 }
 
-// nowhere is the place of a cursor that gets no reader now.
-const nowhere = -1
+const (
+	// nowhere is the place of a cursor that gets no reader now.
+	nowhere = -1
+	// undecided is the place of a cursor whose reader is being opened, and may not have its scope.
+	undecided = -2
+)
 
-// startsOf returns where readers would be opened for the cursors.
-func startsOf(cursors []*Cursor) []start {
-	starts := make([]start, len(cursors))
+// wantsOf returns where readers would be opened for the cursors, and for what.
+func wantsOf(cursors []*Cursor) []want {
+	wants := make([]want, len(cursors))
 	for i, c := range cursors {
-		starts[i] = start{c.open, c.reread.Since}
+		wants[i] = want{c.open, c.scope, c.reread.Since}
 	}
-	return starts
+	return wants
 }
 
-// assign returns a reader index for each start: existing readers first, then new ones, whose
-// positions it also returns. The earliest start is served first. It shares a reader whose ring
-// holds, or will reach, the position; it gets a new one if that reader is far away and the budget
-// allows.
-func assign(starts []start, readers []span, limits limits) (places []int, open []change.Position) {
-	places = make([]int, len(starts))
-	order := make([]int, len(starts))
+// assign returns a reader index for each want: existing readers first, then new ones, which it also
+// returns. The earliest want is served first. It shares a reader whose ring holds, or will reach,
+// the position, and whose scope covers its own; it gets a new one if that reader is far away and
+// the budget allows. At least half of the budget is for readers of everything, which anybody can
+// share.
+func assign(wants []want, readers []span, limits limits) (places []int, open []opening) {
+	places = make([]int, len(wants))
+	order := make([]int, len(wants))
 	var latest time.Time // new readers begin after this
 	for i := range order {
 		order[i] = i
-		if starts[i].since.After(latest) {
-			latest = starts[i].since
+		if wants[i].since.After(latest) {
+			latest = wants[i].since
 		}
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return starts[i].at.Compare(starts[j].at) })
+	slices.SortStableFunc(order, func(i, j int) int { return wants[i].at.Compare(wants[j].at) })
 	all := slices.Clone(readers)
 	for _, i := range order {
-		at := nearest(all, starts[i])
-		from := starts[i].at
-		if (at == nowhere || from.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && len(all) < limits.budget {
+		w := wants[i]
+		at := nearest(all, w)
+		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && len(all) < limits.budget {
+			whole := narrow(all) >= limits.budget/2
 			at = len(all)
-			all = append(all, span{base: from, end: from, begun: latest})
-			open = append(open, from)
+			all = append(all, span{base: w.at, end: w.at, begun: latest, settled: whole})
+			open = append(open, opening{from: w.at, whole: whole})
+		}
+		if at != nowhere && !all[at].has(w.scope) {
+			at = undecided
 		}
 		places[i] = at
 	}
 	return places, open
 }
 
-// nearest returns the reader that may serve the start, will reach it and is closest to it.
-func nearest(readers []span, s start) (best int) {
+// narrow returns how many readers may not have everything.
+func narrow(readers []span) (n int) {
+	for i := range readers {
+		if !readers[i].settled || readers[i].scope != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// has reports whether a reader has, or will have, everything of a scope.
+func (s *span) has(scope Scope) bool { return !s.settled || s.scope.covers(scope) }
+
+// nearest returns the reader that will reach the position and is closest to it, among those that
+// may serve the cursor: they have its scope, or may turn out to have it.
+func nearest(readers []span, w want) (best int) {
 	best = nowhere
 	for i, r := range readers {
-		if s.at.Covers(r.base) && !r.begun.Before(s.since) && (best == nowhere || r.end.After(readers[best].end)) {
+		serves := !r.begun.Before(w.since) && (!r.opened || r.has(w.scope))
+		if serves && w.at.Covers(r.base) && (best == nowhere || r.end.After(readers[best].end)) {
 			best = i
 		}
 	}

@@ -41,6 +41,8 @@ type readerState struct {
 	reading bool // a stream is open
 	ring    ring
 	cursors map[*Cursor]struct{}
+	scope   Scope // of a catch-up: what it has, if that is settled
+	settled bool
 	live    *Cursor // the cursor with which the tail keeps pace, nil if there is none
 	idle    int     // cursors that have read everything
 	front   uint64  // number of the next slot of the foremost cursor

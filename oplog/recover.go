@@ -23,7 +23,7 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 	l, backoff := r.log, retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ; ; r.attempts++ {
 		if refused == nil {
-			if stream, err = l.source.Open(ctx, from); err == nil || !errors.Is(err, ErrPositionLost) {
+			if stream, err = r.openSource(ctx, from); err == nil || !errors.Is(err, ErrPositionLost) {
 				if err != nil {
 					err = fmt.Errorf("open %s: %w", r.kind(), err)
 				}
@@ -97,6 +97,7 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 	}
 	loss := &Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now()}
 	r.lost(loss)
+	r.widen()
 	l.opened(r, at)
 	l.accept(r, &slot{loss: loss, end: loss.To, size: eventOverhead})
 	r.splitter.begin(loss.To)

@@ -22,6 +22,11 @@
 // namespaces, a damaged footer one of the segment, a damaged header one up to the next segment.
 // Unreadable bytes are never passed over silently.
 //
+// # Lanes
+//
+// A block has changes of one lane, and the footer says which namespaces they concern. Whoever reads
+// some namespaces reads only the lanes that may have changes of theirs, and meets only their losses.
+//
 // # Not obvious, and the tests that guard it
 //
 //   - A number of the retained log that was deleted may be created again by a writer that stood
@@ -29,6 +34,11 @@
 //     (retention.TestModelOfWriters, retention.TestFloorFencesStalledWriters)
 //   - A retained log is continued only where its last change is met again; a restored MongoDB has
 //     another history (retention.TestRestoredHistoryStopsTheWriter)
+//   - A rename is in the lane of its source, which names its target, too; the changes of a database
+//     concern all of its collections (retention.TestNarrowReadersMissNothingOfTheirs)
+//   - The reader of the log passes over a loss that ends where it has been: losses are told by
+//     their ends, and those that end together as one
+//     (retention.TestNarrowReadersMissNothingOfTheirs)
 //   - An answer of the store says nothing: what is under the number decides who wrote it
 //     (retention.TestLostAnswersOfTheStore)
 //   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes

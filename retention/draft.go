@@ -3,6 +3,7 @@ package retention
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -17,7 +18,7 @@ const (
 	restLane   = namedLanes
 	lossLane   = namedLanes + 1
 	lanes      = namedLanes + 2
-	// maxNames bounds the names of the rest lane.
+	// maxNames bounds the names of a lane.
 	maxNames = 1000
 )
 
@@ -46,7 +47,7 @@ type openBlock struct {
 }
 
 func newDraft(encoder *zstd.Encoder) *draft {
-	return &draft{encoder: encoder, names: make(map[string]int), footer: footer{Lanes: make([]lane, lanes)}}
+	return &draft{encoder: encoder, names: make(map[string]int), footer: footer{Lanes: make([]lane, lanes), Targets: true}}
 }
 
 // empty reports whether the draft has no entries.
@@ -58,6 +59,9 @@ func (d *draft) add(e *change.Event) bool {
 		return false
 	}
 	n := d.laneOf(e.Namespace().String())
+	if len(e.ToDB()) > 0 {
+		d.name(n, change.Namespace{DB: string(e.ToDB()), Coll: string(e.ToColl())}.String())
+	}
 	d.append(n, changes, e.Time(), e.Raw())
 	d.events++
 	d.raw += int64(len(e.Raw()))
@@ -85,6 +89,13 @@ func (d *draft) laneOf(namespace string) int {
 		d.footer.Lanes[n].Namespaces = append(d.footer.Lanes[n].Namespaces, namespace)
 	}
 	return n
+}
+
+// name adds a namespace to those that the changes of a lane concern.
+func (d *draft) name(n int, namespace string) {
+	if l := &d.footer.Lanes[n]; len(l.Namespaces) <= maxNames && !slices.Contains(l.Namespaces, namespace) {
+		l.Namespaces = append(l.Namespaces, namespace)
+	}
 }
 
 // append adds a record to the open block of a lane.
@@ -127,8 +138,10 @@ func (d *draft) encode(h Header) ([]byte, Header, error) {
 	for n := range d.open {
 		d.closeBlock(n)
 	}
-	if rest := &d.footer.Lanes[restLane]; len(rest.Namespaces) > maxNames {
-		rest.Namespaces = nil
+	for n := range d.footer.Lanes {
+		if l := &d.footer.Lanes[n]; len(l.Namespaces) > maxNames {
+			l.Namespaces = nil
+		}
 	}
 	if h.Rewritten == 0 {
 		_, _ = rand.Read(h.ID[:]) // never fails

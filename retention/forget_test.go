@@ -254,7 +254,7 @@ func TestReadersSurviveAnErasure(t *testing.T) {
 	t.Parallel()
 	events := some(60)
 	for i := range events {
-		events[i].Pad = blockSize / 4 // blocks of a few changes, and more than is fetched at once
+		events[i].Pad, events[i].Noise = blockSize/4, i%4 == 0 // blocks of a few changes, and more than is fetched at once
 	}
 	e := erasures(t)["collection"]
 	rest := gone(t, events, e)

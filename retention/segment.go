@@ -181,9 +181,11 @@ func parseHeader(b []byte) (Header, error) {
 
 // A footer lists the content of a segment's lanes, and its places.
 type footer struct {
-	ID     ID      `json:"id"` // of the segment
-	Lanes  []lane  `json:"lanes"`
-	Blocks []block `json:"blocks"`
+	ID    ID     `json:"id"` // of the segment
+	Lanes []lane `json:"lanes"`
+	// Targets says that the lanes name the targets of renames, too.
+	Targets bool    `json:"targets,omitempty"`
+	Blocks  []block `json:"blocks"`
 	// Rewritten is that of the header. Forgotten are the stretches in which changes were erased.
 	Rewritten int         `json:"rewritten,omitempty"`
 	Forgotten []forgotten `json:"forgotten,omitempty"`
@@ -191,7 +193,8 @@ type footer struct {
 
 // A lane holds the changes of some namespaces.
 type lane struct {
-	// Namespaces are the names; none if there are too many to list.
+	// Namespaces are the namespaces that the changes concern: their own, as db.coll, db, or empty
+	// for changes of everything, and the targets of renames. None if there are too many to list.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 

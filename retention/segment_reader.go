@@ -1,9 +1,12 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -13,23 +16,44 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// fetchSize is how much of a segment is fetched at once, at least.
-const fetchSize = 1 << 20
+const (
+	// tailSize is how much of a segment's end is fetched for its footer.
+	tailSize = 64 << 10
+	// fetchSize is how much is fetched at once for several blocks.
+	fetchSize = 1 << 20
+	// joinedGap is what may be fetched in vain between two blocks, instead of another request.
+	joinedGap = 64 << 10
+	// maxFetched bounds the fetched bytes that are kept for blocks that are read later.
+	maxFetched = 4 << 20
+)
 
-// A segmentReader yields the entries of a segment in their order. It holds a block of each lane and
-// the last fetched bytes. It must not be used concurrently.
+// A segmentReader yields the entries of a segment that concern a scope, and maybe others, in their
+// order. It holds a block of each lane, and fetched bytes up to maxFetched. It must not be used
+// concurrently.
 type segmentReader struct {
 	store   Store
 	key     string
 	header  Header
 	decoder *zstd.Decoder
+	scope   oplog.Scope // nil is everything
 
-	fetched []byte // of the object, from at on
-	at      int64
+	fetched []fetched
 
 	footer  *footer
 	cursors [lanes]laneCursor
+	unread  []*block     // of all lanes that are read, by their offsets
 	damaged []oplog.Loss // found and not returned yet
+}
+
+// A fetched is a part of the object.
+type fetched struct {
+	at   int64
+	data []byte
+}
+
+// has reports whether it has some bytes.
+func (f *fetched) has(offset int64, n int) bool {
+	return offset >= f.at && offset+int64(n) <= f.at+int64(len(f.data))
 }
 
 // A laneCursor is a place in a lane.
@@ -56,20 +80,59 @@ func newSegmentReader(store Store, key string, h Header, decoder *zstd.Decoder) 
 	return &segmentReader{store: store, key: key, header: h, decoder: decoder}
 }
 
-// fetch returns n bytes from an offset. It reads ahead unless the bytes are alone at the end.
+// fetch returns n bytes from an offset. It fetches following blocks with them.
 func (r *segmentReader) fetch(ctx context.Context, offset int64, n int) ([]byte, error) {
-	if from := offset - r.at; from >= 0 && from+int64(n) <= int64(len(r.fetched)) {
-		return r.fetched[from : from+int64(n)], nil
+	for _, f := range r.fetched {
+		if f.has(offset, n) {
+			return f.data[offset-f.at:][:n], nil
+		}
 	}
-	b, _, err := r.store.Get(ctx, r.key, offset, max(int64(n), fetchSize))
+	b, _, err := r.store.Get(ctx, r.key, offset, r.extent(offset, int64(n)))
 	if err != nil {
 		return nil, err
 	}
-	r.fetched, r.at = b, offset
+	r.fetched = append(r.fetched, fetched{at: offset, data: b})
+	for total := r.kept(); total > maxFetched && len(r.fetched) > 1; total = r.kept() {
+		r.fetched = slices.Delete(r.fetched, 0, 1)
+	}
 	if len(b) < n {
 		return nil, fmt.Errorf("%w: it ends after %d of %d bytes", errDamaged, offset+int64(len(b)), r.header.Size)
 	}
 	return b[:n], nil
+}
+
+// extent returns how much is fetched from an offset where n bytes are needed: also blocks that
+// follow closely, and have not been fetched.
+func (r *segmentReader) extent(offset, n int64) int64 {
+	end := offset + n
+	for _, k := range r.unread {
+		from := r.header.size + k.Offset
+		to := from + int64(k.Stored)
+		switch {
+		case from < end:
+			continue
+		case from-end > joinedGap, to-offset > fetchSize, slices.ContainsFunc(r.fetched, func(f fetched) bool { return f.has(from, k.Stored) }):
+			return end - offset
+		}
+		end = to
+	}
+	return end - offset
+}
+
+// kept returns how many fetched bytes are kept.
+func (r *segmentReader) kept() (n int) {
+	for _, f := range r.fetched {
+		n += len(f.data)
+	}
+	return n
+}
+
+// passed drops fetched bytes that are not needed once a block has been read.
+func (r *segmentReader) passed(k *block) {
+	r.unread = slices.DeleteFunc(r.unread, func(other *block) bool { return other == k })
+	r.fetched = slices.DeleteFunc(r.fetched, func(f fetched) bool {
+		return !slices.ContainsFunc(r.unread, func(k *block) bool { return f.has(r.header.size+k.Offset, k.Stored) })
+	})
 }
 
 // refetch is fetch without the bytes fetched before, which were damaged.
@@ -87,15 +150,17 @@ func (r *segmentReader) open(ctx context.Context, from change.Timestamp) error {
 	if err != nil {
 		return r.rewritten(ctx, err)
 	}
-	r.footer, r.cursors, r.damaged = footer, [lanes]laneCursor{}, nil // also after an attempt that failed
+	r.footer, r.cursors, r.damaged, r.unread = footer, [lanes]laneCursor{}, nil, nil // also after an attempt that failed
 	for i := range footer.Blocks {
 		k := &footer.Blocks[i]
-		if k.To.Compare(from) >= 0 {
+		if k.To.Compare(from) >= 0 && r.wants(k) {
 			r.cursors[k.Lane].blocks = append(r.cursors[k.Lane].blocks, k)
+			r.unread = append(r.unread, k)
 		}
 	}
+	slices.SortFunc(r.unread, func(a, b *block) int { return cmp.Compare(a.Offset, b.Offset) })
 	for i := range footer.Forgotten {
-		if f := &footer.Forgotten[i]; f.To.Compare(from) > 0 {
+		if f := &footer.Forgotten[i]; f.To.Compare(from) > 0 && r.scope.Concerns(f.Namespace) {
 			r.damaged = append(r.damaged, f.loss())
 		}
 	}
@@ -107,12 +172,19 @@ func (r *segmentReader) open(ctx context.Context, from change.Timestamp) error {
 	return nil
 }
 
+// wants reports whether a block may have something that concerns the scope.
+func (r *segmentReader) wants(k *block) bool {
+	names := r.footer.Lanes[k.Lane].Namespaces
+	return k.Kind == losses || len(names) == 0 || !r.footer.Targets || slices.ContainsFunc(names, r.scope.Concerns)
+}
+
 func (r *segmentReader) readFooter(ctx context.Context, fetch func(context.Context, int64, int) ([]byte, error)) (*footer, error) {
-	trailer, err := fetch(ctx, r.header.Size-trailerSize, trailerSize)
+	at := max(0, r.header.Size-tailSize)
+	end, err := fetch(ctx, at, int(r.header.Size-at))
 	if err != nil {
 		return nil, err
 	}
-	offset, length, sum, err := parseTrailer(trailer, &r.header)
+	offset, length, sum, err := parseTrailer(end[len(end)-trailerSize:], &r.header)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +231,7 @@ func (r *segmentReader) advance(ctx context.Context, n int) error {
 			c.records = reading(k, content)
 		}
 		c.blocks = c.blocks[1:]
+		r.passed(k)
 	}
 }
 
@@ -183,9 +256,25 @@ func (r *segmentReader) readBlock(ctx context.Context, k *block) ([]byte, error)
 // last one.
 func (r *segmentReader) damage(k *block) {
 	r.damaged = append(r.damaged, oplog.Loss{
-		From: change.At(k.From), To: change.At(k.To.Next()), Reason: gap.Damaged, Namespaces: r.footer.Lanes[k.Lane].Namespaces,
-		Found: time.Now(),
+		From: change.At(k.From), To: change.At(k.To.Next()), Reason: gap.Damaged, Namespaces: r.affected(k), Found: time.Now(),
 	})
+}
+
+// affected returns the namespaces that the changes of a block may concern; none are all.
+func (r *segmentReader) affected(k *block) (namespaces []string) {
+	if !r.footer.Targets {
+		return nil
+	}
+	for _, name := range r.footer.Lanes[k.Lane].Namespaces {
+		switch {
+		case name == "":
+			return nil
+		case !strings.Contains(name, "."):
+			name += ".*"
+		}
+		namespaces = append(namespaces, name)
+	}
+	return namespaces
 }
 
 // next returns the next entry; ok is false at the end.

@@ -47,7 +47,7 @@ type Source struct {
 	}
 }
 
-var _ oplog.Source = (*Source)(nil)
+var _ oplog.Narrower = (*Source)(nil)
 
 // NewSource returns a Source. The chain may be unknown for a while: chain returns nil then.
 func NewSource(cfg SourceConfig, mongo oplog.Source, chain func() *Chain) *Source {
@@ -59,24 +59,32 @@ func NewSource(cfg SourceConfig, mongo oplog.Source, chain func() *Chain) *Sourc
 
 // Open implements oplog.Source.
 func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
+	st, _, err := s.OpenNarrow(ctx, from, nil)
+	return st, err
+}
+
+// OpenNarrow implements oplog.Narrower. A stream that begins in the chain is narrow: it leaves out
+// the lanes of its segments that do not concern the scope.
+func (s *Source) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (_ oplog.Stream, narrow bool, err error) {
 	st := &stream{source: s, base: from, at: from.Time}
 	mongo, err := s.mongo.Open(ctx, from)
 	switch {
 	case err == nil:
 		st.mongo, st.base = mongo, mongo.Base()
-		return st, nil
+		return st, false, nil
 	case from.IsZero(), !errors.Is(err, oplog.ErrPositionLost):
-		return nil, err
+		return nil, false, err
 	}
 	first, outlives := s.outlives(ctx, from, err)
 	if !outlives {
-		return nil, err
+		return nil, false, err
 	}
+	st.scope = scope
 	if found, findErr := st.begin(ctx, first); findErr != nil || !found {
-		return nil, errors.Join(err, findErr)
+		return nil, false, errors.Join(err, findErr)
 	}
 	s.cfg.Logger.Info("reading the retained log", "from", from.String(), "segment", st.header.Number)
-	return st, nil
+	return st, true, nil
 }
 
 // outlives reports whether a position that MongoDB rejects is one that the chain may have: its

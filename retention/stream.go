@@ -19,6 +19,7 @@ const replySize = 1 << 20
 // A stream reads MongoDB, and the chain while MongoDB lacks the next changes.
 type stream struct {
 	source *Source
+	scope  oplog.Scope // of the segments' lanes that are read; nil is everything
 	base   change.Position
 	mongo  oplog.Stream // nil while segments are read
 
@@ -28,10 +29,17 @@ type stream struct {
 	reader  *segmentReader   // nil between segments
 	decoder *zstd.Decoder
 	reached bool         // the changes before at have been skipped
-	losses  []oplog.Loss // to be returned
+	losses  []queuedLoss // to be returned
 	damaged []oplog.Loss // to be returned once their span is over
 	ahead   []entry      // read, but not returned: at most one
 	failed  error        // to be returned after the losses: the store has not answered for too long
+}
+
+// A queuedLoss is a loss to be returned; told says that a segment has it.
+type queuedLoss struct {
+	oplog.Loss
+
+	told bool
 }
 
 // Base implements oplog.Stream.
@@ -111,7 +119,13 @@ func (s *stream) begin(ctx context.Context, oplogFirst change.Timestamp) (found 
 
 // lose queues a loss of all namespaces, or some.
 func (s *stream) lose(from, to change.Timestamp, reason gap.Reason, namespaces []string) {
-	s.losses = append(s.losses, oplog.Loss{From: change.At(from), To: change.At(to), Reason: reason, Namespaces: namespaces, Found: time.Now()})
+	s.queue(false, oplog.Loss{From: change.At(from), To: change.At(to), Reason: reason, Namespaces: namespaces, Found: time.Now()})
+}
+
+func (s *stream) queue(told bool, losses ...oplog.Loss) {
+	for _, l := range losses {
+		s.losses = append(s.losses, queuedLoss{l, told})
+	}
 }
 
 // enter makes a segment the one to read.
@@ -122,6 +136,7 @@ func (s *stream) enter(h Header) {
 	chain := s.source.chain()
 	s.header, s.reached, s.entered = h, false, later(h.From, s.at)
 	s.reader = newSegmentReader(chain.store, chain.segment(h.Number), h, s.decoder)
+	s.reader.scope = s.scope
 }
 
 // enterAgain reads a segment that was rewritten meanwhile from the stream's place on.
@@ -158,8 +173,7 @@ func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 			case err != nil:
 				return oplog.Reply{}, err
 			case ended && len(s.damaged) > 0:
-				s.losses = append(s.losses, s.damaged...)
-				s.damaged = nil
+				s.tellDamaged()
 			case ended:
 				return s.join(ctx)
 			}
@@ -172,12 +186,39 @@ func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 	}
 }
 
-// nextLoss returns the first queued loss.
+// nextLoss returns the queued loss that ends first. Losses that end at the same place become one,
+// because whoever has passed the end of a loss does not get it any more.
 func (s *stream) nextLoss() oplog.Reply {
-	loss := s.losses[0]
-	s.losses = s.losses[1:]
-	s.at = later(s.at, loss.To.Time)
-	return oplog.Reply{Loss: &loss, Retained: true, At: time.Now()}
+	slices.SortStableFunc(s.losses, func(a, b queuedLoss) int { return a.To.Compare(b.To) })
+	first := s.losses[0]
+	rest := s.losses[1:]
+	for len(rest) > 0 && rest[0].To.Compare(first.To) == 0 && first.From.Compare(first.To) != 0 && rest[0].From.Compare(rest[0].To) != 0 {
+		first = first.and(&rest[0])
+		rest = rest[1:]
+	}
+	s.losses = rest
+	s.at = later(s.at, first.To.Time)
+	return oplog.Reply{Loss: &first.Loss, Told: first.told, Retained: true, At: time.Now()}
+}
+
+// and returns the loss of both.
+func (l *queuedLoss) and(other *queuedLoss) queuedLoss {
+	both := *l
+	both.From, both.told = change.Earlier(l.From, other.From), l.told && other.told
+	if l.Reason != other.Reason {
+		both.Reason = gap.Damaged
+		if l.Reason == gap.HistoryLost || other.Reason == gap.HistoryLost {
+			both.Reason = gap.HistoryLost
+		}
+	}
+	if len(l.Namespaces) == 0 || len(other.Namespaces) == 0 {
+		both.Namespaces = nil
+	} else {
+		both.Namespaces = slices.Concat(l.Namespaces, other.Namespaces)
+		slices.Sort(both.Namespaces)
+		both.Namespaces = slices.Compact(both.Namespaces)
+	}
+	return both
 }
 
 // read returns the next changes of the segment. At its end the reply has the segment's end.
@@ -206,14 +247,13 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 		s.ahead = s.ahead[:0]
 		if e.loss != nil {
 			if e.loss.To.Time.Compare(s.entered) >= 0 {
-				s.at = later(s.at, e.loss.To.Time)
-				e.loss.Found = time.Now() // new to the readers
-				return oplog.Reply{Loss: e.loss, Told: true, Retained: true, At: time.Now()}, nil
+				return s.stored(e), nil
 			}
 			continue
 		}
 		if overdue := s.place(e.raw); len(overdue) > 0 {
-			s.losses, s.ahead = append(s.losses, overdue...), append(s.ahead, e)
+			s.queue(false, overdue...)
+			s.ahead = append(s.ahead, e)
 			s.note(reply)
 			return reply, nil
 		}
@@ -228,6 +268,24 @@ func (s *stream) read(ctx context.Context) (oplog.Reply, error) {
 		reply.Events = append(reply.Events, buffer[at:len(buffer):len(buffer)])
 		reply.Size = len(buffer)
 	}
+}
+
+// stored returns a loss of the segment, or nothing, where damaged spans end before it or with it:
+// they are queued, and it follows.
+func (s *stream) stored(e entry) oplog.Reply {
+	overdue := s.overdue(e.loss.To.Time)
+	s.queue(false, overdue...)
+	e.loss.Found = time.Now() // new to the readers
+	switch {
+	case slices.ContainsFunc(overdue, func(l oplog.Loss) bool { return l.To.Compare(e.loss.To) == 0 }):
+		s.queue(true, *e.loss)
+	case len(overdue) > 0:
+		s.ahead = append(s.ahead, e)
+	default:
+		s.at = later(s.at, e.loss.To.Time)
+		return oplog.Reply{Loss: e.loss, Told: true, Retained: true, At: time.Now()}
+	}
+	return oplog.Reply{Retained: true, At: time.Now()}
 }
 
 // keeps reports whether the node reads a change.
@@ -249,10 +307,12 @@ func (s *stream) peek(ctx context.Context) (e entry, ok bool, err error) {
 			return e, false, err
 		}
 	}
-	err = s.source.ask(ctx, func(ctx context.Context) error {
-		e, ok, err = s.reader.next(ctx)
-		return err
-	})
+	if e, ok, err = s.reader.next(ctx); err != nil {
+		err = s.source.ask(ctx, func(ctx context.Context) error {
+			e, ok, err = s.reader.next(ctx)
+			return err
+		})
+	}
 	for _, l := range s.reader.damaged { // again those of a segment that was rewritten
 		if !slices.ContainsFunc(s.damaged, func(known oplog.Loss) bool { return sameLoss(&known, &l) }) {
 			s.damaged = append(s.damaged, l)
@@ -280,25 +340,37 @@ func (s *stream) place(raw []byte) (overdue []oplog.Loss) {
 		return nil // the reader of the log says so
 	}
 	s.reached = s.reached || e.Time().Compare(s.entered) >= 0
+	return s.overdue(e.Time())
+}
+
+// overdue returns the damaged spans that end at a time or before, which are not kept any more.
+func (s *stream) overdue(t change.Timestamp) (ended []oplog.Loss) {
 	kept := s.damaged[:0]
 	for _, l := range s.damaged {
-		if l.To.Time.Compare(e.Time()) <= 0 {
-			overdue = append(overdue, l)
+		if l.To.Time.Compare(t) <= 0 {
+			ended = append(ended, l)
 		} else {
 			kept = append(kept, l)
 		}
 	}
 	s.damaged = kept
-	return overdue
+	return ended
 }
 
-// drop gives up the rest of the segment, which is damaged or was deleted.
+// drop gives up the rest of the segment, which is damaged or was deleted. If it was cut, changes of
+// its last time may follow.
 func (s *stream) drop(err error) {
 	reason := gap.Damaged
 	if errors.Is(err, ErrNotFound) {
 		reason = gap.HistoryLost
 	}
-	s.lose(later(s.entered, s.at), s.header.To, reason, nil)
+	h, from := s.header, later(s.entered, s.at)
+	if h.Cut {
+		s.damaged = append(s.damaged, oplog.Loss{From: change.At(from), To: change.At(h.To.Next()), Reason: reason, Found: time.Now()})
+	} else {
+		s.queue(false, s.overdue(h.To)...)
+		s.lose(from, h.To, reason, nil)
+	}
 	s.reader = nil
 }
 
@@ -307,7 +379,7 @@ func (s *stream) drop(err error) {
 func (s *stream) leave(reply *oplog.Reply) {
 	h := s.header
 	if !h.Cut {
-		s.losses = append(s.losses, s.damaged...)
+		s.queue(false, s.damaged...)
 		s.damaged = nil
 	}
 	if namespaces, lacks := h.Coverage.Lacks(s.source.cfg.Coverage); lacks {
@@ -338,6 +410,7 @@ func (s *stream) step(ctx context.Context) (ended bool, err error) {
 		return true, nil
 	}
 	if !s.header.precedes(&next) {
+		s.queue(false, s.overdue(next.From)...)
 		s.lose(s.at, later(s.at, next.From), gap.HistoryLost, nil)
 	}
 	s.enter(next)
@@ -345,24 +418,29 @@ func (s *stream) step(ctx context.Context) (ended bool, err error) {
 }
 
 // giveUp makes the reader of the log continue in MongoDB, with a loss, where the store has not
-// answered for too long. That loss begins at the stream's place. A damaged span that began before
-// it is not over: it becomes a loss up to there, of all namespaces, because not all changes of the
-// place's own time may have been read.
+// answered for too long. That loss begins at the stream's place; damaged spans are told first.
 func (s *stream) giveUp(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	s.tellDamaged()
+	s.failed = errors.Join(oplog.ErrPositionLost, err)
+	return nil
+}
+
+// tellDamaged queues a loss of the damaged spans that began before the stream's place, because
+// reading continues in MongoDB there. It ends at that place, and is of all namespaces, because not
+// all changes of the place's own time may have been read.
+func (s *stream) tellDamaged() {
 	from := s.at.Next()
 	for _, l := range s.damaged {
 		if l.From.Time.Compare(from) < 0 {
 			from = l.From.Time
 		}
 	}
-	if from.Compare(s.at.Next()) < 0 {
+	if s.damaged = nil; from.Compare(s.at.Next()) < 0 {
 		s.lose(from, s.at.Next(), gap.Damaged, nil)
 	}
-	s.failed, s.damaged = errors.Join(oplog.ErrPositionLost, err), nil
-	return nil
 }
 
 // join continues in MongoDB at the end of the chain. If MongoDB does not have that either, there

@@ -3,6 +3,7 @@ package changetest
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/mongostream/streamer/change"
@@ -19,6 +20,7 @@ type Event struct {
 	Keyless  bool   // an event without a document
 	To       string // the target collection of a rename, in the same database
 	Pad      int    // size of a string field in bytes
+	Noise    bool   // the string field does not compress
 	// Version is that of the token, 1 or 2; defaults to 1. Fragment numbers the fragment that a
 	// token of version 2 names, from 1; 0 is none.
 	Version, Fragment int
@@ -67,9 +69,19 @@ func (e Event) Document() []byte {
 		b = change.AppendInt64(b, "b", e.Base)
 	}
 	if e.Pad > 0 {
-		b = change.AppendString(b, "pad", strings.Repeat("x", e.Pad))
+		b = change.AppendString(b, "pad", e.pad())
 	}
 	return change.WrapDocument(b)
+}
+
+// pad returns the string field.
+func (e Event) pad() string {
+	if !e.Noise {
+		return strings.Repeat("x", e.Pad)
+	}
+	noise := make([]byte, e.Pad)
+	_, _ = rand.NewChaCha8([32]byte(binary.BigEndian.AppendUint64(make([]byte, 24), uint64(e.ID)))).Read(noise) // never fails
+	return hex.EncodeToString(noise)[:e.Pad]
 }
 
 // Position returns the position of the event.

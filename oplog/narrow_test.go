@@ -1,0 +1,174 @@
+package oplog_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/oplog/oplogtest"
+)
+
+// A narrowing source has everything before a time in lanes: who asks for some namespaces gets
+// nothing else of it.
+type narrowing struct {
+	*oplogtest.Log
+
+	until change.Timestamp
+}
+
+func (s narrowing) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (oplog.Stream, bool, error) {
+	stream, err := s.Open(ctx, from)
+	if err != nil || from.Time.Compare(s.until) >= 0 {
+		return stream, false, err
+	}
+	return narrowed{stream, scope}, true, nil
+}
+
+type narrowed struct {
+	oplog.Stream
+
+	scope oplog.Scope
+}
+
+func (s narrowed) Next(ctx context.Context) (oplog.Reply, error) {
+	reply, err := s.Stream.Next(ctx)
+	reply.Events = slices.DeleteFunc(reply.Events, func(raw []byte) bool {
+		e, err := change.Parse(raw)
+		return err == nil && !s.scope.Concerns(e.Namespace().String())
+	})
+	return reply, err
+}
+
+// A narrowStep is a step of narrowDrive: what is done, and with what.
+type narrowStep struct {
+	do   string
+	n, m int
+}
+
+// A reader of some namespaces.
+type narrowFollower struct {
+	cursor *oplog.Cursor
+	scope  oplog.Scope
+	want   []change.Position // that it has not read yet
+	fault  error
+}
+
+// read reads one batch, and compares what it has of the scope.
+func (f *narrowFollower) read(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	b, err := f.cursor.Next(ctx)
+	if err != nil {
+		return // nothing new
+	}
+	for i := range b.Len() {
+		e := b.Event(i)
+		if !f.scope.Concerns(e.Namespace().String()) {
+			continue
+		}
+		if f.fault == nil && (len(f.want) == 0 || f.want[0].Compare(e.Position()) != 0) {
+			f.fault = fmt.Errorf("%d changes before the end another one comes: %s", len(f.want), e.Position())
+		}
+		f.want = f.want[min(1, len(f.want)):]
+	}
+}
+
+// narrowDrive lets cursors with scopes come and go.
+func narrowDrive(t *testing.T, streams, until int, steps []narrowStep) error {
+	source := narrowing{&oplogtest.Log{ReplyEvents: 5}, change.Timestamp{T: uint32(1000 + until)}}
+	source.Tick(1)
+	written := func(n, m int) (events []changetest.Event) {
+		for i := range n {
+			events = append(events, changetest.Event{ID: int64(i), Coll: fmt.Sprint("c", (m+i*i)%5)})
+		}
+		return source.Append(events...)
+	}
+	all := written(40, 0)
+	l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 2_000, MaxStreams: streams, Neighbourhood: time.Second}, source, source.Reach, change.Position{})
+	defer end()
+	synctest.Wait()
+	var followers []*narrowFollower
+	append1 := func(events []changetest.Event) {
+		all = append(all, events...)
+		for _, f := range followers {
+			f.expect(events)
+		}
+	}
+	for _, s := range steps {
+		switch {
+		case s.do == "append":
+			append1(written(s.n, s.m))
+		case s.do == "tick":
+			source.Tick(uint32(s.n) + 1)
+		case s.do == "wait":
+			synctest.Wait()
+		case s.do == "follow":
+			f := &narrowFollower{}
+			for i := range s.n % 3 { // none is everything
+				f.scope = append(f.scope, change.Namespace{DB: "shop", Coll: fmt.Sprint("c", (s.m+i)%5)})
+			}
+			if s.n%7 == 0 {
+				f.scope = oplog.Scope{{DB: "shop"}}
+			}
+			from := (s.m * 7) % len(all)
+			f.expect(all[from+1:])
+			f.cursor = l.Cursor(oplog.Start{Position: all[from].Position(), Scope: f.scope})
+			followers = append(followers, f)
+		case len(followers) > 0 && s.do == "read":
+			followers[s.m%len(followers)].read(t)
+		case len(followers) > 0 && s.do == "leave":
+			followers[s.m%len(followers)].cursor.Close()
+			followers = slices.Delete(followers, s.m%len(followers), s.m%len(followers)+1)
+		}
+	}
+	for i, f := range followers {
+		for tries := 0; len(f.want) > 0 && f.fault == nil && tries < 300; tries++ {
+			f.read(t)
+		}
+		if f.fault != nil || len(f.want) > 0 {
+			return fmt.Errorf("follower %d of %v: %w, %d changes are missing (%+v)", i, f.scope, f.fault, len(f.want), l.Stats())
+		}
+		f.cursor.Close()
+	}
+	if _, most, _ := source.Streams(); most > streams {
+		return fmt.Errorf("%d streams at a time", most)
+	}
+	return nil
+}
+
+// expect adds what the follower must get of some changes.
+func (f *narrowFollower) expect(events []changetest.Event) {
+	for _, e := range events {
+		if f.scope.Concerns("shop." + e.Coll) {
+			f.want = append(f.want, e.Position())
+		}
+	}
+}
+
+// Cursors of different namespaces share streams that leave out what none of them reads: each gets
+// everything of its own, once and in order, whoever comes and goes meanwhile.
+func TestCursorsMissNothingOfTheirNamespaces(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		streams := rapid.IntRange(2, 5).Draw(rt, "streams")
+		until := rapid.SampledFrom([]int{0, 5, 30, 1000}).Draw(rt, "lanes until")
+		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) narrowStep {
+			return narrowStep{
+				do: rapid.SampledFrom([]string{"append", "append", "follow", "follow", "follow", "read", "read", "read", "leave", "tick", "wait"}).Draw(rt, "do"),
+				n:  rapid.IntRange(0, 30).Draw(rt, "n"), m: rapid.IntRange(0, 1000).Draw(rt, "m"),
+			}
+		}), 1, 60).Draw(rt, "steps")
+		var err error
+		synctest.Test(t, func(t *testing.T) { err = narrowDrive(t, streams, until, steps) })
+		if err != nil {
+			rt.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package oplog
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/mongostream/streamer/change"
+)
+
+// A Scope is the namespaces whose changes somebody reads; one without a collection is a whole
+// database. A nil Scope is everything.
+//
+// A change concerns a namespace if the namespace is its own, or the target of its rename, or within
+// the database or the deployment that it is of (dropDatabase, invalidate).
+type Scope []change.Namespace
+
+// maxScope bounds a Scope: a longer one is everything.
+const maxScope = 16
+
+// ScopeOf returns the scope of some namespaces. It is everything if there are none, too many, or
+// one without a database.
+func ScopeOf(namespaces ...change.Namespace) (s Scope) {
+	for _, ns := range namespaces {
+		if ns.DB == "" {
+			return nil
+		}
+		if !slices.Contains(s, ns) {
+			s = append(s, ns)
+		}
+	}
+	if len(s) > maxScope {
+		return nil
+	}
+	return s
+}
+
+// Concerns reports whether changes of a namespace may concern the scope. The name is that of a
+// collection, as db.coll, of a database, or empty: of everything.
+func (s Scope) Concerns(name string) bool {
+	if s == nil || name == "" {
+		return true
+	}
+	db, coll, _ := strings.Cut(name, ".")
+	return slices.ContainsFunc(s, func(ns change.Namespace) bool {
+		return ns.DB == db && (ns.Coll == "" || coll == "" || ns.Coll == coll)
+	})
+}
+
+// covers reports whether a reader of the scope has everything that one of another scope needs.
+func (s Scope) covers(other Scope) bool {
+	if s == nil || other == nil {
+		return s == nil
+	}
+	return !slices.ContainsFunc(other, func(ns change.Namespace) bool {
+		return !slices.Contains(s, ns) && !slices.Contains(s, change.Namespace{DB: ns.DB})
+	})
+}
+
+// union returns a scope that covers both.
+func (s Scope) union(other Scope) Scope {
+	if s == nil || other == nil {
+		return nil
+	}
+	return ScopeOf(slices.Concat(s, other)...)
+}
+
+// A Narrower is a Source whose streams may leave out changes that nobody asks for.
+type Narrower interface {
+	Source
+	// OpenNarrow is Open for those who read a scope, which is not everything. If narrow is true,
+	// the stream may leave out changes, and losses, that do not concern the scope.
+	OpenNarrow(ctx context.Context, from change.Position, scope Scope) (stream Stream, narrow bool, err error)
+}
+
+// openSource opens a stream that has everything that the reader's cursors need.
+func (r *reader) openSource(ctx context.Context, from change.Position) (Stream, error) {
+	source, can := r.log.source.(Narrower)
+	if !can || r.tail {
+		return r.log.source.Open(ctx, from)
+	}
+	scope := r.settle()
+	if scope == nil {
+		return source.Open(ctx, from)
+	}
+	stream, narrow, err := source.OpenNarrow(ctx, from, scope)
+	if err == nil && !narrow {
+		r.widen()
+	}
+	return stream, err
+}
+
+// settle decides the scope of a catch-up, before its first stream is opened: that of the cursors
+// that wait for it. From then on the catch-up takes only cursors that its scope covers.
+func (r *reader) settle() Scope {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.settled {
+		return r.scope
+	}
+	r.settled = true
+	first := true
+	for c := range l.waiting {
+		switch {
+		case c.waiting != r:
+		case first:
+			r.scope, first = c.scope, false
+		default:
+			r.scope = r.scope.union(c.scope)
+		}
+	}
+	return r.scope
+}
+
+// widen makes the scope of a catch-up everything, unless it has begun to read a narrower one.
+func (r *reader) widen() {
+	r.log.locked(func() {
+		if !r.opened {
+			r.settled, r.scope = true, nil
+		}
+	})
+}
