@@ -46,9 +46,11 @@ const (
 	losses  kind = 1
 )
 
-// newEncoder returns a compressor of blocks.
+// newEncoder returns a compressor of blocks. Its fastest level stores as little as the default one
+// (BenchmarkDraft) for two thirds of the time.
 func newEncoder() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowSize), zstd.WithEncoderCRC(false))
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowSize),
+		zstd.WithEncoderCRC(false))
 	if err != nil {
 		panic("retention: make an encoder: " + err.Error()) // constant options
 	}

@@ -1247,3 +1247,27 @@ func TestReadingContinuesInMongoDB(t *testing.T) {
 		}
 	})
 }
+
+// A chain that ends right before a change, at the time of that, is followed by it: nothing is
+// missing or twice at the place where reading continues in MongoDB.
+func TestReadingContinuesRightAtTheChainsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{Interval: time.Hour})
+		all := write(mongo, 100, 0) // segments end by their size
+		synctest.Wait()
+		n.stop()
+		extent, err := retention.ChainAt(store, chainFolder).Extent(t.Context())
+		first := slices.IndexFunc(all, func(e changetest.Event) bool { return e.Time == extent.To })
+		if err != nil || first < 1 {
+			t.Fatalf("the chain ends at %s, change %d: %v", extent.To, first, err)
+		}
+		mongo.Truncate(len(all) - first + 1)
+		n = start(t, mongo, store, retention.WriterConfig{Interval: time.Hour, Size: 1 << 20})
+		defer n.stop()
+		got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+		if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
+			t.Errorf("%v, losses %v", err, losses)
+		}
+	})
+}
