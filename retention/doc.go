@@ -24,8 +24,8 @@
 //
 // # Lanes
 //
-// A block has changes of one lane, and the footer says which namespaces they concern. Whoever reads
-// some namespaces reads only the lanes that may have changes of theirs, and meets only their losses.
+// A block has changes of one lane, and the footer says which namespaces they concern. A reader of
+// some namespaces reads only the lanes that may have changes of theirs, and gets only their losses.
 //
 // # Not obvious, and the tests that guard it
 //
@@ -36,8 +36,8 @@
 //     another history (retention.TestRestoredHistoryStopsTheWriter)
 //   - A rename is in the lane of its source, which names its target, too; the changes of a database
 //     concern all of its collections (retention.TestNarrowReadersMissNothingOfTheirs)
-//   - The reader of the log passes over a loss that ends where it has been: losses are told by
-//     their ends, and those that end together as one
+//   - The reader of the log passes over a loss that ends where it has been: losses are
+//     ordered by their ends, and those that end together become one
 //     (retention.TestNarrowReadersMissNothingOfTheirs)
 //   - An answer of the store says nothing: what is under the number decides who wrote it
 //     (retention.TestLostAnswersOfTheStore)

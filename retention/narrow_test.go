@@ -159,7 +159,7 @@ type narrowRead struct {
 	losses []oplog.Loss
 }
 
-// readNarrow reads a scope from a time, and drops what the log's readers drop: what they have
+// readNarrow reads a scope from a time, and drops entries that the log's readers have
 // passed.
 func readNarrow(t *rapid.T, chain *Chain, from change.Timestamp, scope oplog.Scope) (got narrowRead) {
 	s := &stream{source: NewSource(SourceConfig{}, emptied{}, func() *Chain { return chain }), scope: scope, at: from, decoder: shared()}
@@ -216,7 +216,7 @@ func reads(scope oplog.Scope, name string) bool {
 	return scope == nil || slices.ContainsFunc(scope, func(ns change.Namespace) bool { return meet(ns.String(), name) })
 }
 
-// Whoever reads some namespaces of a chain gets all changes that concern them, in their order, or a
+// A reader of some namespaces of a chain gets all changes that concern them, in their order, or a
 // loss of theirs in the place of those that cannot be read: however changes, renames and drops are
 // spread over times, segments and lanes, whatever is damaged or was erased, and from every place.
 // Losses of damaged and erased changes of others do not reach him.

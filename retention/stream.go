@@ -187,7 +187,7 @@ func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 }
 
 // nextLoss returns the queued loss that ends first. Losses that end at the same place become one,
-// because whoever has passed the end of a loss does not get it any more.
+// because the reader of the log passes over a loss that ends where it has been.
 func (s *stream) nextLoss() oplog.Reply {
 	slices.SortStableFunc(s.losses, func(a, b queuedLoss) int { return a.To.Compare(b.To) })
 	first := s.losses[0]
@@ -343,7 +343,7 @@ func (s *stream) place(raw []byte) (overdue []oplog.Loss) {
 	return s.overdue(e.Time())
 }
 
-// overdue returns the damaged spans that end at a time or before, which are not kept any more.
+// overdue returns the damaged spans that end at a time or before, and forgets them.
 func (s *stream) overdue(t change.Timestamp) (ended []oplog.Loss) {
 	kept := s.damaged[:0]
 	for _, l := range s.damaged {
@@ -418,7 +418,7 @@ func (s *stream) step(ctx context.Context) (ended bool, err error) {
 }
 
 // giveUp makes the reader of the log continue in MongoDB, with a loss, where the store has not
-// answered for too long. That loss begins at the stream's place; damaged spans are told first.
+// answered for too long. That loss begins at the stream's place; damaged spans come first.
 func (s *stream) giveUp(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
