@@ -21,18 +21,26 @@ type gate struct {
 	shards bool                // the cluster is sharded: note the cluster's time
 	told   mongodb.ClusterTime // from the last reply
 	ids    []int64             // of the cursors that were opened and are not known to be closed
+
+	holding holding
+	absent  time.Duration // how long no request waited before the last reply
 }
 
 type gateKey struct{}
 
-// noteAggregate is called by the driver before it sends a command. It delays an aggregate that
-// opens a stream too soon after the last one, because the driver resumes without any limit while
-// the aggregates succeed.
-func noteAggregate(ctx context.Context, e *event.CommandStartedEvent) {
+// noteCommand is called by the driver before it sends a command. It delays an aggregate that opens
+// a stream too soon after the last one, because the driver resumes without any limit while the
+// aggregates succeed.
+func noteCommand(ctx context.Context, e *event.CommandStartedEvent) {
 	g, ok := ctx.Value(gateKey{}).(*gate)
-	if !ok || e.CommandName != "aggregate" {
+	switch {
+	case !ok:
+		return
+	case e.CommandName != "aggregate":
+		g.holding.ask(time.Now())
 		return
 	}
+	g.holding = holding{}
 	if wait := time.Until(g.last.Add(g.least)); !g.last.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -56,6 +64,7 @@ func noteReply(ctx context.Context, e *event.CommandSucceededEvent) {
 		g.told = mongodb.ClusterTimeOf(e.Reply)
 	}
 	if e.CommandName != "aggregate" {
+		g.absent = g.holding.answer(time.Now())
 		return
 	}
 	if id, ok := e.Reply.Lookup("cursor", "id").AsInt64OK(); ok && id != 0 {

@@ -9,6 +9,8 @@ type metrics struct {
 
 	incomplete, elsewhere prometheus.Counter
 
+	held prometheus.Histogram
+
 	shardMetrics // unset for replica sets
 }
 
@@ -30,8 +32,13 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m.elsewhere = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_mongodb_member_reads_total", Help: "Times a position was lost on one member of the replica set and found on another.",
 	})
+	m.held = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "streamer_mongodb_held_seconds",
+		Help:    "How long MongoDB held the first change of a reply before change streams showed it, at least, by the changes' own wall times. Not of sharded clusters, nor before 6.0.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+	})
 	if reg != nil {
-		reg.MustRegister(m.opened, m.failures, m.tooLarge, m.incomplete, m.elsewhere)
+		reg.MustRegister(m.opened, m.failures, m.tooLarge, m.incomplete, m.elsewhere, m.held)
 	}
 	return m
 }

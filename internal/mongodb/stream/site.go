@@ -28,7 +28,7 @@ const memberTimeout = 3 * time.Second
 func (s *Source) site(client *mongodb.Client) (site, error) {
 	pool, err := client.Pool(func(o *options.ClientOptions) {
 		// We retry openings ourselves, and delay those that the driver still makes.
-		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteAggregate, Succeeded: noteReply})
+		o.SetRetryReads(false).SetMonitor(&event.CommandMonitor{Started: noteCommand, Succeeded: noteReply})
 		// A closing stream and its replacement are open together for a moment.
 		o.SetMaxPoolSize(uint64(2 * s.cfg.MaxStreams))
 	})

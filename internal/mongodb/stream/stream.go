@@ -174,6 +174,7 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 	// A server fills a reply if it has more events than fit into it. With several shards, another
 	// shard may have more events of the same time.
 	reply.Drained = st.endsTime(reply)
+	st.noteHeld(reply)
 	st.reach(reply, position)
 	return reply, nil
 }
@@ -261,6 +262,7 @@ func (st *stream) given(reply *oplog.Reply, to change.Position) change.Position 
 // quiet makes an empty reply, whose progress counts only once the position is proven.
 func (st *stream) quiet(ctx context.Context, at time.Time) (*oplog.Reply, error) {
 	reply := &oplog.Reply{At: at, Drained: !st.source.client.Sharded()}
+	st.noteHeld(reply)
 	if !st.proven {
 		if err := st.prove(ctx); err != nil {
 			return nil, err
