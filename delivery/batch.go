@@ -46,6 +46,7 @@ type Batch struct {
 	page     []byte      // the payloads of the page whose documents the batch has; do not modify it
 	shared   int         // bytes of these documents
 	lease    *fair.Lease // of the page
+	came     time.Time   // when MongoDB's reply with its first event came, on the live path
 	size     int         // bytes that count against the credit
 	charged  int         // bytes that count against the budget
 }

@@ -3,6 +3,7 @@ package delivery
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/extjson"
@@ -44,9 +45,10 @@ type Writer struct {
 	byKey   map[string]int // places in written, if there are many
 	bytes   int            // of the buffers
 	bson    []byte
-	key     []byte // of the event's document, empty until a form has it
-	cost    int    // of its encodings, in units of match.MaxCost; without copies
-	copied  int    // the cost of copying and delivering them
+	key     []byte    // of the event's document, empty until a form has it
+	cost    int       // of its encodings, in units of match.MaxCost; without copies
+	copied  int       // the cost of copying and delivering them
+	came    time.Time // when MongoDB's reply with the event came, on the live path
 }
 
 // encodedBytes is how many bytes cost a unit when they are encoded.

@@ -159,6 +159,7 @@ func (l *loop) pass(batch *oplog.Batch) {
 	}
 	l.costs.Begin(time.Now(), batch.Len())
 	l.drained = false
+	l.writer.came = batch.At()
 	before := l.at
 	for i := range batch.Len() {
 		p, keyed := batch.Partition(i)

@@ -5,6 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // metrics are the Hub's own metrics.
 type metrics struct {
 	joined, left, failed, costly, crowding, suspended, read prometheus.Counter
+
+	stages stages
 }
 
 // newMetrics returns metrics, and registers them, the load and the strain of accounts, if there is a
@@ -22,6 +24,8 @@ func newMetrics(reg prometheus.Registerer, load func() Load, strain func() float
 		crowding:  counter("sessions_crowding_total", "Sessions that left the live path because what their identity is sent costs more than its share."),
 		costly:    counter("sessions_costly_total", "Sessions that left the live path because their filters cost too much."),
 		suspended: counter("filters_suspended_total", "Filters that were suspended because they kept costing too much; their sessions ended."),
+
+		stages: newStages(reg),
 	}
 	if reg == nil {
 		return m
@@ -43,6 +47,25 @@ func newMetrics(reg prometheus.Registerer, load func() Load, strain func() float
 	reg.MustRegister(prometheus.NewGaugeFunc(opts, strain))
 	gauge("snapshots", "Snapshots of subscriptions that are not complete.", nil, func(l Load) int { return l.Snapshots })
 	return m
+}
+
+// stages measure how long batches with events take from MongoDB's reply to their acknowledgement,
+// by the node's clock.
+type stages struct {
+	hub, transport, acknowledgement prometheus.Observer
+}
+
+func newStages(reg prometheus.Registerer) stages {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "streamer", Name: "stage_seconds",
+		Help: "How long batches of changes take, by stage: hub, from MongoDB's reply until they are queued for a session, on the live path; " +
+			"transport, until they are written, or published by a sink; acknowledgement, until the client has acknowledged them.",
+		Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	}, []string{"stage"})
+	if reg != nil {
+		reg.MustRegister(v)
+	}
+	return stages{hub: v.WithLabelValues("hub"), transport: v.WithLabelValues("transport"), acknowledgement: v.WithLabelValues("acknowledgement")}
 }
 
 // A Load is the current load of a Hub.

@@ -61,8 +61,10 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 		return 0, fault.Newf(fault.SessionBadAck, "batch %d acknowledged, but the last one sent is %d", seq, s.mu.given)
 	}
 	n, held := 0, 0
+	now := time.Now()
 	for n < len(s.mu.unacked) && s.mu.unacked[n].seq <= seq {
 		b := &s.mu.unacked[n]
+		s.noteAcked(b, now)
 		events, held = events+b.events, held+b.held
 		s.part.GiveBack(b.lease)
 		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
@@ -113,6 +115,9 @@ func (s *Session) Delivered(seq uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.delivered = seq
+	if n := len(s.mu.unacked); n > 0 && seq >= s.mu.unacked[0].seq {
+		s.noteWritten(&s.mu.unacked[min(int(seq-s.mu.unacked[0].seq), n-1)])
+	}
 	s.noteDebt()
 }
 
@@ -205,6 +210,7 @@ func (s *stream) appendEvent(e *change.Event, ref change.Ref, p change.Partition
 	if !keyed {
 		p = 0
 	}
+	came := w.came
 	w = s.hide(e, w)
 	for _, sub := range subscriptions {
 		if sub.known != nil {
@@ -222,6 +228,9 @@ func (s *stream) appendEvent(e *change.Event, ref change.Ref, p change.Partition
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
 		} else {
 			w.copied += fair.EventUnits + (len(payloads)-len(s.open.payloads))/fair.CopiedBytes
+			if len(s.open.Events) == 0 {
+				s.open.came = came
+			}
 			s.open.add(Event{Ref: ref, Partition: p, Keyless: !keyed, Format: form.Format, Subscriptions: ids}, payloads)
 		}
 	}
@@ -266,7 +275,7 @@ func (s *stream) queue(to change.Position) {
 		b.Seq, b.size, b.Generation, b.charged = s.mu.last, len(b.payloads)+b.shared, s.mu.reading.generation, b.memory()
 		s.mu.unacked = append(s.mu.unacked, unacked{
 			seq: b.Seq, before: before, to: to, events: events, bytes: b.size, attached: len(b.Attached), held: b.charged, loss: b.Loss,
-			reading: s.mu.reading, snapshots: s.mu.snapshots, lease: b.lease,
+			reading: s.mu.reading, snapshots: s.mu.snapshots, lease: b.lease, queued: s.noteQueued(b),
 		})
 		s.lend(b.lease)
 		if b.Loss != nil && b.Loss.Own {

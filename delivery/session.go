@@ -264,6 +264,8 @@ type unacked struct {
 	reading       *reading
 	snapshots     []snapshot.Progress // before it
 	lease         *fair.Lease
+	queued        time.Time
+	written       time.Time // zero until then, and of transports that acknowledge by themselves
 }
 
 // A reading is the subscriber's state at the start of reading or after a rewind: it had everything

@@ -207,6 +207,7 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 				if err := r.makeRoom(ctx, s); err != nil {
 					return err
 				}
+				s.at = reply.At
 				r.log.accept(r, s)
 			}
 			r.log.reached(r, reply, r.splitter.end)

@@ -1,6 +1,10 @@
 package oplog
 
-import "github.com/mongostream/streamer/change"
+import (
+	"time"
+
+	"github.com/mongostream/streamer/change"
+)
 
 // everyPartition marks an event without a document, which concerns all partitions.
 const everyPartition = change.MaxPartitions
@@ -13,6 +17,7 @@ type slot struct {
 	events     []change.Event // in the order of the log
 	partitions []uint16       // of each event, or everyPartition
 	end        change.Position
+	at         time.Time // when the reply came
 
 	offset int64 // bytes of the ring before this slot, since the ring began
 	size   int64
@@ -45,6 +50,9 @@ func (b *Batch) Partition(i int) (p change.Partition, keyed bool) {
 // End returns the position up to which everything has been read after this batch. The caller may
 // keep it.
 func (b *Batch) End() change.Position { return b.slot.end }
+
+// At returns when the reply came, zero if it has no events.
+func (b *Batch) At() time.Time { return b.slot.at }
 
 // skip removes everything that is known to be at or before the position.
 func (b *Batch) skip(p change.Position) {

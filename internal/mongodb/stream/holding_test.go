@@ -61,7 +61,6 @@ func TestHeldChangesAreMeasured(t *testing.T) {
 	writer.Go(func() {
 		for ctx.Err() == nil {
 			_, _ = s.coll.InsertOne(ctx, bson.D{})
-			time.Sleep(time.Millisecond)
 		}
 	})
 	defer writer.Wait()
@@ -75,14 +74,17 @@ func TestHeldChangesAreMeasured(t *testing.T) {
 func TestChangesThatWaitForTheNodeAreNotHeld(t *testing.T) {
 	s, registry := holdingScene(t, 0)
 	stream := s.open(change.Position{})
-	for round := range 5 {
-		s.insert(100 * round)
+	id := 0
+	for range 5 {
+		id++
+		s.insert(id)
 		s.read(stream, 1) // everything is read, and the next request is not sent yet
-		for i := range 10 {
-			s.insert(100*round + i + 1)
-			time.Sleep(5 * time.Millisecond)
+		before := id
+		for begun := time.Now(); time.Since(begun) < 50*time.Millisecond; {
+			id++
+			s.insert(id)
 		}
-		s.read(stream, 10)
+		s.read(stream, id-before)
 	}
 	// Wall times are whole milliseconds.
 	if longer, all := heldFor(t, registry, .0025); longer > 0 || all < 5 {
