@@ -14,6 +14,10 @@ func TestStopWaitsForPartitionsAsConfigured(t *testing.T) {
 	stays := r.beginWith(nil, several("n1")...)
 	stops := r.beginWith(nil, append(several("n2"), "STREAMER_RELIABILITY_SHUTDOWN_DRAIN_TIMEOUT=2m")...)
 	stays.until("both nodes serve", func() bool { return stays.serves() == partitions/2 && stops.serves() == partitions/2 })
+	stops.until("both are known to be healthy", func() bool {
+		m := stops.service.Health().Membership
+		return m != nil && m.Members["healthy"] == 2
+	})
 	before := stops.metric("streamer_handoffs_total")
 	stops.stopped()
 	if n := stops.metric("streamer_handoffs_total") - before; n != partitions/2 {
