@@ -17,9 +17,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer close(h.stopped)
 	defer h.Stop(fault.Newf(fault.NodeStopping, "node is stopping"))
 	running, cancel := context.WithCancel(ctx)
-	defer cancel()
 	l := h.newLoop(running)
 	defer l.scanner.Join()
+	defer cancel() // before: a scan that nobody serves any more ends only with its context
 	defer h.pulse.turning.Rest()
 	for {
 		turning, end := context.WithCancel(ctx)

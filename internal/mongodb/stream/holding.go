@@ -12,12 +12,13 @@ import (
 // instance until its journal is written. It never compares the clocks of two machines: a change is
 // visible at once unless MongoDB holds it, so the changes of a reply were written while no request
 // waited, or they were held. How far they are apart is known from their wall times, and how long no
-// request waited from the node's own clock.
+// request waited from the node's own clock. A stall of the node or of the network right before a
+// reply counts as held, too.
 type holding struct {
 	drained  bool          // the reply before had everything that was visible
 	answered time.Time     // when that arrived
 	asked    time.Time     // when the request after it was sent
-	quickest time.Duration // the shortest request: the network takes no longer, both ways
+	quickest time.Duration // the shortest request: about what the network takes, both ways
 }
 
 // ask records that a request is sent.
@@ -35,7 +36,7 @@ func (h *holding) answer(now time.Time) (absent time.Duration) {
 	return absent
 }
 
-// noteHeld observes how long MongoDB has held the first change of a reply, at least.
+// noteHeld observes about how long MongoDB has held the first change of a reply.
 func (st *stream) noteHeld(reply *oplog.Reply) {
 	h := &st.gate.holding
 	known := h.drained && !st.source.client.Sharded() && len(reply.Events) > 0

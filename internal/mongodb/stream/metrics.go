@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	})
 	m.held = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "streamer_mongodb_held_seconds",
-		Help:    "How long MongoDB held the first change of a reply before change streams showed it, at least, by the changes' own wall times. Not of sharded clusters, nor before 6.0.",
+		Help:    "About how long MongoDB held the first change of a reply before change streams showed it, by the changes' own wall times. Stalls of the node or the network, and look-ups, count, too. Not of sharded clusters, nor before 6.0.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	})
 	if reg != nil {
