@@ -156,7 +156,7 @@ func namesClients(label, value string) bool {
 func ownLabels() []string {
 	return []string{
 		"breaker", "cause", "channel", "code", "goversion", "handler", "method", "outcome", "partition", "reader", "reason", "result", "severity", "shard", "sink", "slug",
-		"state", "status", "subject", "transport", "version",
+		"stage", "state", "status", "subject", "transport", "version",
 	}
 }
 
