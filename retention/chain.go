@@ -94,7 +94,8 @@ func (c *Chain) Segments(ctx context.Context) ([]Segment, error) {
 }
 
 // Header returns the header of a number. It returns ErrNotFound, ErrFormat, an error that says that
-// the segment is damaged, or one of the store.
+// the segment is damaged, or one of the store. The object of a segment that was rewritten counts as
+// old as the one that was written first.
 func (c *Chain) Header(ctx context.Context, n uint64) (Header, Object, error) {
 	h, about, err := readHeader(ctx, c.store, c.segment(n))
 	if err != nil {
@@ -102,6 +103,9 @@ func (c *Chain) Header(ctx context.Context, n uint64) (Header, Object, error) {
 	}
 	if h.Number != n {
 		return h, about, fmt.Errorf("read header of segment %d: %w: it is number %d", n, errDamaged, h.Number)
+	}
+	if !h.Written.IsZero() && h.Written.Before(about.Modified) {
+		about.Modified = h.Written
 	}
 	return h, about, nil
 }

@@ -1212,8 +1212,15 @@ func TestErasureInABucketProlongsNothing(t *testing.T) {
 		chain := retention.ChainAt(store, chainFolder)
 		first := verify(t, store)[0]
 		e := retention.Erasure{Namespace: change.Namespace{DB: "shop", Coll: "c1"}, Before: first.To}
+		_, before, err := chain.Header(t.Context(), first.Number)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if f, err := chain.Forget(t.Context(), e, "me", true); err != nil || f.Segments == 0 {
 			t.Fatalf("%+v, %v", f, err)
+		}
+		if h, about, err := chain.Header(t.Context(), first.Number); err != nil || h.Rewritten == 0 || !about.Modified.Equal(before.Modified) {
+			t.Errorf("rewritten %d times, written at %s instead of %s, %v", h.Rewritten, about.Modified, before.Modified, err)
 		}
 		if _, err := chain.Expire(t.Context(), time.Hour, 0); err != nil {
 			t.Fatal(err)

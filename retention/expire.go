@@ -89,13 +89,13 @@ func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age 
 	for _, s := range kept[:len(kept)-1] {
 		old := false
 		if age > 0 && readable {
-			h, _, err := c.Header(ctx, s.Number)
+			h, about, err := c.Header(ctx, s.Number)
 			if err != nil && !unreadable(err) {
 				return 0, err
 			}
 			written := s.Modified
-			if err == nil && !h.Written.IsZero() && h.Written.Before(written) {
-				written = h.Written // erasing changes of it prolongs nothing
+			if err == nil {
+				written = about.Modified // erasing changes of it prolongs nothing
 			}
 			old = now.Sub(written) > age && (err != nil || newest.To.Time().Sub(h.To.Time()) > age)
 		}

@@ -206,11 +206,12 @@ func readChain(ctx context.Context, chain *retention.Chain, folder string) (c re
 // showSegment returns the public form of a segment.
 func showSegment(ctx context.Context, chain *retention.Chain, s retention.Segment) retainedSegment {
 	row := retainedSegment{Number: s.Number, Bytes: s.Size, Written: s.Modified.UTC()}
-	h, _, err := chain.Header(ctx, s.Number)
+	h, about, err := chain.Header(ctx, s.Number)
 	if err != nil {
 		row.Error = err.Error()
 		return row
 	}
+	row.Written = about.Modified.UTC() // not when something was erased
 	row.From, row.To, row.Changes, row.Losses, row.Writer, row.Version, row.Coverage = h.From, h.To, h.Events, h.Losses, h.Writer, h.Version, &h.Coverage
 	return row
 }
