@@ -1,10 +1,12 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 )
 
@@ -17,13 +19,16 @@ type Action struct {
 	Command   string   `json:"command"`
 	Arguments []string `json:"arguments"`
 
-	number uint64
+	// Number identifies the action in its store.
+	Number uint64 `json:"-"`
 }
 
 // maxAction bounds an action in bytes.
 const maxAction = 64 << 10
 
-func (c *Chain) actions() string { return c.prefix + "/action" }
+// actions returns the folder of the actions on all incarnations of the source: nodes see only the
+// chain of the present one.
+func (c *Chain) actions() string { return path.Dir(c.prefix) + "/action" }
 
 // RecordAction keeps an action for the audit log. Call it before anything is done.
 func (c *Chain) RecordAction(ctx context.Context, by, command string, arguments ...string) error {
@@ -38,30 +43,29 @@ func (c *Chain) RecordAction(ctx context.Context, by, command string, arguments 
 	return nil
 }
 
-// Actions returns the actions that are in no audit log yet, the earliest first.
+// Actions returns the actions on the chain, and on those of other incarnations, that are in no
+// audit log yet, the earliest first. With an error it returns those that could be read.
 func (c *Chain) Actions(ctx context.Context) (all []Action, err error) {
 	kept, err := c.list(ctx, c.actions(), 0)
-	if err != nil {
-		return nil, err
-	}
 	for _, s := range kept {
-		text, _, err := c.store.Get(ctx, c.actions()+"/"+s.Name, 0, maxAction)
-		if errors.Is(err, ErrNotFound) { // another node has written it
+		text, _, failed := c.store.Get(ctx, c.actions()+"/"+s.Name, 0, maxAction)
+		if errors.Is(failed, ErrNotFound) { // another node has written it
 			continue
 		}
-		if err != nil {
-			return all, fmt.Errorf("read action: %w", err)
+		if failed != nil {
+			err = cmp.Or(err, fmt.Errorf("read action %s: %w", s.Name, failed))
+			continue
 		}
-		a := Action{number: s.Number}
+		a := Action{Number: s.Number}
 		if err := json.Unmarshal(text, &a); err != nil { // it happened, whatever it was
 			a.At, a.By, a.Command = s.Modified.UTC(), "somebody", "a command on the retained log whose record cannot be read"
 		}
 		all = append(all, a)
 	}
-	return all, nil
+	return all, err
 }
 
 // ForgetAction removes an action that is in the audit log.
 func (c *Chain) ForgetAction(ctx context.Context, a Action) error {
-	return c.store.Delete(ctx, c.actions()+"/"+name(a.number))
+	return c.store.Delete(ctx, c.actions()+"/"+name(a.Number))
 }

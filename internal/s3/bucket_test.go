@@ -196,7 +196,7 @@ func TestBucketIsAStore(t *testing.T) {
 func TestChainsOfABucketAreFound(t *testing.T) {
 	d := newDouble(t)
 	b := d.open()
-	for _, key := range []string{"v1/s1/1/seg/1", "v1/s1/2/floor/1", "v1/s2/7/seg/1", "v2/x/1/seg/1", "other"} {
+	for _, key := range []string{"v1/s1/1/seg/1", "v1/s1/2/floor/1", "v1/s1/action/1", "v1/s2/7/seg/1", "v2/x/1/seg/1", "other"} {
 		if err := b.Put(t.Context(), key, nil); err != nil {
 			t.Fatal(err)
 		}

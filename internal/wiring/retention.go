@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -129,28 +130,31 @@ func (s *reading) lookAtRetained(ctx context.Context) {
 
 // auditRetained writes into the audit log what operators have done to the retained log beside the
 // nodes. Of several nodes with one log the first one does. An action stays in the store until it is
-// in the history: a crash in between writes it twice.
-func (s *Service) auditRetained(ctx context.Context) {
+// in the history: a crash in between writes it twice. One that cannot be removed is in posted, and
+// is not written again.
+func (s *Service) auditRetained(ctx context.Context, posted map[uint64]bool) {
 	if backend.SharedStore(s.opts.Config.Retention.Store) && s.rank() > 0 {
 		return
 	}
 	chain := s.retained.chain.Load()
 	actions, err := chain.Actions(ctx)
 	for _, a := range actions {
+		if posted[a.Number] {
+			continue
+		}
+		posted[a.Number] = true
 		n := admin.OperatedNotice(a.By, a.Command, a.Arguments)
 		n.At = a.At
 		s.board.Post(n)
 	}
-	if len(actions) > 0 && err == nil {
-		err = s.channels.recorded(ctx)
+	if len(actions) > 0 && s.channels.recorded(ctx) != nil {
+		return // the node stops
 	}
 	for _, a := range actions {
-		if err == nil {
-			err = chain.ForgetAction(ctx, a)
-		}
+		err = cmp.Or(err, chain.ForgetAction(ctx, a))
 	}
 	if err != nil && ctx.Err() == nil {
-		s.logger.Warn("operators' actions on the retained log are not in the audit log yet", "error", err)
+		s.logger.Warn("moving operators' actions on the retained log into the audit log failed; the next attempt follows", "error", err)
 	}
 }
 
@@ -191,13 +195,16 @@ func (s *Service) runRetention(ctx context.Context) {
 			s.logger.Error("the log is not retained any more", "error", err, "code", fault.RetentionHistory)
 		}
 	})
+	writing.Go(func() { // it waits for etcd, which the log does not
+		posted := make(map[uint64]bool)
+		for ctx.Err() == nil {
+			s.auditRetained(ctx, posted)
+			_ = retry.Sleep(ctx, s.betweenLooks())
+		}
+	})
 	for {
 		s.lookAtRetained(ctx)
-		s.auditRetained(ctx)
-		wait := s.retained.writer.Interval()
-		if !backend.SharedStore(s.opts.Config.Retention.Store) { // each look at a bucket costs some lists
-			wait /= 2
-		}
+		wait := s.betweenLooks()
 		if s.retained.extent.Load() == nil {
 			wait = time.Second
 		}
@@ -205,4 +212,13 @@ func (s *Service) runRetention(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// betweenLooks returns the time between two looks at the store.
+func (s *Service) betweenLooks() time.Duration {
+	wait := s.retained.writer.Interval()
+	if !backend.SharedStore(s.opts.Config.Retention.Store) { // each look at a bucket costs some lists
+		wait /= 2
+	}
+	return wait
 }

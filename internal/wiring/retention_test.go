@@ -1,12 +1,21 @@
 package wiring
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/retention"
+	"github.com/mongostream/streamer/retention/retentiontest"
 )
 
 // A retained log that stalls counts only while it has the middle of the oplog: it is about to leave
@@ -40,4 +49,108 @@ func TestOperatorsOfSeveralNodesSeeOnlyTheOplog(t *testing.T) {
 			t.Errorf("%d nodes, %s: %s", c.nodes, c.store, got)
 		}
 	}
+}
+
+// acted returns a service whose retained log two commands were run on, and its chain.
+func acted(t *testing.T, store retention.Store) (*Service, *retention.Chain) {
+	t.Helper()
+	s := &Service{logger: slog.New(slog.DiscardHandler)}
+	s.board = notice.NewBoard(notice.Config{Node: "a"})
+	chain := retention.ChainAt(store, "v1/test/1")
+	s.retained.chain.Store(chain)
+	for _, command := range []string{"prune", "forget"} {
+		if err := chain.RecordAction(t.Context(), "ann", command); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+	}
+	return s, chain
+}
+
+// texts returns the texts of a board's notices.
+func texts(board *notice.Board) string {
+	var said []string
+	all, _ := board.Since(0)
+	for _, n := range all {
+		said = append(said, n.Text)
+	}
+	return strings.Join(said, ", ")
+}
+
+// An action that cannot be read or removed for a while keeps no other one from the audit log, and
+// is there once.
+func TestActionsOnTheRetainedLogAreToldOnce(t *testing.T) {
+	for refused, want := range map[string]string{
+		"get":    "ann has confirmed: forget, ann has confirmed: prune",
+		"delete": "ann has confirmed: prune, ann has confirmed: forget",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &retentiontest.Memory{}
+			s, _ := acted(t, store)
+			first := store.Keys()[0]
+			store.Before = func(_ context.Context, op, key string) error {
+				if op == refused && key == first {
+					return errors.New("refused")
+				}
+				return nil
+			}
+			posted := make(map[uint64]bool)
+			for range 3 {
+				s.auditRetained(t.Context(), posted)
+			}
+			if left := store.Keys(); len(left) != 1 || left[0] != first {
+				t.Errorf("%s of %s is refused: left are %v", refused, first, left)
+			}
+			store.Before = nil
+			s.auditRetained(t.Context(), posted)
+			if got := texts(s.board); got != want {
+				t.Errorf("%s is refused: %s", refused, got)
+			}
+			if left := store.Keys(); len(left) > 0 {
+				t.Errorf("left are %v", left)
+			}
+		})
+	}
+}
+
+// An absent history takes nothing.
+type absentHistory struct{}
+
+func (absentHistory) Append(context.Context, []notice.Notice) error { return errors.New("absent") }
+
+func (absentHistory) Read(context.Context, int64) ([]notice.Notice, int64, error) {
+	return nil, 0, errors.New("absent")
+}
+
+func (absentHistory) Wait(context.Context, int64) error { return errors.New("absent") }
+
+// While etcd is away, actions stay in the store, are told once, and nobody waits for them: the node
+// knows how far the retained log goes.
+func TestRetainedLogIsLookedAtWithoutEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &retentiontest.Memory{}
+		s, chain := acted(t, store)
+		s.channels.recorder = notice.NewRecorder(notice.RecorderConfig{}, s.board, absentHistory{})
+		_, log := newNode(t, 1, nil)
+		s.retained.writer = retention.NewWriter(retention.WriterConfig{Node: "a"}, chain, log)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.channels.run(ctx) })
+		running.Go(func() { s.runRetention(ctx) })
+		time.Sleep(time.Hour)
+		old := &retention.Extent{To: change.Timestamp{T: 1}}
+		s.retained.extent.Store(old)
+		time.Sleep(time.Hour)
+		if s.retained.extent.Load() == old {
+			t.Error("nobody looked at the store for an hour")
+		}
+		if got := texts(s.board); got != "ann has confirmed: prune, ann has confirmed: forget" {
+			t.Error(got)
+		}
+		if left := store.Keys(); len(left) != 2 {
+			t.Errorf("left are %v", left)
+		}
+		stop()
+		running.Wait()
+	})
 }

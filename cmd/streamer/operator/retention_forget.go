@@ -71,10 +71,7 @@ are written later. A bucket must honour If-Match and keep no versions.
 			if len(e.Documents) == 0 {
 				arguments[2] = "(all documents)"
 			}
-			for _, c := range plan {
-				if c.Changes == 0 {
-					continue
-				}
+			for _, c := range plan { // also where nothing is planned: more may have been written since
 				if err := o.record(ctx, writable, c.Chain, "forget", append(arguments, fmt.Sprintf("(%d changes)", c.Changes))...); err != nil {
 					return err
 				}
