@@ -2,6 +2,7 @@ package delivery_test
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,22 @@ func TestRestartedHubLosesNothing(t *testing.T) {
 		synctest.Wait()
 		if age := b.hub.Age(); age > 0 {
 			t.Errorf("late by %s after the restart", age)
+		}
+	})
+}
+
+// When the log has failed, sessions end although a page of a snapshot is being read.
+func TestFailedLogEndsSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		docs := &shelf{collections: []string{"orders"}, documents: 1000, page: 10, takes: time.Second}
+		b := onShelf(t, docs, delivery.Config{})
+		s := b.open(delivery.SessionConfig{}, collection(t, "orders"))
+		for len(docs.asked()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		b.source.FailNext(errors.New("the right to read is gone"))
+		for err := error(nil); err == nil; {
+			_, _, err = s.Receive(t.Context())
 		}
 	})
 }

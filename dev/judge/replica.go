@@ -180,7 +180,7 @@ func (c *replica) change(e *event) {
 		own = number(e.Update.Updated["n"])
 	}
 	c.saw(key, "%s n=%d, document n=%d v=%v", e.Op, own, n, e.Full["v"])
-	if e.Op == "update" && e.Full == nil && c.cluster.full == "updateLookup" {
+	if e.Op == "update" && e.Full == nil && c.cluster.full != "default" {
 		own = 0 // it says that there is none
 	}
 	c.order(key, e.Op, own, max(own, n))
