@@ -14,8 +14,8 @@ type Value struct{ Path, Text string }
 const module = "github.com/mongostream/streamer/"
 
 // Values returns the values in v, and in everything that v refers to, in types of this module. It
-// leaves out the configuration itself, and state: the fields named mu, which change while others
-// read them.
+// leaves out the configuration itself, and state, which changes while others read it: the fields
+// named mu, and maps.
 func Values(v any) []Value {
 	w := walker{seen: make(map[visit]bool)}
 	w.walk("", reflect.ValueOf(v))
@@ -71,12 +71,7 @@ func (w *walker) walk(path string, v reflect.Value) {
 		for i := range min(v.Len(), 100) {
 			w.walk(fmt.Sprintf("%s[%d]", path, i), v.Index(i))
 		}
-	case reflect.Map:
-		w.add(path, fmt.Sprint(v.Len(), " items"))
-		for keys := v.MapRange(); keys.Next(); {
-			w.walk(fmt.Sprintf("%s[%v]", path, keys.Key()), keys.Value())
-		}
-	default: // functions and channels
+	default: // functions, channels, and maps, which are state
 		w.add(path, nilOrSet(v.IsNil()))
 	}
 }
