@@ -227,8 +227,10 @@ func (c *nodeClient) unreachable(err error) error {
 	}
 	hint := ""
 	switch text := err.Error(); {
-	case strings.Contains(text, `malformed HTTP response "\x00\x00`), strings.Contains(text, "readLoopPeekFail"): // the latter if it speaks first
+	case strings.Contains(text, `malformed HTTP response "\x00\x00`):
 		err = errors.New("that is a gRPC port: the address is that of http.listen") // instead of the bytes
+	case strings.Contains(text, "readLoopPeekFailLocked: %!w(<nil>)"): // net/http knows no cause
+		err = errors.New("the server speaks before it is asked; perhaps that is a gRPC port: the address is that of http.listen")
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
 		hint = "; the node has no TLS there: use http://"
 	case strings.Contains(text, "malformed HTTP response \"\\x15\\x03"), strings.Contains(text, "answers 400"):

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -64,6 +65,9 @@ configuration names, shows its plan, asks, and is recorded in the audit log.
 			if o.sink != "" {
 				return o.throughSink(cmd, args)
 			}
+			if o.into == "" {
+				return fault.Newf(fault.CommandBadArgument, "the name is empty: write --file FILE, or --sink NAME")
+			}
 			return o.intoFile(cmd)
 		},
 	}
@@ -82,7 +86,7 @@ configuration names, shows its plan, asks, and is recorded in the audit log.
 	complete(cmd, "sink", completeFrom(&o.client, sinkNames))
 	o.planFlags(cmd)
 	cmd.MarkFlagsOneRequired("file", "sink")
-	for _, ofFile := range []string{"file", "to", "force", "namespace", "db", "coll", "op", "filter"} {
+	for _, ofFile := range []string{"file", "to", "force", "namespace", "db", "coll", "op", "filter", "address", "context", "token-file", "ca-file", "cert-file", "key-file", "server-name"} {
 		cmd.MarkFlagsMutuallyExclusive("sink", ofFile)
 	}
 	for _, ofSink := range []string{"yes", "dry-run", "why"} {
@@ -287,20 +291,27 @@ func (c clockTime) String() string { return formatTime(time.Unix(int64(c.Timesta
 type wholeFile struct {
 	name  string
 	force bool
-	temp  *os.File // nil when it was published or discarded
+	temp  *os.File // has a name of its own
 	w     *bufio.Writer
+
+	link       func(from, to string) error // os.Link
+	syncFolder func(name string) error     // syncFolder
 }
 
-// newWholeFile begins a file. Unless force is set, one that exists is the fault CommandBadArgument.
+// newWholeFile begins a file. A folder is the fault CommandBadArgument, and so is a file that
+// exists, unless force is set.
 func newWholeFile(name string, force bool) (*wholeFile, error) {
-	if _, err := os.Lstat(name); err == nil && !force {
+	switch info, err := os.Lstat(name); {
+	case err == nil && info.IsDir():
+		return nil, fault.Newf(fault.CommandBadArgument, "%s is a folder: write the name of a file", name)
+	case err == nil && !force:
 		return nil, fault.Newf(fault.CommandBadArgument, "%s exists: choose another name, or --force", name)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
 	if err != nil {
 		return nil, fault.New(fault.CommandBadArgument, err)
 	}
-	return &wholeFile{name: name, force: force, temp: temp, w: bufio.NewWriterSize(temp, 256<<10)}, nil
+	return &wholeFile{name: name, force: force, temp: temp, w: bufio.NewWriterSize(temp, 256<<10), link: os.Link, syncFolder: syncFolder}, nil
 }
 
 // line writes a line and returns how many bytes it has.
@@ -322,8 +333,8 @@ func (f *wholeFile) publish() error {
 	var err error
 	if f.force {
 		err = os.Rename(temp, f.name)
-	} else {
-		err = os.Link(temp, f.name)
+	} else if err = f.link(temp, f.name); err != nil && !errors.Is(err, fs.ErrExist) {
+		err = f.reserve(temp) // the file system may have no links
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return fault.Newf(fault.CommandBadArgument, "%s exists meanwhile: choose another name, or --force", f.name)
@@ -331,15 +342,39 @@ func (f *wholeFile) publish() error {
 	if err != nil {
 		return fmt.Errorf("name %s: %w", f.name, err)
 	}
-	folder, err := os.Open(filepath.Dir(f.name))
-	if err != nil {
-		return fmt.Errorf("name %s: %w", f.name, err)
-	}
-	defer folder.Close() //nolint:errcheck // only synced
-	if err := folder.Sync(); err != nil {
-		return fmt.Errorf("name %s: %w", f.name, err)
+	if err := f.syncFolder(filepath.Dir(f.name)); err != nil && !cannotSync(err) {
+		return fmt.Errorf("%s is complete, but may not outlive a crash of the machine: %w", f.name, err)
 	}
 	return nil
+}
+
+// reserve gives the file its name where there are no links: an empty file has the name until it is
+// replaced.
+func (f *wholeFile) reserve(temp string) error {
+	empty, err := os.OpenFile(f.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_ = empty.Close() // nothing was written
+	if err := os.Rename(temp, f.name); err != nil {
+		return errors.Join(err, os.Remove(f.name))
+	}
+	return nil
+}
+
+// syncFolder makes the names in a folder durable.
+func syncFolder(name string) error {
+	folder, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// cannotSync reports whether an error of syncFolder says that the file system or the rights do not
+// allow it.
+func cannotSync(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
 // discard removes what is left of the temporary file.

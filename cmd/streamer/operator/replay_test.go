@@ -2,13 +2,16 @@ package operator
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,6 +124,15 @@ func TestReplayRefusesWhatItCannotDo(t *testing.T) {
 		{"--from", "-2h", "--file", file, "--namespace", "shop."},
 		{"--from", "-2h", "--file", file, "--namespace", "shop.orders", "--db", "lab"},
 		{"--from", "-2h", "--file", file, "--yes"},
+		{"--from", "-2h", "--file", ""},
+		{"--from", "-2h", "--sink", ""},
+		{"--from", "-2h", "--file", filepath.Dir(file), "--force"},
+		{"--from", "-2h", "--sink", "orders", "--address", "127.0.0.1:1"},
+		{"--from", "-2h", "--sink", "orders", "--context", "one"},
+		{"--from", "-2h", "--sink", "orders", "--token-file", file},
+		{"--from", "-2h", "--sink", "orders", "--ca-file", file},
+		{"--from", "-2h", "--sink", "orders", "--cert-file", file, "--key-file", file},
+		{"--from", "-2h", "--sink", "orders", "--server-name", "node-1"},
 		{"--from", "-2h", "--file", filepath.Join(file, "below", "a-file")},
 	} {
 		if _, err := d.command(append([]string{"replay"}, args...)...); ExitCode(err) != exitUsage {
@@ -129,6 +141,63 @@ func TestReplayRefusesWhatItCannotDo(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("a file was written")
+	}
+}
+
+// A file gets its name also where the file system has no links, and replaces no other that has come
+// meanwhile. It is complete where a folder cannot be synced, but not where syncing fails.
+func TestFileIsNamedOnEveryFileSystem(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		link, folder, want error
+		taken, force       bool
+	}{
+		{name: "links"},
+		{name: "no links", link: syscall.EPERM},
+		{name: "links are unknown", link: syscall.ENOTSUP},
+		{name: "links, and taken", taken: true, want: fs.ErrExist},
+		{name: "no links, and taken", link: syscall.EPERM, taken: true, want: fs.ErrExist},
+		{name: "replaced", link: syscall.EPERM, taken: true, force: true},
+		{name: "folders cannot be synced", folder: syscall.EINVAL},
+		{name: "folders cannot be synced there", folder: syscall.ENOTSUP},
+		{name: "the folder cannot be read", folder: fs.ErrPermission},
+		{name: "the folder is not synced", folder: syscall.EIO, want: syscall.EIO},
+	} {
+		path := filepath.Join(t.TempDir(), "out.ndjson")
+		f, err := newWholeFile(path, c.force)
+		if err == nil {
+			_, err = f.line([]byte("{}"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.link != nil {
+			f.link = func(from, to string) error { return &os.LinkError{Op: "link", Old: from, New: to, Err: c.link} }
+		}
+		if c.folder != nil {
+			f.syncFolder = func(name string) error { return &fs.PathError{Op: "sync", Path: name, Err: c.folder} }
+		}
+		want := "{}\n"
+		if c.taken {
+			write(t, path, []byte("another"))
+		}
+		if c.taken && !c.force {
+			want = "another"
+		}
+		err = f.publish()
+		f.discard()
+		refused := errors.Is(c.want, fs.ErrExist) && fault.Of(err) == fault.CommandBadArgument
+		if !refused && !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		text, err := os.ReadFile(path)
+		info, failed := os.Stat(path)
+		if err != nil || failed != nil || string(text) != want || want == "{}\n" && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %q, %v, %v", c.name, text, info, err)
+		}
+		if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+			t.Errorf("%s: temporary files are left: %v, %v", c.name, left, err)
+		}
 	}
 }
 

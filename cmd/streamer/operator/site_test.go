@@ -1,11 +1,17 @@
 package operator
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -233,14 +239,44 @@ func TestErrorsOfANodeSayWhoNamedItAndWhatMayBeWrong(t *testing.T) {
 	}
 }
 
-// A gRPC server sends a frame of HTTP/2, perhaps before it is asked. Nobody wants to read its bytes,
-// nor the errors of the library.
+// A gRPC server sends a frame of HTTP/2, perhaps before it is asked. Nobody wants to read its
+// bytes, nor the errors of the library. Other causes are told as they are.
 func TestGRPCPortIsNamed(t *testing.T) {
+	lonely(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn)) // what it sends then is an answer
+			_, _ = conn.Write([]byte("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"))
+			_ = conn.Close()
+		}
+	})
+	d := &fixture{T: t}
+	for _, command := range [][]string{{"tail"}, {"status"}, {"subscribers", "list"}} {
+		_, err := d.command(append(command, "--address", "http://"+l.Addr().String())...)
+		if text := fmt.Sprint(err); fault.Of(err) != fault.NodeUnreachable || !strings.Contains(text, "that is a gRPC port") || strings.Contains(text, `\x00`) {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+	_ = l.Close()
+	served.Wait()
+	c := &nodeClient{site: site{base: &url.URL{Scheme: "http", Host: "127.0.0.1:9090"}, from: "--address"}}
+	reset := fmt.Errorf("readLoopPeekFailLocked: read tcp 127.0.0.1:40000->127.0.0.1:9090: %w", syscall.ECONNRESET)
+	if err := c.unreachable(reset); !errors.Is(err, reset) || strings.Contains(err.Error(), "gRPC") || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("a connection that was reset: %v", err)
+	}
 	for _, text := range []string{
 		`Get "http://127.0.0.1:9090/health": net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x00\x00\x18\x04\x00\x00\x00"`,
 		`Get "http://127.0.0.1:9090/health": readLoopPeekFailLocked: %!w(<nil>)`,
 	} {
-		c := &nodeClient{site: site{base: &url.URL{Scheme: "http", Host: "127.0.0.1:9090"}, from: "--address"}}
 		err := c.unreachable(errors.New(text))
 		if text := err.Error(); fault.Of(err) != fault.NodeUnreachable || !strings.Contains(text, "that is a gRPC port") || strings.Contains(text, `\x00`) || strings.Contains(text, "%!w") {
 			t.Errorf("%v", err)
