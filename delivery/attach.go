@@ -32,6 +32,10 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
 	}
 	s.await(func(s *stream) {
+		if !s.rereads.Since.IsZero() { // not before: each reread costs a stream
+			s.reread = s.rereads
+			s.rereads = oplog.Reread{}
+		}
 		at := s.at()
 		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
 		if s.seen != nil {
@@ -189,15 +193,14 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 	}
 }
 
-// Reread makes the session read the log up to a time anew when it next attaches partitions, instead
-// of taking it from rings. A subscriber that is served by several nodes needs this, when it gets
-// partitions, if its filters read documents that were looked up: the former owner may have delivered
-// any change up to the end of its term, and a change that it has hidden, and that now matches,
-// follows these in the eyes of a consumer that drops what it has seen. So its document must not be
-// older than theirs.
-func (s *Session) Reread(until change.Timestamp) {
-	since := time.Now()
-	s.await(func(s *stream) { s.reread = oplog.Reread{Since: since, Until: until} })
+// Reread makes the session read the log up to a time anew when it next attaches partitions, from a
+// stream that was opened at since or later, instead of taking it from rings. A subscriber that is
+// served by several nodes needs this, when it gets partitions, if its filters read documents that
+// were looked up: the former owner may have delivered any change up to the end of its term, and a
+// change that it has hidden, and that now matches, follows these in the eyes of a consumer that
+// drops what it has seen. So its document must not be older than theirs.
+func (s *Session) Reread(since time.Time, until change.Timestamp) {
+	s.await(func(s *stream) { s.rereads = oplog.Reread{Since: since, Until: until} })
 }
 
 // readAgain makes the session read from the subscriber's position, off the live path, and calls

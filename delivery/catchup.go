@@ -101,6 +101,9 @@ func (s *stream) run(ctx context.Context) {
 				continue
 			}
 		}
+		if s.kept != nil && s.kept.Idle() { // else the log ends its stream, if the wait is long
+			s.closeKept()
+		}
 		select {
 		case <-s.stirred:
 		case <-s.done:
@@ -112,9 +115,18 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
+// closeKept closes the cursor that was kept, if there is one. Only the session's own loop calls it.
+func (s *stream) closeKept() {
+	if s.kept != nil {
+		s.kept.Close()
+		s.kept = nil
+	}
+}
+
 // forget removes the session from the Hub.
 func (s *stream) forget(ctx context.Context) {
 	h := s.hub
+	s.closeKept()
 	if s.isLive() { // the hub may have removed it meanwhile, and does not add it again
 		h.do(context.WithoutCancel(ctx), func(l *loop) {
 			if _, live := l.live[s.Session]; live {
@@ -149,10 +161,9 @@ func (s *stream) catchUp(ctx context.Context) error {
 	if looks { // for the change that a client's place names, whatever its namespace
 		scope = nil
 	}
-	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Scope: scope, Reread: s.reread})
-	defer cursor.Close()
-	c := &catchup{session: s, index: &match.Index{}, gone: ctx.Done(), told: s.position()}
-	defer c.giveBack()
+	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Scope: scope, Reread: s.reread, Instead: s.kept})
+	c := &catchup{session: s, cursor: cursor, index: &match.Index{}, gone: ctx.Done(), told: s.position()}
+	defer c.end()
 	bookmark := h.newBookmark() // while it is off the live path
 	defer bookmark.Stop()
 	back := time.NewTimer(0) // fires when it can return to the live path
@@ -174,6 +185,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 			}
 		}
 		if batch != nil && !c.consider(batch) {
+			c.keep()
 			return context.Cause(ctx)
 		}
 		if batch == nil {
@@ -196,6 +208,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 			return nil
 		}
 		if !s.credit() || s.hasMail() || s.Ended() || looks && s.seen == nil && cursor.Retained() {
+			c.keep()
 			return nil
 		}
 		if batch != nil {
@@ -264,6 +277,7 @@ func (s *stream) joins(ctx context.Context) (joined bool) {
 // A catchup matches the log for one session.
 type catchup struct {
 	session *stream
+	cursor  *oplog.Cursor // nil if the session keeps it
 	writer  Writer
 	index   *match.Index
 	found   []match.ID
@@ -277,6 +291,23 @@ type catchup struct {
 	ended     bool // the session is over: its last events do not count
 
 	told change.Position // the last position that the session, if it was idle, was sent
+}
+
+// keep keeps the cursor of a session that reads anew for the next catch-up, which would open another
+// stream otherwise, because no ring serves it.
+func (c *catchup) keep() {
+	if !c.session.reread.Since.IsZero() {
+		c.session.kept = c.cursor
+		c.cursor = nil
+	}
+}
+
+// end ends the catch-up. The session may be on the live path by now.
+func (c *catchup) end() {
+	c.giveBack()
+	if c.cursor != nil {
+		c.cursor.Close()
+	}
 }
 
 // consider queues the matching events of a batch of the log. It returns false if it stopped within

@@ -53,7 +53,7 @@ func (l *Log) assign() (opening []*reader) {
 		case undecided:
 			continue
 		case nowhere:
-			urgent = urgent || c.open.Time.Compare(l.floor) < 0 || !c.reread.Since.IsZero()
+			urgent = urgent || l.turn(c) < inTurn
 			l.unite(c)
 			continue
 		}
@@ -64,6 +64,7 @@ func (l *Log) assign() (opening []*reader) {
 			continue
 		}
 		c.waiting = r
+		r.settled = r.settled || c.unites // with the scope of everything
 		if _, known := l.catchups[r]; !known {
 			l.catchups[r] = struct{}{}
 			opening = append(opening, r)
@@ -84,7 +85,7 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened,
 		})
 	}
-	places, open := assign(wantsOf(pending), spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
+	places, open := assign(l.wantsOf(pending), spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
 	for _, o := range open {
 		r := newReader(l, false, o.from)
 		r.settled = o.whole
@@ -93,14 +94,30 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	return readers, places
 }
 
-// unite ends the catch-ups that a waiting cursor could share but for its scope: their cursors wait
-// again, and one catch-up with the scopes of all serves them.
+// unite ends a catch-up that a waiting cursor could share but for its scope. Its cursors wait again
+// when they are next read; the cursor gets a catch-up of everything, from where they all can share
+// it, so that none of them ends it in turn. A cursor does this once before it gets a reader.
 func (l *Log) unite(c *Cursor) {
+	if c.unites {
+		return
+	}
+	var latest *reader
 	for r := range l.catchups {
-		if r.opened && r.leave != nil && c.open.Covers(r.ring.base) && !r.scope.covers(c.scope) {
-			r.leave()
+		shares := r.opened && r.leave != nil && c.open.Covers(r.ring.base) && !r.begun.Before(c.reread.Since) && !r.scope.covers(c.scope)
+		if shares && (latest == nil || r.ring.end.After(latest.ring.end)) {
+			latest = r
 		}
 	}
+	if latest == nil {
+		return
+	}
+	c.unites = true
+	for other := range latest.cursors {
+		if c.open.After(other.open) {
+			c.open = other.open
+		}
+	}
+	latest.leave()
 }
 
 // preempt ends the catch-up with the latest position in favour of a cursor whose position is about

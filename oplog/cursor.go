@@ -22,6 +22,9 @@ type Start struct {
 	Scope Scope
 	// Reread makes the cursor read a stretch anew, whatever rings have of it.
 	Reread Reread
+	// Instead is a cursor that this one replaces: it is closed. This one continues with its stream,
+	// if that serves this one too. Optional.
+	Instead *Cursor
 	// Live makes this the cursor with which the tail keeps pace: the tail reads ahead of it by a
 	// bounded amount and never overwrites unread entries. A log has one such cursor.
 	Live bool
@@ -30,7 +33,8 @@ type Start struct {
 // A Reread asks for entries up to Until from streams that were opened at Since or later; zero asks
 // for nothing. MongoDB looks up the document of an update when the change is read, so an entry that
 // a ring has had for a while may have an older document than another process has seen since. In
-// what is read anew, documents are no older than anything that was seen before Since.
+// what is read anew, documents are no older than anything that was seen before Since. What the
+// oplog no longer has comes from the tail's ring all the same, because that is better than a loss.
 type Reread struct {
 	Since time.Time
 	Until change.Timestamp
@@ -57,6 +61,7 @@ type Cursor struct {
 	position change.Position // everything up to here has been read
 	open     change.Position // where a stream is opened for it
 	reread   Reread          // zero once that is over
+	unites   bool            // gets a catch-up of everything; see Log.unite
 	next     uint64          // the slot to read next
 	idle     bool            // has read everything that the reader has
 	skipping bool            // must skip entries up to its position
@@ -143,6 +148,14 @@ func (c *Cursor) Drained() bool {
 // isDrained is Drained for callers that hold the mutex.
 func (c *Cursor) isDrained() bool { return c.idle && c.reader != nil && c.reader.drained }
 
+// Idle reports whether the cursor has read everything that its reader has, or has no reader. The
+// log ends the catch-up of one that is neither idle nor read.
+func (c *Cursor) Idle() bool {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	return c.idle || c.reader == nil
+}
+
 // Retained reports whether the cursor reads a log beyond MongoDB's.
 func (c *Cursor) Retained() bool {
 	c.log.mu.Lock()
@@ -221,6 +234,11 @@ func (c *Cursor) find() *Batch {
 		}
 		if c.current.loss == nil && c.current.Len() == 0 {
 			continue
+		}
+		if c.current.loss.spans() && !c.reader.tail && c.log.tail.holds(c.place()) { // which cannot be read anew
+			c.current, c.reread = Batch{}, Reread{}
+			c.log.join(c)
+			return c.find()
 		}
 		c.skipping = false
 		c.taken = true

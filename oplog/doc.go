@@ -50,7 +50,8 @@
 //   - An entry of a ring has the document that was looked up when it was read. A cursor may ask for
 //     entries that are read after a moment: then neither the tail nor a catch-up that began before
 //     it serves the cursor, and one gives way where there is no room for another
-//     (oplog.TestCursorsReadAnew)
+//     (oplog.TestCursorsReadAnew, oplog.TestCursorsThatReadAnewWaitForNoOthers). What the oplog no
+//     longer has, the tail's ring serves (oplog.TestMemoryServesWhatCannotBeReadAnew)
 //   - A server that refuses every position, also the newest, says nothing about the contents of
 //     the log (oplog.TestServerThatRefuses,
 //     oplog.TestServerThatAcceptsPositionsAgainHasLostNothing)
@@ -58,7 +59,9 @@
 //     (oplog.TestEveryCursorSeesEverythingOnce)
 //   - A catch-up that leaves out namespaces serves only cursors that do not ask for them: its scope
 //     is decided before its stream is opened, and never becomes narrower
-//     (oplog.TestCursorsMissNothingOfTheirNamespaces)
+//     (oplog.TestCursorsMissNothingOfTheirNamespaces). Where there is no room for another one,
+//     cursors of different namespaces get one of everything
+//     (oplog.TestCursorsOfDifferentNamespacesUnite)
 //   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
 //     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
 //     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)

@@ -121,6 +121,13 @@ func (l *Log) Cursor(start Start) *Cursor {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if old := start.Instead; old != nil {
+		defer old.fail(context.Canceled)
+		if r := old.reader; r != nil && l.err == nil && r.serves(c) && r.scope.covers(c.scope) {
+			r.add(c)
+			return c
+		}
+	}
 	l.place(c)
 	return c
 }
@@ -270,10 +277,17 @@ func (l *Log) namespaces(loss *Loss) []string {
 }
 
 // lost reports a loss that the reader has found. One of a catch-up is of the subscribers that read
-// there: however many of them come back too late, nobody else hears of it.
+// there: however many of them come back too late, nobody else hears of it. What the tail still
+// holds is no loss of theirs: they get it there.
 func (r *reader) lost(loss *Loss) {
 	l := r.log
 	loss.Namespaces, loss.Tail = l.namespaces(loss), r.tail
+	held := false
+	l.locked(func() { held = !r.tail && loss.spans() && l.tail.holds(loss.From) })
+	if held {
+		l.logger.Info("reading from memory what MongoDB no longer has", "from", loss.From.String(), "to", loss.To.String())
+		return
+	}
 	l.metrics.gaps.Inc()
 	l.logger.Warn("changes may have been missed", "reader", r.kind(), "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
 	if !r.tail {

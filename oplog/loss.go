@@ -23,6 +23,9 @@ type Loss struct {
 	Tail bool
 }
 
+// spans reports whether there is a loss, and it has a length.
+func (l *Loss) spans() bool { return l != nil && l.To.After(l.From) }
+
 // after returns the part of the loss after the position, nil if there is none.
 func (l *Loss) after(p change.Position) *Loss {
 	switch {

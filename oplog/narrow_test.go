@@ -2,8 +2,11 @@ package oplog_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,5 +173,106 @@ func TestCursorsMissNothingOfTheirNamespaces(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
+	})
+}
+
+// A bounded source is narrowing, and fails if more streams are opened for some namespaces than a
+// number.
+type bounded struct {
+	narrowing
+
+	left atomic.Int32
+}
+
+func (s *bounded) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (oplog.Stream, bool, error) {
+	if s.left.Add(-1) < 0 {
+		return nil, false, errors.New("streams are opened again and again")
+	}
+	return s.narrowing.OpenNarrow(ctx, from, scope)
+}
+
+// crowd has a stream of everything, one of the collection c0, and no room for another one. It
+// returns the cursor of c0, and the changes of c0 and c1.
+func crowd(t *testing.T, source *bounded) (l *oplog.Log, c0 *oplog.Cursor, of [2][]change.Position, end func()) {
+	t.Helper()
+	source.Tick(1)
+	for i := range 20 {
+		e := source.Append(changetest.Event{ID: int64(i), Coll: fmt.Sprint("c", i%2)})[0]
+		of[i%2] = append(of[i%2], e.Position())
+	}
+	source.Tick(3600)
+	_, later := source.Reach()
+	source.Append(inserts(5, 100)...)
+	source.Tick(3600)
+	l, end = begin(t, oplog.Config{MaxStreams: 3}, source, source.Reach, change.Position{})
+	synctest.Wait()
+	next(t, l.Cursor(oplog.Start{Position: change.At(later)}))
+	c0 = l.Cursor(oplog.Start{Position: change.At(change.Timestamp{T: 1000, I: 1}), Scope: oplog.Scope{{DB: "shop", Coll: "c0"}}})
+	if first := next(t, c0); first[0].at.Compare(of[0][0]) != 0 {
+		t.Fatalf("the first change is %s", first[0].at)
+	}
+	time.Sleep(time.Millisecond)
+	return l, c0, of, end
+}
+
+// all reads the changes of a collection, and nothing else of it.
+func all(t *testing.T, c *oplog.Cursor, coll string, want []change.Position) {
+	t.Helper()
+	for len(want) > 0 {
+		b, err := c.Next(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", coll, err)
+			return
+		}
+		for i := range b.Len() {
+			e := b.Event(i)
+			if e.Namespace().Coll != coll {
+				continue
+			}
+			if len(want) == 0 || want[0].Compare(e.Position()) != 0 {
+				t.Errorf("%s: %d changes before the end another one comes: %s", coll, len(want), e.Position())
+				return
+			}
+			want = want[1:]
+		}
+	}
+}
+
+// Where there is no room for another stream, cursors of different namespaces share one of
+// everything: they do not end each other's streams in turn.
+func TestCursorsOfDifferentNamespacesUnite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}
+		source.left.Store(20)
+		l, c0, of, end := crowd(t, source)
+		defer end()
+		c1 := l.Cursor(oplog.Start{Position: of[1][3], Scope: oplog.Scope{{DB: "shop", Coll: "c1"}}})
+		var reading sync.WaitGroup
+		begun := time.Now()
+		reading.Go(func() { all(t, c0, "c0", of[0][1:]) })
+		reading.Go(func() { all(t, c1, "c1", of[1][4:]) })
+		reading.Wait()
+		if took := time.Since(begun); took > 10*time.Second { // one waited for the other
+			t.Errorf("read after %s", took)
+		}
+	})
+}
+
+// A cursor that reads anew ends no stream that it could not share.
+func TestCursorsUniteOnlyWhereTheyCanShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}
+		source.left.Store(1)
+		l, c0, of, end := crowd(t, source)
+		defer end()
+		c1 := l.Cursor(oplog.Start{
+			Position: of[1][3], Scope: oplog.Scope{{DB: "shop", Coll: "c1"}}, Reread: oplog.Reread{Since: time.Now(), Until: of[1][9].Time},
+		})
+		all(t, c1, "c1", of[1][4:])
+		synctest.Wait()
+		if open, _, _ := source.Streams(); open != 3 {
+			t.Errorf("%d streams are open", open)
+		}
+		all(t, c0, "c0", of[0][1:])
 	})
 }

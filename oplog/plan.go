@@ -1,6 +1,7 @@
 package oplog
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,7 +24,21 @@ type want struct {
 	at    change.Position
 	scope Scope
 	since time.Time
+	turn  turn
 }
+
+// A turn is the order in which cursors get readers.
+type turn int
+
+const (
+	// beforeLoss is the turn of cursors whose position is about to leave the oplog.
+	beforeLoss turn = iota
+	// anew is the turn of those that read anew: they would be at the tail otherwise, and wait for
+	// no one's hours of log.
+	anew
+	// inTurn is the turn of all others. They wait for a free stream.
+	inTurn
+)
 
 // An opening is a catch-up to be opened.
 type opening struct {
@@ -48,19 +63,31 @@ const (
 )
 
 // wantsOf returns where readers would be opened for the cursors, and for what.
-func wantsOf(cursors []*Cursor) []want {
+func (l *Log) wantsOf(cursors []*Cursor) []want {
 	wants := make([]want, len(cursors))
 	for i, c := range cursors {
-		wants[i] = want{c.open, c.scope, c.reread.Since}
+		wants[i] = want{c.open, c.scope, c.reread.Since, l.turn(c)}
 	}
 	return wants
 }
 
+// turn returns when a cursor gets a reader.
+func (l *Log) turn(c *Cursor) turn {
+	switch {
+	case c.open.Time.Compare(l.floor) < 0:
+		return beforeLoss
+	case !c.reread.Since.IsZero():
+		return anew
+	default:
+		return inTurn
+	}
+}
+
 // assign returns a reader index for each want: existing readers first, then new ones, which it also
-// returns. The earliest want is served first. It shares a reader whose ring holds, or will reach,
-// the position, and whose scope covers its own; it gets a new one if that reader is far away and
-// the budget allows. At least half of the budget is for readers of everything, which anybody can
-// share.
+// returns. The wants are served by turn, the earliest first. One shares a reader whose ring holds,
+// or will reach, the position, and whose scope covers its own; it gets a new one if that reader is
+// far away and the budget allows. At least half of the budget is for readers of everything, which
+// anybody can share.
 func assign(wants []want, readers []span, limits limits) (places []int, open []opening) {
 	places = make([]int, len(wants))
 	order := make([]int, len(wants))
@@ -71,7 +98,9 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 			latest = wants[i].since
 		}
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return wants[i].at.Compare(wants[j].at) })
+	slices.SortStableFunc(order, func(i, j int) int {
+		return cmp.Or(cmp.Compare(wants[i].turn, wants[j].turn), wants[i].at.Compare(wants[j].at))
+	})
 	all := slices.Clone(readers)
 	for _, i := range order {
 		w := wants[i]

@@ -370,7 +370,7 @@ func (r *reader) reach() (base, end change.Position) {
 
 // add places a cursor after its position in the ring, which must hold everything after it.
 func (r *reader) add(c *Cursor) {
-	c.reader, c.waiting = r, nil
+	c.reader, c.waiting, c.unites = r, nil, false
 	c.next, c.skipping, c.idle = r.ring.find(c.position), true, false
 	r.cursors[c] = struct{}{}
 	if c.live && r.tail {

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/oplog"
@@ -82,6 +84,124 @@ func TestCursorsReadAnew(t *testing.T) {
 		}
 		if _, most, _ := source.Streams(); most > 2 {
 			t.Errorf("%d streams at a time", most)
+		}
+	})
+}
+
+// What MongoDB's oplog no longer has comes from memory also for cursors that read anew, whether
+// they have begun or not: nothing is lost, and no loss is counted.
+func TestMemoryServesWhatCannotBeReadAnew(t *testing.T) {
+	for name, anew := range map[string]int{"nothing is read anew": 0, "the rest is not": 3} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{ReplyEvents: 1}
+				figures := prometheus.NewRegistry()
+				source.Tick(1)
+				l, end := beginLog(t, oplog.Config{PrefetchBytes: 1, Registerer: figures}, source, change.Position{})
+				defer end()
+				synctest.Wait()
+				from := l.End()
+				events := source.Append(inserts(6, 0)...)
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
+				_, last := source.Reach()
+				start := oplog.Start{Position: from, Reread: oplog.Reread{Since: time.Now(), Until: last}}
+				if anew == 0 {
+					source.Truncate(1)
+				}
+				c := l.Cursor(start)
+				got := read(t, c, anew)
+				source.Truncate(1)
+				for end := events[len(events)-1].Position(); len(got) == 0 || end.After(got[len(got)-1].at); {
+					got = append(got, next(t, c)...)
+				}
+				if err := same(got, positions(events)); err != nil {
+					t.Error(err)
+				}
+				families, err := figures.Gather()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range families {
+					if n := f.GetMetric()[0].GetCounter().GetValue(); f.GetName() == "streamer_gaps_detected_total" && n != 0 {
+						t.Errorf("%g gaps are counted", n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Where there is one stream for all that are late, a cursor that reads anew has it before one that
+// is hours late.
+func TestCursorsThatReadAnewWaitForNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := slow{&oplogtest.Log{ReplyEvents: 1, Delay: time.Second}, make(chan struct{})}
+		source.Tick(1)
+		from := change.At(change.Timestamp{T: 1000, I: 1})
+		events := source.Append(inserts(60, 0)...)
+		source.Tick(3600)
+		events = append(events, source.Append(inserts(2, 100)...)...)
+		_, last := source.Reach()
+		l, end := begin(t, oplog.Config{MaxStreams: 2}, source, source.Reach, change.Position{})
+		defer end()
+		late := l.Cursor(oplog.Start{Position: from})
+		c := l.Cursor(oplog.Start{
+			Position: change.At(change.Timestamp{T: last.T, I: 2}), Reread: oplog.Reread{Since: time.Now(), Until: last},
+		})
+		close(source.until)
+		begun := time.Now()
+		got := read(t, c, 2)
+		if took := time.Since(begun); took > 10*time.Second {
+			t.Errorf("read after %s", took)
+		}
+		if err := same(got, positions(events[60:])); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+		if err := same(read(t, late, len(events)), positions(events)); err != nil {
+			t.Errorf("late: %v", err)
+		}
+	})
+}
+
+// A cursor that replaces another one continues with its stream, if that has what it needs.
+func TestCursorContinuesWithTheStreamOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{ReplyEvents: 2}
+		source.Tick(1)
+		from := change.At(change.Timestamp{T: 1000, I: 1})
+		events := source.Append(inserts(10, 0)...)
+		source.Tick(3600)
+		_, last := source.Reach()
+		l, end := beginLog(t, oplog.Config{PrefetchBytes: 1}, source, change.Position{})
+		defer end()
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		start := oplog.Start{Position: from, Reread: oplog.Reread{Since: time.Now(), Until: last}}
+		c := l.Cursor(start)
+		got := read(t, c, 2)
+		for len(got) < len(events) {
+			start.Position, start.Instead = got[len(got)-1].at, c
+			c = l.Cursor(start)
+			got = append(got, next(t, c)...)
+		}
+		if err := same(got, positions(events)); err != nil {
+			t.Error(err)
+		}
+		if _, _, opened := source.Streams(); opened != 2 {
+			t.Errorf("%d streams were opened", opened)
+		}
+		if _, err := start.Instead.Poll(); err == nil {
+			t.Error("the cursor that was replaced is open")
+		}
+		time.Sleep(time.Millisecond)
+		start.Reread.Since, start.Position, start.Instead = time.Now(), from, c // its stream is too early
+		if err := same(read(t, l.Cursor(start), len(events)), positions(events)); err != nil {
+			t.Error(err)
+		}
+		if _, _, opened := source.Streams(); opened != 3 {
+			t.Errorf("%d streams were opened", opened)
 		}
 	})
 }

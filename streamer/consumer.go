@@ -38,8 +38,9 @@ func (n *Node) Serve(ctx context.Context, terms []change.Term) error {
 	if stopping {
 		return ErrStopping
 	}
+	since := time.Now() // one for all, so that they share a stream
 	for _, s := range n.sharedSubscribers() {
-		if err := s.attach(ctx, fresh); err != nil {
+		if err := s.attach(ctx, fresh, since); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,7 @@ type world struct {
 	board     *notice.Board   // nil for none
 
 	flushes, saves time.Duration // the timeouts of nodes; 0 for the defaults
+	asks           time.Duration // how long the extent of the log takes to be asked for
 }
 
 // A flaky store is one that may be away.
@@ -148,6 +149,7 @@ type node struct {
 func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	w.t.Helper()
 	reach := oplog.NewRange(oplog.RangeConfig{Ask: func(context.Context) (gap.Reach, error) {
+		time.Sleep(w.asks)
 		if w.blind.Load() {
 			return gap.Reach{}, errAway
 		}

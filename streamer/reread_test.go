@@ -124,3 +124,43 @@ func hideAndSucceed(t *testing.T, serves bool) {
 		t.Errorf("%d streams are open", open)
 	}
 }
+
+// Sinks that get partitions at once read anew from one stream.
+func TestSinksShareTheStreamThatReadsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{Delay: time.Second}
+		source.Tick(1)
+		w := newWorld(t, source)
+		w.asks = time.Millisecond
+		even, err := match.Compile(match.Filter{Source: "doc.b % 2 == 0", Carries: match.Carries{Document: true, LookedUp: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sinks []*streamer.Shared
+		n := w.start("a", func(n *streamer.Node) {
+			for _, name := range []string{"one", "two", "three"} {
+				s, err := n.Share(t.Context(), name, []delivery.Subscription{{ID: "even", Program: even}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				sinks = append(sinks, s)
+			}
+		})
+		defer n.stop(t)
+		synctest.Wait()
+		source.Append(changetest.Event{Op: "update", Value: 2, Whole: true})
+		time.Sleep(2 * time.Second)
+		if err := n.Serve(t.Context(), termsOf(n.terms, 1)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		for i, s := range sinks {
+			if !s.Session().State().Live {
+				t.Errorf("session %d is not on the live path", i)
+			}
+		}
+		if open, _, opened := source.Streams(); open != 1 || opened != 2 {
+			t.Errorf("%d of %d streams are open", open, opened)
+		}
+	})
+}

@@ -138,8 +138,9 @@ func (s *Shared) Ack(seq uint64) error {
 // Session returns the subscriber's session at this node.
 func (s *Shared) Session() *delivery.Session { return s.session }
 
-// attach serves partitions from their checkpoints or, without one, from the origin.
-func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
+// attach serves partitions from their checkpoints or, without one, from the origin. They are the
+// node's since a time or earlier.
+func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Time) error {
 	n := s.node
 	select {
 	case s.placing <- struct{}{}:
@@ -180,7 +181,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 			left = append(left, p)
 		}
 	}
-	if err := s.succeed(ctx, left); err != nil {
+	if err := s.succeed(ctx, left, since); err != nil {
 		return err
 	}
 	s.mu.Lock() // before: nothing of these partitions is handed over under terms that have ended
@@ -216,7 +217,7 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term) error {
 // succeed makes what depends on the time of reading follow everything that former owners may have
 // delivered: documents of the partitions' unfinished snapshots, and of its own, and the documents
 // that are looked up for its filters. It is called before the session gets partitions.
-func (s *Shared) succeed(ctx context.Context, left []snapshot.Progress) error {
+func (s *Shared) succeed(ctx context.Context, left []snapshot.Progress, since time.Time) error {
 	reads := len(left) > 0 || len(delivery.Unread(s.session.Snapshots())) > 0
 	if !reads && !s.looksUp {
 		return nil
@@ -231,7 +232,7 @@ func (s *Shared) succeed(ctx context.Context, left []snapshot.Progress) error {
 		s.session.DocumentsFrom(end)
 	}
 	if s.looksUp {
-		s.session.Reread(end)
+		s.session.Reread(since, end)
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (s *Shared) attachReadable() (waits bool, err error) {
 		clear(s.mu.unread)
 		return false, nil
 	}
-	err = s.attach(ctx, terms)
+	err = s.attach(ctx, terms, time.Now())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.mu.unread) > 0, err
