@@ -71,7 +71,7 @@ func programs() []treatment {
 		{what: `go get `, in: []string{"docs/connect.md"}, why: "the full distribution is not built here"},
 		{what: `bin/streamer-connect `, by: []string{"connect.TestProveCommandsOfTheDocumentationAreTaken"}},
 		{what: `git clone |cd |mkdir |export |tar -|token=|printf |jq `, why: "tools of the system"},
-		{what: `helm |kubectl |skopeo |crane `, in: []string{"deploy/chart/README.md"}, why: "there is no cluster and no registry here; deploy/check renders the chart with these values and reads the image"},
+		{what: `helm |kubectl |skopeo |crane `, in: []string{"deploy/chart/README.md"}, why: "they need a cluster or a registry; deploy/check renders the chart with these values and reads the image"},
 	}
 }
 
