@@ -6,8 +6,9 @@
 //
 // A batch is published message by message: one is sent when the stream has stored the one before.
 // After a message that was refused, or whose outcome is unknown, nothing of the batch is sent until
-// the engine writes it again. A broken connection is not repaired but replaced, so that nothing
-// that was given up can still arrive.
+// the engine writes it again. A broken connection is not repaired but replaced. What was sent over
+// it may still arrive, after newer messages: with the header Nats-Msg-Id the stream drops it,
+// within its duplicate window.
 package jetstream
 
 import (
@@ -34,7 +35,7 @@ func spec() *service.ConfigSpec {
 		Fields(
 			service.NewStringListField("urls").Description("The servers, which are tried in turn.").Example([]string{"nats://127.0.0.1:4222"}),
 			service.NewInterpolatedStringField("subject").Description("A subject of an existing stream.").Example("changes.${! @namespace }"),
-			service.NewInterpolatedStringMapField("headers").Description("Headers of each message.").Default(map[string]any{}).Example(map[string]any{"Id": "${! @id }"}),
+			service.NewInterpolatedStringMapField("headers").Description("Headers of each message.").Default(map[string]any{}).Example(map[string]any{"Nats-Msg-Id": `${! @id }-${! @key.or("") }`}),
 			service.NewTLSToggledField("tls"),
 			service.NewObjectField("auth",
 				service.NewStringField("user_credentials_file").Description("A file of credentials. A name and password, or a token, may be in the URLs.").Default("")).Advanced(),

@@ -18,7 +18,7 @@ import (
 func testsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)\w*)\(`)
-	tests, packages := map[string][]string{}, []string{"connect", "deploy/check"}
+	tests, packages := map[string][]string{}, []string{"connect", "connect/jetstream", "deploy/check"}
 	for _, p := range read(t) {
 		packages = append(packages, p.Path)
 	}
