@@ -87,8 +87,8 @@ func TestProveKilledEnginesAndNodesMissNothing(t *testing.T) {
 	}
 }
 
-// The commands of the documents are taken: a pipeline that they run is one of docs/connect.md, whose
-// configurations run in other tests.
+// The commands of the documents are taken: a pipeline that they run is one of docs/connect.md,
+// whose configurations run in other tests.
 func TestProveCommandsOfTheDocumentationAreTaken(t *testing.T) {
 	dir := t.TempDir()
 	build(t, dir)

@@ -293,8 +293,8 @@ type catchup struct {
 	told change.Position // the last position that the session, if it was idle, was sent
 }
 
-// keep keeps the cursor of a session that reads anew for the next catch-up, which would open another
-// stream otherwise, because no ring serves it.
+// keep keeps the cursor of a session that reads anew for the next catch-up, which would open
+// another stream otherwise, because no ring serves it.
 func (c *catchup) keep() {
 	if !c.session.reread.Since.IsZero() {
 		c.session.kept = c.cursor

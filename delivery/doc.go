@@ -28,8 +28,8 @@
 // # Snapshots
 //
 // For each page of documents a session leaves the live path and pauses at the time at which the
-// page is read; see hold.go. Package snapshot reads the pages; the loop is its port to the sessions,
-// see stand.go.
+// page is read; see hold.go. Package snapshot reads the pages; the loop is its port to the
+// sessions, see stand.go.
 //
 // # Ownership of state
 //

@@ -9,8 +9,8 @@ type metrics struct {
 	stages stages
 }
 
-// newMetrics returns metrics, and registers them, the load and the strain of accounts, if there is a
-// Registerer.
+// newMetrics returns metrics, and registers them, the load and the strain of accounts, if there is
+// a Registerer.
 func newMetrics(reg prometheus.Registerer, load func() Load, strain func() float64) metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "hub", Name: name, Help: help})

@@ -27,8 +27,8 @@ func (p *Program) Filter() Filter { return p.filter }
 // so that it matches all documents of a collection or none.
 func (p *Program) IsOfAll() bool { return p.filter.Source == "" && p.filter.Document == "" }
 
-// LooksUp reports whether the filter reads documents that MongoDB looks up when a change is read, so
-// that it may decide otherwise about a change that is read again.
+// LooksUp reports whether the filter reads documents that MongoDB looks up when a change is read,
+// so that it may decide otherwise about a change that is read again.
 func (p *Program) LooksUp() bool { return p.looksUp }
 
 // Size returns an estimate of the memory that the program takes, in bytes, with its place in an

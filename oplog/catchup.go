@@ -121,7 +121,8 @@ func (l *Log) unite(c *Cursor) {
 }
 
 // preempt ends the catch-up with the latest position in favour of a cursor whose position is about
-// to leave the oplog, or which no other may serve because it reads anew. Its own cursors wait again.
+// to leave the oplog, or which no other may serve because it reads anew. Its own cursors wait
+// again.
 func (l *Log) preempt() {
 	var foremost *reader
 	for r := range l.catchups {

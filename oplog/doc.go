@@ -31,9 +31,9 @@
 // A cursor moves from a catch-up to the tail in one critical section: when the tail's ring holds
 // everything after its position, the cursor is placed there and skips entries that it has read.
 // Nothing is missed or repeated. The number of catch-ups is bounded; cursors near each other share
-// one, opened at the earliest position. A cursor that is read for some namespaces ([Scope]) may share
-// a catch-up that leaves out others, where the source can do that ([Narrower]). The tail pauses for a catch-up that makes no progress
-// towards it.
+// one, opened at the earliest position. A cursor that is read for some namespaces ([Scope]) may
+// share a catch-up that leaves out others, where the source can do that ([Narrower]). The tail
+// pauses for a catch-up that makes no progress towards it.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
 //

@@ -14,9 +14,9 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// A cursor that reads anew gets nothing, up to where it asks, that was read before it asked, whether
-// the tail has it or a catch-up; after that it is at the tail. It waits for no other catch-up, also
-// when there is no room for another stream.
+// A cursor that reads anew gets nothing, up to where it asks, that was read before it asked,
+// whether the tail has it or a catch-up; after that it is at the tail. It waits for no other
+// catch-up, also when there is no room for another stream.
 func TestCursorsReadAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := int64(1)

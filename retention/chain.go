@@ -212,9 +212,10 @@ type Extent struct {
 	From, To change.Timestamp
 }
 
-// Begins returns the time from which on everything can be read up to the end of an oplog, zero where
-// the chain does not reach the middle of that: even an idle one does, unless it stalls, and then it
-// is about to leave the oplog. In an oplog of a few minutes segments may take as long as that.
+// Begins returns the time from which on everything can be read up to the end of an oplog, zero
+// where the chain does not reach the middle of that: even an idle one does, unless it stalls, and
+// then it is about to leave the oplog. In an oplog of a few minutes segments may take as long as
+// that.
 func (e Extent) Begins(oplog gap.Reach) change.Timestamp {
 	most := max(0, oplog.Length()/2-time.Minute) // of the oplog, before the segments' end
 	if oplog.First.IsZero() || e.To.Time().Before(oplog.First.Time().Add(most)) {

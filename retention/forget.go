@@ -29,8 +29,8 @@ type rewriter interface {
 	// replaced.
 	Replace(ctx context.Context, key string, data []byte, version string) error
 	// Hold prepares for replacements in a folder until release is called: it fails if the store
-	// cannot replace, or keeps what was replaced, or if somebody else replaces whom Replace does not
-	// notice. It removes what interrupted writes have left.
+	// cannot replace, or keeps what was replaced, or if somebody else replaces whom Replace does
+	// not notice. It removes what interrupted writes have left.
 	Hold(ctx context.Context, folder string) (release func(), err error)
 }
 

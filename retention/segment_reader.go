@@ -21,7 +21,8 @@ const (
 	tailSize = 64 << 10
 	// fetchSize is how much is fetched at once for several blocks.
 	fetchSize = 1 << 20
-	// joinedGap bounds the bytes that are fetched in vain between two blocks, instead of another request.
+	// joinedGap bounds the bytes that are fetched in vain between two blocks, instead of another
+	// request.
 	joinedGap = 64 << 10
 	// maxFetched bounds the fetched bytes that are kept for blocks that are read later.
 	maxFetched = 4 << 20

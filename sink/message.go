@@ -122,8 +122,8 @@ type RefusedError struct {
 	Err error
 	// Final says that it would refuse the message again.
 	Final bool
-	// Among says that the target refuses messages that arrive together as a whole, so that the cause
-	// may be another one of them. The refusal counts when the message was published alone.
+	// Among says that the target refuses messages that arrive together as a whole, so that the
+	// cause may be another one of them. The refusal counts when the message was published alone.
 	Among bool
 }
 

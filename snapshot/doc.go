@@ -36,8 +36,9 @@
 // A [Scanner] has the scans of all collections. It belongs to the loop that considers the log,
 // which tells it of events ([Scanner.Note]), of missing ones ([Scanner.Spoil]), of its place
 // ([Scanner.Place]), and of readers that come, may be ready, or have gone ([Scanner.Offer],
-// [Scanner.Wake], [Scanner.Forget]). The sessions are behind its port: [Sessions] says which readers
-// are ready, and has them wait at a time; that [Stand] writes their pages and hands them over.
+// [Scanner.Wake], [Scanner.Forget]). The sessions are behind its port: [Sessions] says which
+// readers are ready, and has them wait at a time; that [Stand] writes their pages and hands them
+// over.
 //
 //	loop  ── Note, Spoil, Place, Offer, Wake, Forget ─►  Scanner  ── Ready, Wait, Stand ─►  Sessions
 //	                                                        │     ── Stays, Writer, Give ─►  Stand

@@ -28,8 +28,8 @@
 //     TestReaderGetsNothingOfTermsThatHaveEnded, TestNothingIsPostedAfterItsTermHasEnded,
 //     streamer.TestWhatWasQueuedUnderAnEarlierTermIsTakenOut,
 //     test/process.TestFrozenNodeThatWasReplacedHandsOutNothingMore)
-//   - What depends on when it is read is read after the end of the former owner's term: documents of
-//     unfinished snapshots, and documents that filters look up
+//   - What depends on when it is read is read after the end of the former owner's term: documents
+//     of unfinished snapshots, and documents that filters look up
 //     (streamer.TestDocumentsFollowWhatMayHaveBeenHandedOver,
 //     streamer.TestHiddenChangesComeWithNewDocuments)
 //   - Changes sent before a rewind belong to the earlier generation: their acknowledgement does

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The file holds to the Compose specification, its images have a full version, nothing is open to other
-// machines, and what is mounted exists.
+// The file holds to the Compose specification, its images have a full version, nothing is open to
+// other machines, and what is mounted exists.
 func TestComposeFileIsValid(t *testing.T) {
 	t.Parallel()
 	options, err := cli.NewProjectOptions([]string{"../compose.yaml"}, cli.WithResolvedPaths(true))

@@ -28,8 +28,8 @@ type Retained interface {
 // SharedStore reports whether the nodes of a cluster share the store of a URL.
 func SharedStore(url string) bool { return strings.HasPrefix(url, "s3:") }
 
-// RetainedByAll reports whether all nodes of a configuration have the same retained log: a folder is
-// one node's alone.
+// RetainedByAll reports whether all nodes of a configuration have the same retained log: a folder
+// is one node's alone.
 func RetainedByAll(cfg config.Config) bool {
 	return cfg.Retention.Store != "" && (SharedStore(cfg.Retention.Store) || cfg.Cluster.ExpectedNodes <= 1)
 }

@@ -23,8 +23,8 @@ type Log struct {
 	Wraps int
 	// Delay is the delay of each reply with events.
 	Delay time.Duration
-	// LookUp returns an event as a stream that reads it now has it, as MongoDB looks up the document
-	// of an update. It must not change the position. Optional.
+	// LookUp returns an event as a stream that reads it now has it, as MongoDB looks up the
+	// document of an update. It must not change the position. Optional.
 	LookUp func(changetest.Event) changetest.Event
 
 	mu      sync.Mutex

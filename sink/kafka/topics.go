@@ -70,8 +70,8 @@ func (t *topics) refused(err error, name string) {
 }
 
 // check reports whether a record of the given size may go to a topic. It asks Kafka if it does not
-// know, or if Kafka has refused records. changed says that the topic's limit is another than clients
-// know.
+// know, or if Kafka has refused records. changed says that the topic's limit is another than
+// clients know.
 func (t *topics) check(ctx context.Context, client *kgo.Client, name string, size int) (changed bool, err error) {
 	t.mu.Lock()
 	known, asked := t.of[name]

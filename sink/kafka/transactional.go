@@ -75,8 +75,8 @@ func (t *Transactional) Close() {
 	}
 }
 
-// send publishes messages of a partition in one transaction. If Kafka refuses that, the cause may be
-// one of them: it publishes them by halves, up to the one that is refused alone.
+// send publishes messages of a partition in one transaction. If Kafka refuses that, the cause may
+// be one of them: it publishes them by halves, up to the one that is refused alone.
 func (t *Transactional) send(ctx context.Context, messages []*sink.Message) (n int, err error) {
 	n, err = t.sendTogether(ctx, messages)
 	refused, is := errors.AsType[*sink.RefusedError](err)

@@ -6,8 +6,8 @@ import (
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )
 
-// A node that stops waits until another one owns its partitions, if reliability.shutdown.drain_timeout
-// lets it.
+// A node that stops waits until another one owns its partitions, if
+// reliability.shutdown.drain_timeout lets it.
 func TestStopWaitsForPartitionsAsConfigured(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{}, "STREAMER_CLUSTER_HEARTBEAT_INTERVAL=500ms")

@@ -1,6 +1,6 @@
 // Command streamer-connect is an engine of Redpanda Connect with the input streamer, and with the
-// components of its MIT core (files, HTTP, sockets, subprocesses, processors) and an output for NATS
-// JetStream.
+// components of its MIT core (files, HTTP, sockets, subprocesses, processors) and an output for
+// NATS JetStream.
 package main
 
 import (
