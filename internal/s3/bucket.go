@@ -264,9 +264,9 @@ func (d dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		resp.Body = masked(req, resp.Body)
 	}
-	// A proxy without a store behind it knows no object, or has a page for everybody: that must
+	// A proxy that reaches no store knows no object, or has one page for every request: that must
 	// look neither like an object that does not exist nor like an empty folder. An answer to HEAD
-	// has no body that tells.
+	// has no body that shows the difference.
 	kind := resp.Header.Get("Content-Type")
 	nothing := resp.StatusCode == http.StatusNotFound && req.Method != http.MethodHead
 	listed := req.URL.Query().Has("list-type") && resp.StatusCode < http.StatusMultipleChoices

@@ -21,7 +21,8 @@ func newCredentials(region string) *credentials.Credentials {
 	return credentials.New(&provider{Chain: &credentials.Chain{Providers: chain}})
 }
 
-// A provider is a chain of providers one of which must have credentials: none is asked anonymously.
+// A provider asks the providers of its chain in turn. One must have credentials: no request is
+// anonymous.
 type provider struct{ *credentials.Chain }
 
 // RetrieveWithCredContext implements credentials.Provider.

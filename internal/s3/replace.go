@@ -38,10 +38,10 @@ func (b *Bucket) Replace(ctx context.Context, key string, data []byte, version s
 	return err
 }
 
-// Hold looks, with a small object in the folder that it deletes, whether the bucket replaces
-// objects under their condition alone, and keeps nothing of what was replaced: some stores ignore
-// the condition, or create an object that is not there. Nobody need be kept from replacing, because
-// Replace notices it.
+// Hold writes a small object into the folder, and deletes it, to see whether the bucket replaces
+// objects only under their condition and keeps no earlier versions: some stores ignore the
+// condition, or create an object that is not there. It keeps nobody from replacing, because Replace
+// notices that.
 func (b *Bucket) Hold(ctx context.Context, folder string) (release func(), err error) {
 	key := folder + "/probe/" + strings.ToLower(rand.Text())
 	defer func() { err = errors.Join(err, b.Delete(context.WithoutCancel(ctx), key)) }()
