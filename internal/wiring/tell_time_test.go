@@ -29,6 +29,19 @@ type pair struct {
 	stall standstill // of etcd
 }
 
+// runPair begins a pair of nodes, a before b, which runs until the context ends.
+func runPair(ctx context.Context, beat, lease time.Duration) *pair {
+	p := &pair{board: notice.NewBoard(notice.Config{}), beat: beat, lease: lease}
+	p.nodes = map[string]*half{"a": {pair: p}, "b": {pair: p}}
+	for _, h := range p.nodes {
+		h.news = make(chan struct{}, 1)
+	}
+	go p.nodes["a"].run(ctx, "a")
+	time.Sleep(70 * time.Millisecond)
+	go p.nodes["b"].run(ctx, "b")
+	return p
+}
+
 // A half is one of the two.
 type half struct {
 	observed
@@ -196,14 +209,7 @@ func TestProblemsAreToldInTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				p := &pair{board: notice.NewBoard(notice.Config{}), beat: cfg.Cluster.HeartbeatInterval, lease: cfg.Cluster.LeaseTTL}
-				p.nodes = map[string]*half{"a": {pair: p}, "b": {pair: p}}
-				for _, h := range p.nodes {
-					h.news = make(chan struct{}, 1)
-				}
-				go p.nodes["a"].run(ctx, "a")
-				time.Sleep(70 * time.Millisecond)
-				go p.nodes["b"].run(ctx, "b")
+				p := runPair(ctx, cfg.Cluster.HeartbeatInterval, cfg.Cluster.LeaseTTL)
 				time.Sleep(3*time.Second + phase)
 				p.mu.Lock()
 				cut := time.Now()
@@ -249,14 +255,7 @@ func TestStandstillsPageNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				p := &pair{board: notice.NewBoard(notice.Config{}), beat: beat, lease: lease}
-				p.nodes = map[string]*half{"a": {pair: p}, "b": {pair: p}}
-				for _, h := range p.nodes {
-					h.news = make(chan struct{}, 1)
-				}
-				go p.nodes["a"].run(ctx, "a")
-				time.Sleep(70 * time.Millisecond)
-				go p.nodes["b"].run(ctx, "b")
+				p := runPair(ctx, beat, lease)
 				time.Sleep(6*time.Second + phase)
 				p.mu.Lock()
 				d := 1900 * time.Millisecond // then the other one hears nothing for less than it tolerates
