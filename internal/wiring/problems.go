@@ -138,7 +138,9 @@ func (o *observed) look(now time.Time) {
 		o.stood.note(o.looked.Add(judgeEvery), now)
 		o.unheard.note(o.looked.Add(judgeEvery), now)
 	}
-	o.looked = now
+	if now.After(o.looked) { // requests look, too, and may have waited for the mutex
+		o.looked = now
+	}
 }
 
 // heardThrough notes how old the node's view of the cluster is, which it asks of etcd regularly:
@@ -247,7 +249,7 @@ func (s *Service) facts(now time.Time) health.Facts {
 	o.look(now)
 	fact := func(name string, err error) health.Since { return o.fact(name, now, time.Time{}, err) }
 	f.Subscribers = s.observedSubscribers(now)
-	f.Stalled = o.stalled(now, s.components.Stalled())
+	f.Stalled = o.stalled(now, s.components.Stalled(), cfg.Supervisor.StallAfter)
 	since, err := s.source.Failure(now)
 	if err == nil {
 		since, err = s.unanswered(now)
@@ -467,12 +469,17 @@ func (o *observed) reading(f *health.Facts, r streamer.Reading, tolerated time.D
 	f.Majority = o.still("majority", f.Now, r.Known, when(r.NoMajority, "the majority commit point does not follow"))
 }
 
-// stalled returns the components that are stalled. Each stall began when it was first seen to have
-// begun: an age that stands still moves its beginning.
-func (o *observed) stalled(now time.Time, vitals []health.Vital) (all []health.Stall) {
+// stalled returns the components that are stalled for longer than is tolerated, without the time in
+// which the whole node stood still. Each stall began when it was first seen to have begun: an age
+// that does not grow moves its beginning.
+func (o *observed) stalled(now time.Time, vitals []health.Vital, tolerated time.Duration) (all []health.Stall) {
 	for _, v := range vitals {
 		name := "stalled " + v.Slug
-		began := now.Add(-time.Duration(v.LastDecision) * time.Millisecond)
+		age := time.Duration(v.LastDecision) * time.Millisecond
+		began := now.Add(-age)
+		if age-o.stood.within(began, now) <= tolerated {
+			continue
+		}
 		if last, there := o.before[name]; there {
 			began = last.At
 		}

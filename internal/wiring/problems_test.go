@@ -202,7 +202,7 @@ func TestStallHasOneBeginning(t *testing.T) {
 			vitals = []health.Vital{{Slug: "snapshots", LastDecision: l.age.Milliseconds()}}
 		}
 		o.look(o.looked)
-		stalls := o.stalled(begun.Add(l.at), vitals)
+		stalls := o.stalled(begun.Add(l.at), vitals, 10*time.Second)
 		if len(stalls) != len(vitals) || len(stalls) > 0 && stalls[0] != (health.Stall{Slug: "snapshots", Since: begun.Add(l.since)}) {
 			t.Errorf("look %d: %v", i, stalls)
 		}

@@ -6,12 +6,12 @@ import "time"
 // itself or the store that carries the signs stood still.
 type standstill struct{ from, to time.Time }
 
-// standstills are those of the last minute, in their order.
+// standstills are the newest ones, in their order.
 type standstills []standstill
 
-// forgetAfter is how long after its end a standstill is remembered: longer than anything may be
-// silent.
-const forgetAfter = time.Minute
+// forgetAfter is how long before the newest one a standstill may have ended to be remembered: longer
+// than anything may be silent.
+const forgetAfter = 5 * time.Minute
 
 // note adds a stretch, which may continue the last one.
 func (s *standstills) note(from, to time.Time) {

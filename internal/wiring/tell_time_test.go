@@ -289,8 +289,21 @@ func TestStandstillsCountForNothing(t *testing.T) {
 	if s := o.fact("etcd", at(20*time.Second), at(10*time.Second), errors.New("no answer")); at(20*time.Second).Sub(s.At) > time.Second {
 		t.Errorf("etcd has failed since %v", s.At)
 	}
+	component := func(age time.Duration) []health.Vital {
+		return []health.Vital{{Slug: "hub", LastDecision: age.Milliseconds()}}
+	}
+	if stalls := o.stalled(at(20*time.Second), component(12*time.Second), 10*time.Second); len(stalls) > 0 {
+		t.Errorf("a component had no time to do anything: %v", stalls)
+	}
 	for d := 20 * time.Second; d <= 25*time.Second; d += judgeEvery {
 		o.look(at(d))
+		o.look(at(d - 5*time.Second)) // a request that had to wait for its look
+	}
+	if len(o.stood) != 1 {
+		t.Errorf("requests that wait are standstills: %v", o.stood)
+	}
+	if stalls := o.stalled(at(25*time.Second), component(21*time.Second), 10*time.Second); len(stalls) != 1 {
+		t.Error("a component has done nothing for 11.5 s in which it could, and nobody knows")
 	}
 	if _, err := o.silence(at(9*time.Second), 3500*time.Millisecond, at(25*time.Second)); err == nil {
 		t.Error("MongoDB has answered nothing for 5 s since the node goes on, and nobody knows")
@@ -298,8 +311,8 @@ func TestStandstillsCountForNothing(t *testing.T) {
 	if s := o.still("etcd", at(25*time.Second), true, errors.New("no answer")); at(25*time.Second).Sub(s.At) > time.Second {
 		t.Errorf("a fact that is new has been there since %v", s.At)
 	}
-	o.look(at(2 * time.Minute))
-	o.look(at(4 * time.Minute))
+	o.look(at(10 * time.Minute))
+	o.look(at(20 * time.Minute))
 	if len(o.stood) > 2 {
 		t.Errorf("%d standstills are remembered", len(o.stood))
 	}
