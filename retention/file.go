@@ -288,24 +288,34 @@ func (s *Files) put(key string, data []byte) error {
 	if err := s.makeFolder(folder); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(folder, "*"+temporary)
+	temp, err := writeTemporary(folder, data, time.Time{})
+	defer os.Remove(temp) //nolint:errcheck // the next start removes it
 	if err != nil {
-		return fmt.Errorf("create temporary file: %w", err)
-	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // the next start removes it
-	_, err = temp.Write(data)
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
-	if err := os.Link(temp.Name(), path); errors.Is(err, fs.ErrExist) {
+	if err := os.Link(temp, path); errors.Is(err, fs.ErrExist) {
 		return ErrExists
 	} else if err != nil {
 		return fmt.Errorf("create %s: %w", key, err)
 	}
 	return syncFolder(folder)
+}
+
+// writeTemporary writes a temporary file into a folder, durably, and returns its path. The file was
+// modified at a time; zero is now.
+func writeTemporary(folder string, data []byte, modified time.Time) (path string, err error) {
+	temp, err := os.CreateTemp(folder, "*"+temporary)
+	if err != nil {
+		return "", fmt.Errorf("create temporary file: %w", err)
+	}
+	_, err = temp.Write(data)
+	if err == nil {
+		err = os.Chtimes(temp.Name(), time.Time{}, modified)
+	}
+	if err == nil {
+		err = temp.Sync() // its time, too
+	}
+	return temp.Name(), errors.Join(err, temp.Close())
 }
 
 // makeFolder creates a folder of the store durably, but not the store's own: if that is gone, its

@@ -41,22 +41,12 @@ func (s *Files) replace(key string, data []byte) error {
 		return fmt.Errorf("look at %s: %w", key, err)
 	}
 	folder := filepath.Dir(path)
-	temp, err := os.CreateTemp(folder, "*"+temporary)
+	temp, err := writeTemporary(folder, data, before.ModTime())
+	defer os.Remove(temp) //nolint:errcheck // it has another name by then
 	if err != nil {
-		return fmt.Errorf("create temporary file: %w", err)
-	}
-	defer os.Remove(temp.Name()) //nolint:errcheck // it has another name by then
-	_, err = temp.Write(data)
-	if err == nil {
-		err = os.Chtimes(temp.Name(), time.Time{}, before.ModTime())
-	}
-	if err == nil {
-		err = temp.Sync() // its time, too
-	}
-	if err = errors.Join(err, temp.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
-	if err := os.Rename(temp.Name(), path); err != nil {
+	if err := os.Rename(temp, path); err != nil {
 		return fmt.Errorf("replace %s: %w", key, err)
 	}
 	return syncFolder(folder)
