@@ -192,18 +192,22 @@ func TestLateRepetitionIsDropped(t *testing.T) {
 		m := service.NewMessage([]byte(text))
 		m.MetaSetMut("id", id)
 		m.MetaSetMut("namespace", "shop.orders")
+		if text == "other" {
+			m.MetaSetMut("namespace", "shop.items")
+		}
 		if key != "" {
 			m.MetaSetMut("key", key)
 		}
 		return m
 	}
 	one, two, three, drop := message("one", "1", "a"), message("two", "1", "b"), message("three", "2", "a"), message("drop", "3", "")
-	for _, messages := range []service.MessageBatch{{one, two}, {one}, {one, two, three, drop}, {drop}} {
+	other := message("other", "1", "a") // of another collection
+	for _, messages := range []service.MessageBatch{{one, two, other}, {one}, {one, two, three, drop}, {drop, other}} {
 		if err := out.WriteBatch(t.Context(), messages); err != nil {
 			t.Error(err)
 		}
 	}
-	if got := b.stored(); got != "changes.a  one; changes.a  two; changes.a  three; changes.a  drop" {
+	if got := b.stored(); got != "changes.a  one; changes.a  two; changes.a  other; changes.a  three; changes.a  drop" {
 		t.Error(got)
 	}
 }
