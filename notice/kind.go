@@ -87,7 +87,7 @@ func Table() []Rule {
 		{Health, KindCollectionMissing, []Severity{Warning}, []string{"code", "sink"},
 			"a sink names a collection or a database that does not exist yet", "a collection comes with its first document, so that nothing is wrong while there is none; once for each sink, for names that are misspelt"},
 		{Health, KindComponentDown, []Severity{Info}, []string{"code", "slug", "member", "miss_count", "cause", "action"},
-			"a component has made no progress or not answered for several sweeps; `action` says what was done about it", ""},
+			"a component has made no progress or not answered for several sweeps; `action` is the remedy that was tried", ""},
 		{Health, KindComponentRecovered, []Severity{Info}, []string{"code", "slug", "member"},
 			"the component makes progress again", ""},
 		{Health, KindComponentRestarted, []Severity{Info}, []string{"code", "slug", "member", "process", "level", "cause"},

@@ -295,7 +295,11 @@ func TestErrorsThatPassAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{}, "STREAMER_MONGODB_SERVER_SELECTION_TIMEOUT=3s")
 	r.fail("alwaysOn", 202, "aggregate")
+	begun := time.Now()
 	if _, err := r.assemble(); fault.Of(err) != fault.MongoRefused || !strings.Contains(err.Error(), "failCommand") {
 		t.Error(err)
+	}
+	if took := time.Since(begun); took > time.Minute { // four times 3 s; two minutes by default
+		t.Errorf("it took %s", took)
 	}
 }

@@ -381,7 +381,7 @@ func TestFileSinkBeginsNewFiles(t *testing.T) {
 
 // A target that fails, stalls and comes back gets everything in order; one that refuses a change
 // gets the others, and the change is a dead letter; one that wants no more halts the sink until an
-// operator resumes it.
+// operator resumes it. Each request is signed with the secret: toHTTP verifies it.
 func TestHTTPSinkOutlivesFailures(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{}

@@ -196,7 +196,7 @@ func Proofs() []Proof {
 		{"sinks[].nats.tls.key_file", "internal/backend.TestTargetsAreReachedOverTLSAsConfigured", ""},
 		{"sinks[].http.url", "sink/http.TestRefusalNamesTheEndpointAndTheRemedy", "URL"},
 		{"sinks[].http.url_file", "internal/config.TestSecretsOfSinksComeFromFiles", ""},
-		{"sinks[].http.secret", "test/process.TestOneProblemOnEverySurface", ""},
+		{"sinks[].http.secret", "test/node.TestHTTPSinkOutlivesFailures", ""},
 		{"sinks[].http.secret_file", "internal/config.TestSecretsOfSinksComeFromFiles", ""},
 		{"sinks[].http.insecure", "internal/config.TestSinksThatCannotWorkAreRefused", ""},
 		{"sinks[].http.allow", "sink/http.TestInternalAddressesAreRefused", "allow"},
