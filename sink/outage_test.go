@@ -177,3 +177,28 @@ func TestMissingCollectionIsToldOnce(t *testing.T) {
 		}
 	}
 }
+
+// While the breaker is open nothing is tried, and nothing turns in a circle, whatever became of the
+// first message: what waits behind another one is tried at once otherwise.
+func TestOpenBreakerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := &broken{}
+		s := publishing(target, Config{Subscriber: "sink/out"}, 1)
+		s.cfg.Breaker = breaker.NewPanel(breaker.Config{Threshold: 1}).Breaker("sink", func(err error) bool { return err != nil })
+		if err := s.cfg.Breaker.Do(func() error { return errors.New("away") }); err == nil {
+			t.Fatal("no error")
+		}
+		m := s.mu.flights[0].messages[0]
+		s.begin(m)
+		m.Done(ErrEarlier)
+		ended := make(chan error, 1)
+		go func() { ended <- s.recover(t.Context()) }()
+		time.Sleep(time.Second) // which never passes while something turns in a circle
+		if n := target.asked.Load(); n != 0 {
+			t.Errorf("it is asked %d times", n)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -468,6 +468,9 @@ func (s *Sink) recover(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if err != nil {
+			if errors.Is(err, breaker.ErrOpen) { // nothing was tried: wait before the next time
+				failures = max(failures, 1)
+			}
 			s.complain(err)
 			continue
 		}
