@@ -32,9 +32,9 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		return fault.Newf(fault.SessionUnacknowledged, "attach: %d partitions have been attached and not acknowledged, at most %d may be", attaching, most)
 	}
 	s.await(func(s *stream) {
-		if !s.rereads.Since.IsZero() { // not before: each reread costs a stream
-			s.reread = s.rereads
-			s.rereads = oplog.Reread{}
+		if !s.announced.Since.IsZero() { // not before: each reread costs a stream
+			s.reread = s.announced
+			s.announced = oplog.Reread{}
 		}
 		at := s.at()
 		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
@@ -200,7 +200,7 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 // change that it has hidden, and that now matches, follows these in the eyes of a consumer that
 // drops what it has seen. So its document must not be older than theirs.
 func (s *Session) Reread(since time.Time, until change.Timestamp) {
-	s.await(func(s *stream) { s.rereads = oplog.Reread{Since: since, Until: until} })
+	s.await(func(s *stream) { s.announced = oplog.Reread{Since: since, Until: until} })
 }
 
 // readAgain makes the session read from the subscriber's position, off the live path, and calls

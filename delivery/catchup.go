@@ -185,6 +185,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 			}
 		}
 		if batch != nil && !c.consider(batch) {
+			s.reread = cursor.Rereads()
 			c.keep()
 			return context.Cause(ctx)
 		}
@@ -195,9 +196,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 				s.seen = nil
 			}
 		}
-		if s.reread.IsOver(s.position(), cursor.Drained()) {
-			s.reread = oplog.Reread{}
-		}
+		s.reread = cursor.Rereads()
 		if s.stands(cursor.Drained()) {
 			s.standing = true
 			return nil

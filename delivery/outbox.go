@@ -293,6 +293,9 @@ func (s *stream) queue(to change.Position) {
 		}
 		s.hold(b.charged - last.held)
 		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
+		if last.queued.IsZero() { // it had no events
+			last.queued = s.noteQueued(b)
+		}
 	}
 	s.mu.queue = append(s.mu.queue, b)
 	wake.Notify(s.received)

@@ -228,7 +228,7 @@ type stream struct {
 	groups        map[string]*group
 	seen          *seen           // nil if everything that follows is new
 	reread        oplog.Reread    // zero once that is over, so on the live path; see Reread
-	rereads       oplog.Reread    // that begins when partitions are attached; zero if none does
+	announced     oplog.Reread    // that begins when partitions are attached; zero if none does
 	kept          *oplog.Cursor   // of the last catch-up, if the next one may continue with its stream
 	from          change.Position // on the live path: everything up to here was considered before; zero if the Hub is later
 	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none

@@ -33,16 +33,17 @@ type Start struct {
 // A Reread asks for entries up to Until from streams that were opened at Since or later; zero asks
 // for nothing. MongoDB looks up the document of an update when the change is read, so an entry that
 // a ring has had for a while may have an older document than another process has seen since. In
-// what is read anew, documents are no older than anything that was seen before Since. What the
-// oplog no longer has comes from the tail's ring all the same, because that is better than a loss.
+// what is read anew, documents are no older than anything that was seen before Since. From a stretch
+// on that the oplog no longer has, entries come from the tail's ring all the same, because that is
+// better than a loss.
 type Reread struct {
 	Since time.Time
 	Until change.Timestamp
 }
 
-// IsOver reports whether a cursor at a position has read what it asked for. drained says that no
+// isOver reports whether a cursor at a position has read what it asked for. drained says that no
 // entry of the position's time follows.
-func (r Reread) IsOver(at change.Position, drained bool) bool {
+func (r Reread) isOver(at change.Position, drained bool) bool {
 	c := at.Time.Compare(r.Until)
 	return r.Since.IsZero() || c > 0 || c == 0 && drained
 }
@@ -98,7 +99,7 @@ func (c *Cursor) Poll() (*Batch, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	if c.reread.IsOver(c.place(), c.isDrained()) {
+	if c.reread.isOver(c.place(), c.isDrained()) {
 		c.reread = Reread{}
 	}
 	switch {
@@ -154,6 +155,16 @@ func (c *Cursor) Idle() bool {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	return c.idle || c.reader == nil
+}
+
+// Rereads returns what the cursor still has to read anew, zero if nothing.
+func (c *Cursor) Rereads() Reread {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	if c.reread.isOver(c.place(), c.isDrained()) {
+		c.reread = Reread{}
+	}
+	return c.reread
 }
 
 // Retained reports whether the cursor reads a log beyond MongoDB's.
@@ -235,10 +246,15 @@ func (c *Cursor) find() *Batch {
 		if c.current.loss == nil && c.current.Len() == 0 {
 			continue
 		}
-		if c.current.loss.spans() && !c.reader.tail && c.log.tail.holds(c.place()) { // which cannot be read anew
+		if loss := c.current.loss; loss.isGone() && !c.reader.tail && c.log.tail.holds(loss.From) {
+			c.advance(loss.From) // everything before it has been read, and what follows cannot be read anew
 			c.current, c.reread = Batch{}, Reread{}
 			c.log.join(c)
 			return c.find()
+		}
+		if s.held && c.current.loss != nil {
+			s.held = false
+			c.reader.countLoss(s.loss)
 		}
 		c.skipping = false
 		c.taken = true

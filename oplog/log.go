@@ -119,6 +119,9 @@ func (l *Log) Cursor(start Start) *Cursor {
 	if c.open.IsZero() {
 		c.open = c.position
 	}
+	if c.reread.isOver(c.position, false) {
+		c.reread = Reread{}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := start.Instead; old != nil {
@@ -182,6 +185,7 @@ func (l *Log) place(c *Cursor) {
 		c.advance(l.tail.ring.end)
 	}
 	if l.tail.serves(c) {
+		delete(l.waiting, c)
 		l.tail.add(c)
 		return
 	}
@@ -277,26 +281,31 @@ func (l *Log) namespaces(loss *Loss) []string {
 }
 
 // lost reports a loss that the reader has found. One of a catch-up is of the subscribers that read
-// there: however many of them come back too late, nobody else hears of it. What the tail still
-// holds is no loss of theirs: they get it there.
-func (r *reader) lost(loss *Loss) {
+// there: however many of them come back too late, nobody else hears of it. held says that the tail
+// still has the stretch: it is no loss yet, but one of those that come too late for the tail, too.
+func (r *reader) lost(loss *Loss) (held bool) {
 	l := r.log
 	loss.Namespaces, loss.Tail = l.namespaces(loss), r.tail
-	held := false
-	l.locked(func() { held = !r.tail && loss.spans() && l.tail.holds(loss.From) })
+	l.locked(func() { held = !r.tail && loss.isGone() && l.tail.holds(loss.From) })
 	if held {
 		l.logger.Info("reading from memory what MongoDB no longer has", "from", loss.From.String(), "to", loss.To.String())
-		return
+		return true
 	}
-	l.metrics.gaps.Inc()
-	l.logger.Warn("changes may have been missed", "reader", r.kind(), "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
+	r.countLoss(loss)
 	if !r.tail {
-		return
+		return false
 	}
 	l.metrics.losses.WithLabelValues(string(loss.Reason)).Inc()
 	if l.cfg.Lost != nil {
 		l.cfg.Lost(*loss)
 	}
+	return false
+}
+
+// countLoss counts and logs a loss that somebody gets.
+func (r *reader) countLoss(loss *Loss) {
+	r.log.metrics.gaps.Inc()
+	r.log.logger.Warn("changes may have been missed", "reader", r.kind(), "reason", string(loss.Reason), "from", loss.From.String(), "to", loss.To.String())
 }
 
 // notify wakes the loop that opens catch-ups. It never blocks.

@@ -23,8 +23,10 @@ type Loss struct {
 	Tail bool
 }
 
-// spans reports whether there is a loss, and it has a length.
-func (l *Loss) spans() bool { return l != nil && l.To.After(l.From) }
+// isGone reports whether the loss is of a stretch that MongoDB no longer gives to anybody, so that
+// the tail may have read it before. A change that it could not deliver, it did not deliver to the
+// tail either.
+func (l *Loss) isGone() bool { return l != nil && l.To.After(l.From) && l.Reason != gap.Poison }
 
 // after returns the part of the loss after the position, nil if there is none.
 func (l *Loss) after(p change.Position) *Loss {

@@ -201,7 +201,7 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 					if s.told { // of old, as the segments have it: whoever meets it here keeps it
 						s.loss.Namespaces = r.log.namespaces(s.loss)
 					} else {
-						r.lost(s.loss)
+						s.held = r.lost(s.loss)
 					}
 				}
 				if err := r.makeRoom(ctx, s); err != nil {

@@ -96,10 +96,10 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 		}
 	}
 	loss := &Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now()}
-	r.lost(loss)
+	held := r.lost(loss)
 	r.widen()
 	l.opened(r, at)
-	l.accept(r, &slot{loss: loss, end: loss.To, size: eventOverhead})
+	l.accept(r, &slot{loss: loss, held: held, end: loss.To, size: eventOverhead})
 	r.splitter.begin(loss.To)
 	return stream, nil
 }

@@ -205,3 +205,93 @@ func TestCursorContinuesWithTheStreamOfAnother(t *testing.T) {
 		}
 	})
 }
+
+// A change that MongoDB cannot deliver makes nobody read the rest from memory: the tail did not get
+// it either.
+func TestChangeThatIsTooLargeEndsNoReread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looked := int64(1)
+		source := &oplogtest.Log{LookUp: func(e changetest.Event) changetest.Event {
+			e.Base = looked
+			return e
+		}}
+		source.Tick(1)
+		l, end := beginLog(t, oplog.Config{}, source, change.Position{})
+		defer end()
+		synctest.Wait()
+		from := l.End()
+		source.Append(changetest.Event{Op: "update", Whole: true}, changetest.Event{Op: change.SkippedName, Keyless: true}, changetest.Event{Op: "update", Whole: true})
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		looked = 2
+		_, last := source.Reach()
+		c := l.Cursor(oplog.Start{Position: from, Reread: oplog.Reread{Since: time.Now(), Until: last}})
+		var documents []int64
+		for losses := 0; len(documents) < 2 || losses < 1; {
+			b, err := c.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Loss() != nil {
+				losses++
+			}
+			for i := range b.Len() {
+				if n, whole := b.Event(i).Lookup("fullDocument").Lookup("b").Int64(); whole {
+					documents = append(documents, n)
+				}
+			}
+		}
+		if !slices.Equal(documents, []int64{2, 2}) {
+			t.Errorf("documents %v", documents)
+		}
+	})
+}
+
+// What memory has lost too before a cursor comes to it is a loss, and is counted then.
+func TestLossThatMemoryHasForgottenIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		figures := prometheus.NewRegistry()
+		source.Tick(1)
+		l, end := beginLog(t, oplog.Config{RingBytes: 20_000, PrefetchBytes: 1000, Registerer: figures}, source, change.Position{})
+		defer end()
+		synctest.Wait()
+		from := l.End()
+		source.Append(inserts(6, 0)...)
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		_, last := source.Reach()
+		source.Truncate(1)
+		c := l.Cursor(oplog.Start{Position: from, Reread: oplog.Reread{Since: time.Now(), Until: last}})
+		synctest.Wait() // its reader has found the loss, and the tail has the stretch
+		counted := func() (n float64) {
+			families, err := figures.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetName() == "streamer_gaps_detected_total" {
+					n = f.GetMetric()[0].GetCounter().GetValue()
+				}
+			}
+			return n
+		}
+		if n := counted(); n != 0 {
+			t.Errorf("%g gaps are counted while memory has everything", n)
+		}
+		source.Append(inserts(1000, 100)...) // the tail overwrites the stretch
+		synctest.Wait()
+		for {
+			b, err := c.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.Loss() != nil {
+				break
+			}
+		}
+		if n := counted(); n != 1 {
+			t.Errorf("%g gaps are counted, one is a loss", n)
+		}
+	})
+}

@@ -14,6 +14,7 @@ type slot struct {
 	seq        uint64 // its number in its ring
 	loss       *Loss
 	told       bool           // the loss is known to others
+	held       bool           // the loss is not counted yet, because the tail had the stretch
 	events     []change.Event // in the order of the log
 	partitions []uint16       // of each event, or everyPartition
 	end        change.Position
