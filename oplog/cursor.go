@@ -33,9 +33,9 @@ type Start struct {
 // A Reread asks for entries up to Until from streams that were opened at Since or later; zero asks
 // for nothing. MongoDB looks up the document of an update when the change is read, so an entry that
 // a ring has had for a while may have an older document than another process has seen since. In
-// what is read anew, documents are no older than anything that was seen before Since. From a stretch
-// on that the oplog no longer has, entries come from the tail's ring all the same, because that is
-// better than a loss.
+// what is read anew, documents are no older than anything that was seen before Since. From a
+// stretch on that the oplog no longer has, entries come from the tail's ring all the same, because
+// that is better than a loss.
 type Reread struct {
 	Since time.Time
 	Until change.Timestamp

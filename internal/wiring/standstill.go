@@ -9,8 +9,8 @@ type standstill struct{ from, to time.Time }
 // standstills are the newest ones, in their order.
 type standstills []standstill
 
-// forgetAfter is how long before the newest one a standstill may have ended to be remembered: longer
-// than anything may be silent.
+// forgetAfter is how long before the newest one a standstill may have ended to be remembered:
+// longer than anything may be silent.
 const forgetAfter = 5 * time.Minute
 
 // note adds a stretch, which may continue the last one.
