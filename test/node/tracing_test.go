@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -115,6 +117,21 @@ func events(s received) (names []string) {
 // serves returns how many partitions a node serves.
 func (n *live) serves() int { return len(n.service.Node().Status()) }
 
+// steps returns the steps of a handoff, and the nodes that took them. Partitions are claimed together
+// or one after another.
+func (r *receiver) steps(handoff received) (steps []string) {
+	for _, s := range r.below(handoff) {
+		steps = append(steps, s.node+" "+s.GetName())
+	}
+	slices.Sort(steps)
+	return slices.Compact(steps)
+}
+
+// handoffs returns the handoffs of which all steps have been received.
+func (r *receiver) handoffs() []received {
+	return slices.DeleteFunc(r.named("handoff"), func(s received) bool { return len(r.steps(s)) < 4 })
+}
+
 // With tracing.endpoint, tracing.headers and a tracing.ratio of 1.
 func TestHandoffIsOneTraceOverBothNodes(t *testing.T) {
 	t.Parallel()
@@ -124,23 +141,33 @@ func TestHandoffIsOneTraceOverBothNodes(t *testing.T) {
 	donor.until("one node serves everything", func() bool { return donor.serves() == partitions })
 	target := r.begin(several("n2")...)
 	target.until("both nodes serve", func() bool { return target.serves() == partitions/2 && donor.serves() == partitions/2 })
-	donor.until("the handoff's trace arrives", func() bool {
-		return slices.ContainsFunc(to.named("handoff"), func(s received) bool { return len(to.below(s)) == 4 })
+
+	// On a machine that stands still for some seconds, a handoff is given back, or its spans are
+	// dropped rather than collected: then there is another one.
+	again := time.NewTicker(20 * time.Second)
+	defer again.Stop()
+	donor.until("all of a handoff's trace arrives", func() bool {
+		select {
+		case <-again.C:
+			if owned := donor.owns(); len(owned) > 0 {
+				donor.send(http.MethodPost, fmt.Sprintf("http://%s/v1/partitions/%d/handoff?to=n2", donor.service.Addr(), owned[0]), "Sec-Fetch-Site", "same-origin")
+			}
+		default:
+		}
+		return len(to.handoffs()) > 0
 	})
-	for _, root := range to.named("handoff") {
-		if root.node != "n1" || !slices.Equal(events(root), []string{"requested"}) || len(root.GetParentSpanId()) > 0 {
+	for _, root := range to.handoffs() {
+		if !slices.Equal(events(root), []string{"requested"}) || len(root.GetParentSpanId()) > 0 {
 			t.Errorf("handoff %v of %s", root.Span, root.node)
 		}
-		var got []string
 		for _, s := range to.below(root) {
 			if s.GetStartTimeUnixNano() < root.GetStartTimeUnixNano() || s.GetEndTimeUnixNano() < s.GetStartTimeUnixNano() {
 				t.Errorf("%s does not follow what was requested: %v in %v", s.GetName(), s.Span, root.Span)
 			}
-			got = append(got, s.node+" "+s.GetName())
 		}
-		slices.Sort(got)
-		if want := []string{"n1 handoff.drain", "n1 handoff.release", "n2 handoff.claim", "n2 handoff.serve"}; !slices.Equal(got, want) {
-			t.Errorf("spans %v, want %v", got, want)
+		want := []string{"n1 handoff.drain", "n1 handoff.release", "n2 handoff.claim", "n2 handoff.serve"}
+		if got := to.steps(root); root.node != "n1" || !slices.Equal(got, want) {
+			t.Errorf("steps %v of a handoff by %s, want %v", got, root.node, want)
 		}
 		if metrics := donor.openMetrics(); !strings.Contains(metrics, `trace_id="`+hex.EncodeToString(root.GetTraceId())+`"`) {
 			t.Error("no exemplar of the handoff in the metrics")
