@@ -176,7 +176,7 @@ func (n *Node) Status() []PartitionStatus {
 	consumers := slices.Collect(maps.Values(n.mu.consumers))
 	n.mu.Unlock()
 	slices.SortFunc(consumers, func(a, b *consumer) int { return cmp.Compare(a.term.Partition, b.term.Partition) })
-	all := make([]PartitionStatus, len(consumers))
+	all, durations := make([]PartitionStatus, len(consumers)), make([]struct{ lag, room time.Duration }, len(consumers))
 	for i, c := range consumers {
 		p := c.term.Partition
 		s := PartitionStatus{
@@ -192,10 +192,12 @@ func (n *Node) Status() []PartitionStatus {
 		}
 		e := evidence
 		if known && !s.Position.IsZero() {
-			lag := max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
-			s.Lag, e.Lag = &lag, lag
+			d := &durations[i]
+			d.lag = max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
+			s.Lag, e.Lag = &d.lag, d.lag
 			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
-				s.HeadRoom, s.HeadRoomLevel = &room, level
+				d.room = room
+				s.HeadRoom, s.HeadRoomLevel = &d.room, level
 			}
 		}
 		e.Quiet = s.LastEvent.IsZero() || now.Sub(s.LastEvent) > idleAfter

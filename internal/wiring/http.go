@@ -239,22 +239,22 @@ func (s *Service) membership() *health.Membership {
 // partitions returns the state of the partitions for /health.
 func (s *Service) partitions() []health.Partition {
 	status := s.node.Status()
-	partitions := make([]health.Partition, len(status))
+	partitions, seconds := make([]health.Partition, len(status)), make([]struct{ lag, room float64 }, len(status))
 	for i, p := range status {
 		partitions[i] = health.Partition{ID: int(p.Partition), Status: p.State, Rate: p.Rate}
 		if p.Lag != nil {
-			lag := p.Lag.Seconds()
-			partitions[i].Lag = &lag
+			seconds[i].lag = p.Lag.Seconds()
+			partitions[i].Lag = &seconds[i].lag
 		}
 		if p.HeadRoom != nil {
-			room := p.HeadRoom.Seconds()
-			partitions[i].HeadRoom = &room
+			seconds[i].room = p.HeadRoom.Seconds()
+			partitions[i].HeadRoom = &seconds[i].room
 		}
 		if p.Failure != nil {
 			partitions[i].Error = p.Failure.Error()
 		}
 		if !p.LastEvent.IsZero() {
-			partitions[i].LastEventAt = &p.LastEvent
+			partitions[i].LastEventAt = &status[i].LastEvent
 		}
 	}
 	return partitions

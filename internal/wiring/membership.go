@@ -326,7 +326,13 @@ func (m *Membership) LeaderAge() time.Duration {
 // are none.
 func (m *Membership) Served() error {
 	if m.Alone() {
-		if served := len(m.cfg.Node.Status()); served < m.cfg.Partitions {
+		served := 0
+		for p := range change.Partition(m.cfg.Partitions) {
+			if m.cfg.Node.Epoch(p) != (change.Epoch{}) {
+				served++
+			}
+		}
+		if served < m.cfg.Partitions {
 			return fmt.Errorf("%d of %d partitions are served", served, m.cfg.Partitions)
 		}
 		return nil
