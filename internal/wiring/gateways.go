@@ -45,31 +45,18 @@ func size(g cluster.Gateway) int {
 	return len(text)
 }
 
-// A solitary does the leader's work in a single-node cluster: the node itself watches its gateways.
-type solitary struct {
-	planner *plan.Planner
-	beat    int64
-}
-
-func newSolitary(cfg plan.Config) *solitary {
+// watchGateways does the leader's work in a single-node cluster until the context ends: with every
+// beat the node itself looks at its gateways.
+func (m *Membership) watchGateways(ctx context.Context) {
+	cfg := m.planConfig()
 	cfg.Alone, cfg.Expected = true, 1
-	return &solitary{planner: plan.New(cfg)}
-}
-
-// step looks at the gateways once.
-func (s *solitary) step(now time.Duration, h cluster.Heartbeat) plan.Decision {
-	s.beat++
-	return s.planner.Step(now, cluster.View{Revision: s.beat, Members: []cluster.Member{{Heartbeat: h, Joined: 1, Beat: s.beat}}})
-}
-
-// runSolitary looks at the node's gateways with every beat until the context ends.
-func (m *Membership) runSolitary(ctx context.Context) {
+	planner := plan.New(cfg)
 	tick := time.NewTicker(m.cfg.HeartbeatInterval)
 	defer tick.Stop()
-	for {
+	for beat := int64(1); ; beat++ {
 		h := cluster.Heartbeat{Node: m.cfg.Member.Node, Process: m.cfg.Member.Process, Kind: cluster.KindNode, Status: cluster.StatusHealthy}
 		h.Gateways, h.Unlisted = m.gateways()
-		d := m.solitary.step(m.cfg.Clock(), h)
+		d := planner.Step(m.cfg.Clock(), cluster.View{Revision: beat, Members: []cluster.Member{{Heartbeat: h, Joined: 1, Beat: beat}}})
 		for _, news := range d.News {
 			m.cfg.Logger.Info(news) //nolint:sloglint // as the leader of a cluster does
 		}

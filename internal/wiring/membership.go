@@ -88,8 +88,8 @@ type Leadership struct {
 	Leader leader.Config
 }
 
-// Announced is what the other nodes and people learn about the node: from its heartbeats, and from
-// its log when it starts to serve.
+// Announced describes the node to the other nodes and to people: in its heartbeats, and in its log
+// when it starts to serve.
 type Announced struct {
 	// Version, Capacity, Fingerprint and Gateway, the address at which gateways reach the node, are
 	// for the others to know. Gateway is empty where there is none.
@@ -130,16 +130,15 @@ type Moves struct {
 // A Membership is a node's place in its cluster: alone, or with others. It joins what decides which
 // partitions are the node's with the node that serves them.
 type Membership struct {
-	cfg      MembershipConfig
-	member   *member.Member
-	solo     *member.Solo   // the member in a cluster of one
-	leader   *leader.Leader // nil in a cluster of one
-	solitary *solitary      // in a cluster of one
-	donor    *handoff.Donor // nil in a cluster of one
-	terms    terms
-	view     atomic.Pointer[cluster.View] // the last one, nil before
-	told     *topologist                  // nil in a cluster of one
-	begun    atomic.Bool                  // the log has been open
+	cfg    MembershipConfig
+	member *member.Member
+	solo   *member.Solo   // the member in a cluster of one
+	leader *leader.Leader // nil in a cluster of one
+	donor  *handoff.Donor // nil in a cluster of one
+	terms  terms
+	view   atomic.Pointer[cluster.View] // the last one, nil before
+	told   *topologist                  // nil in a cluster of one
+	begun  atomic.Bool                  // the log has been open
 }
 
 // NewMembership returns a Membership. Run runs it.
@@ -160,7 +159,6 @@ func NewMembership(cfg MembershipConfig) *Membership {
 			Log: cfg.Logger,
 		}, cfg.Registry)
 		m.member = m.solo.Member
-		m.solitary = newSolitary(m.planConfig())
 		return m
 	}
 	m.told = newTopologist()
@@ -201,7 +199,7 @@ func (m *Membership) Run(ctx context.Context) error {
 			case err == nil:
 				watching, stop := context.WithCancel(serving)
 				var watch sync.WaitGroup
-				watch.Go(func() { m.runSolitary(watching) })
+				watch.Go(func() { m.watchGateways(watching) })
 				defer watch.Wait()
 				defer stop()
 				return m.serve(serving)
