@@ -123,9 +123,6 @@ func leaves(prefix string, section reflect.Value) (all []Leaf) {
 	return all
 }
 
-// Number reports whether the key's value is a number, a size or a duration.
-func (l Leaf) Number() bool { return l.Field.CanInt() || l.Field.CanFloat() }
-
 // Change gives the key another value of its form, as far as tags say it.
 func (l Leaf) Change() {
 	words := strings.Fields(l.Tag.Get("one"))
