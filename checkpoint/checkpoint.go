@@ -315,41 +315,15 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 		c.Began = stored.Began
 	}
 	newer := c.Generation > stored.Generation
-	losses, advanced := c.Losses, false
+	losses := c.Losses
 	changed = newer || c.Began != stored.Began || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
 	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
 		c.lose(before, losses)
 		return c, true, nil
 	}
-	in := func(p change.Partition) change.Position {
-		mine, told := c.Positions[p]
-		switch {
-		case newer && told:
-			return mine
-		case told, !c.Position.IsZero():
-			return change.Later(before.In(p), c.In(p))
-		}
-		return before.In(p)
-	}
 	merged = c
-	merged.Position, merged.Positions = change.Later(before.Position, c.Position), nil
-	advanced = merged.Position.After(before.Position)
-	for _, from := range []map[change.Partition]change.Position{before.Positions, c.Positions} {
-		for p := range from {
-			at := in(p)
-			advanced = advanced || at.After(before.In(p))
-			if equal(at, merged.Position) {
-				continue
-			}
-			if merged.Positions == nil {
-				merged.Positions = make(map[change.Partition]change.Position)
-			}
-			merged.Positions[p] = at
-		}
-	}
-	merged.settle()
-	advanced = advanced || merged.Position.After(before.Position)
+	advanced := merged.advance(before, c, newer)
 	changed = merged.lose(before, losses) || changed || advanced
 	merged.Coverage, merged.Lapse = before.Coverage, before.Lapse
 	if advanced {
@@ -363,6 +337,38 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	changed = changed || !slices.EqualFunc(before.Snapshots, merged.Snapshots, sameProgress)
 	return merged, changed, nil
+}
+
+// advance sets the positions to the later ones of before and saved, and reports whether any is
+// later than before's. In a newer generation, those that saved has for a partition count.
+func (c *Checkpoint) advance(before, saved Checkpoint, newer bool) (advanced bool) {
+	in := func(p change.Partition) change.Position {
+		mine, told := saved.Positions[p]
+		switch {
+		case newer && told:
+			return mine
+		case told, !saved.Position.IsZero():
+			return change.Later(before.In(p), saved.In(p))
+		}
+		return before.In(p)
+	}
+	c.Position, c.Positions = change.Later(before.Position, saved.Position), nil
+	advanced = c.Position.After(before.Position)
+	for _, from := range []map[change.Partition]change.Position{before.Positions, saved.Positions} {
+		for p := range from {
+			at := in(p)
+			advanced = advanced || at.After(before.In(p))
+			if equal(at, c.Position) {
+				continue
+			}
+			if c.Positions == nil {
+				c.Positions = make(map[change.Partition]change.Position)
+			}
+			c.Positions[p] = at
+		}
+	}
+	c.settle()
+	return advanced || c.Position.After(before.Position)
 }
 
 // settle makes the position that of some partition: if every partition differs, it becomes the

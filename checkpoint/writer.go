@@ -468,15 +468,7 @@ func (w *Writer) saveRound(
 	round, taken := w.collect(now, keepers, choose)
 	unrecorded = w.record(ctx) // not before: no collected entry is later than the gaps found by now
 	if unrecorded != nil {
-		gaps := w.unrecorded()
-		round = slices.DeleteFunc(round, func(c candidate) bool {
-			waits := passes(c.checkpoint, gaps)
-			if waits {
-				delete(taken, c.keeper)
-				w.fail(c)
-			}
-			return waits
-		})
+		round = w.withhold(round, taken)
 	}
 	if len(round) == 0 {
 		if unrecorded != nil {
@@ -527,6 +519,20 @@ func (w *Writer) saveRound(
 	}
 	w.report(failed)
 	return errs, unrecorded
+}
+
+// withhold returns the candidates that pass none of the gaps that the gap log does not have yet.
+// The others wait, and with them the events of their keepers.
+func (w *Writer) withhold(round []candidate, taken map[*Keeper]int64) []candidate {
+	gaps := w.unrecorded()
+	return slices.DeleteFunc(round, func(c candidate) bool {
+		waits := passes(c.checkpoint, gaps)
+		if waits {
+			delete(taken, c.keeper)
+			w.fail(c)
+		}
+		return waits
+	})
 }
 
 // record writes the gaps that are not in the gap log yet.

@@ -156,33 +156,18 @@ func (s *stream) ready() bool {
 // catchUp reads with the session's own cursor until the session is live, has no credit, or has
 // mail.
 func (s *stream) catchUp(ctx context.Context) error {
-	h := s.hub
-	scope, looks := s.scope(), s.seen != nil
-	if looks { // for the change that a client's place names, whatever its namespace
-		scope = nil
-	}
-	cursor := h.log.Cursor(oplog.Start{Position: s.position(), Scope: scope, Reread: s.reread, Instead: s.kept})
-	c := &catchup{session: s, cursor: cursor, index: &match.Index{}, gone: ctx.Done(), told: s.position()}
+	h, looks := s.hub, s.seen != nil
+	c := s.newCatchup(ctx)
 	defer c.end()
+	cursor := c.cursor
 	bookmark := h.newBookmark() // while it is off the live path
 	defer bookmark.Stop()
 	back := time.NewTimer(0) // fires when it can return to the live path
 	defer back.Stop()
-	for key, sub := range s.byKey {
-		c.index.Add(key, sub.Program)
-	}
 	for {
-		batch, err := cursor.Poll()
-		switch {
-		case errors.Is(err, oplog.ErrAhead):
-			return fault.New(fault.LogAhead, err)
-		case err != nil:
+		batch, err := c.poll()
+		if err != nil {
 			return err
-		}
-		if s.position().IsZero() { // it begins at the log's tail
-			if at := cursor.Position(); !at.IsZero() {
-				s.welcome(at)
-			}
 		}
 		if batch != nil && !c.consider(batch) {
 			s.reread = cursor.Rereads()
@@ -217,6 +202,37 @@ func (s *stream) catchUp(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// newCatchup opens a cursor at the session's position.
+func (s *stream) newCatchup(ctx context.Context) *catchup {
+	scope := s.scope()
+	if s.seen != nil { // for the change that a client's place names, whatever its namespace
+		scope = nil
+	}
+	cursor := s.hub.log.Cursor(oplog.Start{Position: s.position(), Scope: scope, Reread: s.reread, Instead: s.kept})
+	c := &catchup{session: s, cursor: cursor, index: &match.Index{}, gone: ctx.Done(), told: s.position()}
+	for key, sub := range s.byKey {
+		c.index.Add(key, sub.Program)
+	}
+	return c
+}
+
+// poll returns the log's next batch, nil if there is none yet. A session that begins at the log's
+// tail learns where that is.
+func (c *catchup) poll() (*oplog.Batch, error) {
+	batch, err := c.cursor.Poll()
+	switch s := c.session; {
+	case errors.Is(err, oplog.ErrAhead):
+		return nil, fault.New(fault.LogAhead, err)
+	case err != nil:
+		return nil, err
+	case s.position().IsZero():
+		if at := c.cursor.Position(); !at.IsZero() {
+			s.welcome(at)
+		}
+	}
+	return batch, nil
 }
 
 // wait waits until there is something to do: the log has more, the session is stirred or over, or

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -270,7 +269,6 @@ func (c *connection) runBeat(ctx context.Context) error {
 
 // handle processes one request.
 func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) error {
-	session := c.subscriber.Session()
 	switch m := r.GetMessage().(type) {
 	case *streampb.ConnectRequest_Ack:
 		if c.auto {
@@ -278,44 +276,9 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		}
 		return c.subscriber.Ack(m.Ack.GetSeq())
 	case *streampb.ConnectRequest_Subscribe:
-		n := len(m.Subscribe.GetSubscriptions())
-		if len(c.subscribed)+n > c.server.cfg.MaxSubscriptions {
-			return fault.Newf(fault.SessionTooWide, "a session has at most %d subscriptions", c.server.cfg.MaxSubscriptions)
-		}
-		again := slices.ContainsFunc(m.Subscribe.GetSubscriptions(), func(w *streampb.Subscription) bool {
-			_, there := c.subscribed[w.GetId()]
-			return there || c.ended.has(w.GetId())
-		})
-		keeps := again && c.unkept == nil // its checkpoint may say that one under the same id has had its snapshot
-		if err := c.slowDownFor(ctx, n, keeps); err != nil {
-			return err
-		}
-		subscriptions, answers, err := c.compile(ctx, m.Subscribe.GetSubscriptions())
-		if err != nil {
-			return err
-		}
-		at, err := c.subscriber.Subscribe(subscriptions)
-		if err != nil {
-			return err
-		}
-		from := at.Ref().Append(nil)
-		if keeps && c.subscriber.Keep(ctx) {
-			c.ended = nil
-		}
-		for _, a := range answers {
-			if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile
-				subscribed.From = from
-			}
-		}
-		return c.writer.send(ctx, answers...)
+		return c.subscribe(ctx, m.Subscribe.GetSubscriptions())
 	case *streampb.ConnectRequest_Unsubscribe:
-		ids := m.Unsubscribe.GetIds()
-		if err := c.slowDown(ctx, len(ids)); err != nil {
-			return err
-		}
-		c.subscriber.Unsubscribe(ids)
-		c.giveBack(ids)
-		c.ended.add(ids)
+		return c.unsubscribe(ctx, m.Unsubscribe.GetIds())
 	case *streampb.ConnectRequest_Attach:
 		if err := c.slowDown(ctx, 1); err != nil {
 			return err
@@ -326,7 +289,7 @@ func (c *connection) handle(ctx context.Context, r *streampb.ConnectRequest) err
 		}
 		return c.subscriber.Attach(ctx, places)
 	case *streampb.ConnectRequest_Detach:
-		return session.Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
+		return c.subscriber.Session().Detach(partitionsOf[change.Partition](m.Detach.GetPartitions()))
 	case *streampb.ConnectRequest_Heartbeat:
 		failing, err := readChecks(m.Heartbeat.GetChecks())
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"slices"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery"
@@ -69,6 +70,50 @@ func (c *connection) slowDownFor(ctx context.Context, n int, keeps bool) error {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
 	return c.subscriber.Pay(ctx)
+}
+
+// subscribe adds subscriptions, and answers each.
+func (c *connection) subscribe(ctx context.Context, wanted []*streampb.Subscription) error {
+	if len(c.subscribed)+len(wanted) > c.server.cfg.MaxSubscriptions {
+		return fault.Newf(fault.SessionTooWide, "a session has at most %d subscriptions", c.server.cfg.MaxSubscriptions)
+	}
+	again := slices.ContainsFunc(wanted, func(w *streampb.Subscription) bool {
+		_, there := c.subscribed[w.GetId()]
+		return there || c.ended.has(w.GetId())
+	})
+	keeps := again && c.unkept == nil // its checkpoint may say that one under the same id has had its snapshot
+	if err := c.slowDownFor(ctx, len(wanted), keeps); err != nil {
+		return err
+	}
+	subscriptions, answers, err := c.compile(ctx, wanted)
+	if err != nil {
+		return err
+	}
+	at, err := c.subscriber.Subscribe(subscriptions)
+	if err != nil {
+		return err
+	}
+	if keeps && c.subscriber.Keep(ctx) {
+		c.ended = nil
+	}
+	from := at.Ref().Append(nil)
+	for _, a := range answers {
+		if subscribed := a.(*streampb.ConnectResponse).GetSubscribed(); subscribed != nil { //nolint:forcetypeassert // made by compile
+			subscribed.From = from
+		}
+	}
+	return c.writer.send(ctx, answers...)
+}
+
+// unsubscribe ends subscriptions.
+func (c *connection) unsubscribe(ctx context.Context, ids []string) error {
+	if err := c.slowDown(ctx, len(ids)); err != nil {
+		return err
+	}
+	c.subscriber.Unsubscribe(ids)
+	c.giveBack(ids)
+	c.ended.add(ids)
+	return nil
 }
 
 // compile compiles the requested subscriptions and returns an answer for each. It stops with the

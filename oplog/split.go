@@ -64,25 +64,7 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 			s.duplicates++
 			continue
 		}
-		if e.Op() == change.OpSkipped {
-			cut.at(before)
-			at := p.Clone()
-			cut.slot.loss = &Loss{From: before.Clone(), To: at, Reason: gap.Poison, Found: time.Now()}
-			cut.at(at)
-			continue
-		}
-		cut.slot.events = append(cut.slot.events, e)
-		last := &cut.slot.events[len(cut.slot.events)-1] // not e, so that e does not escape to the heap
-		if s.keep != nil && !s.keep(last) {
-			cut.slot.events = cut.slot.events[:len(cut.slot.events)-1]
-			continue
-		}
-		if last.Op() == change.OpRename {
-			if loss := renamedOnto(last, before.Clone(), s.watched); loss != nil {
-				cut.before(loss)
-			}
-		}
-		cut.slot.partitions = append(cut.slot.partitions, s.partition(&cut.slot.events[len(cut.slot.events)-1]))
+		s.add(cut, &e, before)
 	}
 	if !looked && s.jumped(r.End, r.Unproven) {
 		s.landing = r.End.Time
@@ -96,6 +78,30 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	s.detector.Reached(end)
 	slots, s.held = cut.rest(end)
 	return slots, false, nil
+}
+
+// add adds an event to the slot, unless nothing of it is kept. before is the position before the
+// event. A skipped event becomes a loss, and a rename onto a watched collection follows one.
+func (s *splitter) add(cut *cutter, e *change.Event, before change.Position) {
+	if e.Op() == change.OpSkipped {
+		cut.at(before)
+		at := e.Position().Clone()
+		cut.slot.loss = &Loss{From: before.Clone(), To: at, Reason: gap.Poison, Found: time.Now()}
+		cut.at(at)
+		return
+	}
+	cut.slot.events = append(cut.slot.events, *e)
+	last := &cut.slot.events[len(cut.slot.events)-1] // not e, so that e does not escape to the heap
+	if s.keep != nil && !s.keep(last) {
+		cut.slot.events = cut.slot.events[:len(cut.slot.events)-1]
+		return
+	}
+	if last.Op() == change.OpRename {
+		if loss := renamedOnto(last, before.Clone(), s.watched); loss != nil {
+			cut.before(loss)
+		}
+	}
+	cut.slot.partitions = append(cut.slot.partitions, s.partition(&cut.slot.events[len(cut.slot.events)-1]))
 }
 
 // pass adds the loss of a reply, unless the reader has passed it, and returns the position after

@@ -269,7 +269,21 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 	if b, err = e.appendUpdate(b, f.update); err != nil {
 		return b, err
 	}
-	b = append(append(b, `,"source":{"version":"streamer","connector":"mongodb","name":`...), quoted(e.cluster)...)
+	if b, err = e.appendSource(append(b, `,"source":`...), m, f, at); err != nil {
+		return b, err
+	}
+	b = append(append(b, `,"op":`...), quoted(op)...)
+	now := time.Now()
+	b = strconv.AppendInt(append(b, `,"ts_ms":`...), now.UnixMilli(), 10)
+	b = strconv.AppendInt(append(b, `,"ts_us":`...), now.UnixMicro(), 10)
+	b = strconv.AppendInt(append(b, `,"ts_ns":`...), now.UnixNano(), 10)
+	return append(b, `,"transaction":null}`...), nil
+}
+
+// appendSource appends the object in which Debezium says where a change, of a time in milliseconds,
+// comes from.
+func (e *encoder) appendSource(b []byte, m *Message, f *fields, at int64) (_ []byte, err error) {
+	b = append(append(b, `{"version":"streamer","connector":"mongodb","name":`...), quoted(e.cluster)...)
 	b = strconv.AppendInt(append(b, `,"ts_ms":`...), at, 10)
 	b = append(b, `,"snapshot":"`...)
 	b = strconv.AppendBool(b, m.Snapshot)
@@ -298,12 +312,7 @@ func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err
 	if m.Key != nil { // targets without keys have the document here
 		b = extjson.AppendString(append(b, `,"streamer_key":`...), m.Key)
 	}
-	b = append(append(b, `},"op":`...), quoted(op)...)
-	now := time.Now()
-	b = strconv.AppendInt(append(b, `,"ts_ms":`...), now.UnixMilli(), 10)
-	b = strconv.AppendInt(append(b, `,"ts_us":`...), now.UnixMicro(), 10)
-	b = strconv.AppendInt(append(b, `,"ts_ns":`...), now.UnixNano(), 10)
-	return append(b, `,"transaction":null}`...), nil
+	return append(b, '}'), nil
 }
 
 // DebeziumKey returns the key of Debezium's messages for a document's key. A topic of several

@@ -141,7 +141,6 @@ func (s *Shared) Session() *delivery.Session { return s.session }
 // attach serves partitions from their checkpoints or, without one, from the origin. They are the
 // node's since a time or earlier.
 func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Time) error {
-	n := s.node
 	select {
 	case s.placing <- struct{}{}:
 		defer func() { <-s.placing }()
@@ -158,45 +157,76 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 	if err := s.begin(ctx, terms, claimed); err != nil {
 		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
-	places, held := make(map[change.Partition]delivery.Place, len(terms)), make(map[change.Partition]change.Term, len(terms))
-	var moved []checkpoint.Checkpoint // by an operator, and the subscriber has acknowledged nothing since
-	for i, t := range terms {
-		at := n.openable(claimed[i].Position, claimed[i].Fingerprint)
+	places, err := s.places(ctx, claimed)
+	if err != nil { // it cannot be served; the others can
+		s.session.Close(err)
+		return nil
+	}
+	left := unfinished(claimed)
+	if err := s.succeed(ctx, left, since); err != nil {
+		return err
+	}
+	s.mu.Lock() // before: nothing of these partitions is handed over under terms that have ended
+	for _, c := range claimed {
+		s.mu.incarnations[c.Partition] = c.Incarnation(s.node.cfg.Origin.Incarnation)
+	}
+	s.mu.Unlock()
+	s.tellUnread(claimed)
+	s.session.Owe(left)
+	held := make(map[change.Partition]change.Term, len(terms))
+	for _, t := range terms {
+		held[t.Partition] = t
+	}
+	if err := s.session.Attach(places, held, rewindOf(moved(claimed))); err != nil {
+		return err
+	}
+	if s.session.Ended() { // it has not moved: its acknowledgements are saved under the former terms and generations, or not at all
+		return nil
+	}
+	s.adopt(terms, claimed)
+	return nil
+}
+
+// places returns where partitions begin: at their checkpoints or, without one, at the origin.
+func (s *Shared) places(ctx context.Context, claimed []checkpoint.Checkpoint) (map[change.Partition]delivery.Place, error) {
+	n, places := s.node, make(map[change.Partition]delivery.Place, len(claimed))
+	for _, c := range claimed {
+		at := n.openable(c.Position, c.Fingerprint)
 		if at.IsZero() {
 			at = delivery.Place{At: change.At(n.cfg.Origin.Start)}
 		}
-		if err := n.ahead(ctx, at); err != nil { // it cannot be served; the others can
-			s.session.Close(fmt.Errorf("partition %d: %w", t.Partition, err))
-			return nil
+		if err := n.ahead(ctx, at); err != nil {
+			return nil, fmt.Errorf("partition %d: %w", c.Partition, err)
 		}
-		places[t.Partition], held[t.Partition] = at, t
-		if r := claimed[i].Reason; r == checkpoint.ReasonRewind || r == checkpoint.ReasonImport {
-			moved = append(moved, claimed[i])
-		}
+		places[c.Partition] = at
 	}
-	var left []snapshot.Progress
+	return places, nil
+}
+
+// unfinished returns the snapshots that former owners of partitions have not finished.
+func unfinished(claimed []checkpoint.Checkpoint) (left []snapshot.Progress) {
 	for _, c := range claimed {
 		for _, p := range delivery.Unread(c.Snapshots) {
 			p.Partitions = []change.Partition{c.Partition}
 			left = append(left, p)
 		}
 	}
-	if err := s.succeed(ctx, left, since); err != nil {
-		return err
-	}
-	s.mu.Lock() // before: nothing of these partitions is handed over under terms that have ended
+	return left
+}
+
+// moved returns the checkpoints that an operator has moved, and after which the subscriber has
+// acknowledged nothing.
+func moved(claimed []checkpoint.Checkpoint) (moved []checkpoint.Checkpoint) {
 	for _, c := range claimed {
-		s.mu.incarnations[c.Partition] = c.Incarnation(n.cfg.Origin.Incarnation)
+		if c.Reason == checkpoint.ReasonRewind || c.Reason == checkpoint.ReasonImport {
+			moved = append(moved, c)
+		}
 	}
-	s.mu.Unlock()
-	s.tellUnread(claimed)
-	s.session.Owe(left)
-	if err := s.session.Attach(places, held, rewindOf(moved)); err != nil {
-		return err
-	}
-	if s.session.Ended() { // it has not moved: its acknowledgements are saved under the former terms and generations, or not at all
-		return nil
-	}
+	return moved
+}
+
+// adopt saves the partitions' progress under these terms from now on.
+func (s *Shared) adopt(terms []change.Term, claimed []checkpoint.Checkpoint) {
 	for i, t := range terms {
 		if c := claimed[i]; !c.Position.IsZero() {
 			c.Epoch = t.Epoch
@@ -211,7 +241,6 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 	}
 	s.mu.Unlock()
 	s.keeper.Placed()
-	return nil
 }
 
 // succeed makes what depends on the time of reading follow everything that former owners may have

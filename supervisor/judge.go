@@ -191,15 +191,7 @@ func (j *Judge) Step(in Input) (v Verdict) {
 		v.Missed++
 		wanting = append(wanting, want{check: c, state: s, level: d.wants(c, s)})
 	}
-	for slug, s := range j.states {
-		if current[slug] != nil || s.told() == actionNone {
-			continue
-		}
-		if s.absent++; s.absent <= in.Keep {
-			current[slug] = s
-		}
-	}
-	j.states = current
+	j.replace(current, in.Keep)
 	d.measure(wanting)
 	for _, w := range wanting {
 		f := Finding{Slug: w.check.Slug, Misses: w.state.misses, Cause: w.check.Miss, Detail: w.check.Detail, Process: w.check.Process, Action: actionNone}
@@ -218,6 +210,20 @@ func (j *Judge) Step(in Input) (v Verdict) {
 	}
 	j.cascade = len(d.damped) > 0
 	return v
+}
+
+// replace replaces the states with the current ones. A component that was not checked keeps its
+// state for so many sweeps, if a notice has reported its failure.
+func (j *Judge) replace(current map[string]*state, keep int) {
+	for slug, s := range j.states {
+		if current[slug] != nil || s.told() == actionNone {
+			continue
+		}
+		if s.absent++; s.absent <= keep {
+			current[slug] = s
+		}
+	}
+	j.states = current
 }
 
 // told returns the action whose end the notice about a recovery reports, none if no notice reported

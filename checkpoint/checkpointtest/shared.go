@@ -401,6 +401,14 @@ func (h harness) wantRepaired(k checkpoint.Key, err error) {
 	}
 }
 
+// wantDamage checks that an operation on a damaged checkpoint has returned the damage's fault.
+func (h harness) wantDamage(d Damage, what string, err error) {
+	h.Helper()
+	if fault.Of(err) != d.Code() {
+		h.Errorf("%s gave %v, want %s", what, err, d.Code())
+	}
+}
+
 func testDamage(h harness) {
 	if h.Put == nil {
 		return
@@ -413,16 +421,10 @@ func testDamage(h harness) {
 		h.mustSave(Shared(term, Event(1)))
 		h.Put(SharedKey(p), d.Of(SharedKey(p)))
 		want := h.Raw(SharedKey(p))
-		named := func(what string, err error) {
-			h.Helper()
-			if fault.Of(err) != d.Code() {
-				h.Errorf("%s gave %v, want %s", what, err, d.Code())
-			}
-		}
-		named("save", h.save(Shared(term, Event(2))))
-		named("save by a store that remembers nothing", h.saveTo(h.Reopen(), Shared(term, Event(2))))
+		h.wantDamage(d, "save", h.save(Shared(term, Event(2))))
+		h.wantDamage(d, "save by a store that remembers nothing", h.saveTo(h.Reopen(), Shared(term, Event(2))))
 		_, err := h.Store.ClaimTerms(h.Context(), Subscriber, h.Begin(p))
-		named("claim", err)
+		h.wantDamage(d, "claim", err)
 		if got := h.Raw(SharedKey(p)); !slices.Equal(got, want) {
 			h.Errorf("the damaged checkpoint was changed from %q to %q", want, got)
 		}
@@ -431,32 +433,44 @@ func testDamage(h harness) {
 			h.wantRepaired(SharedKey(p), err)
 			h.Put(SharedKey(p), d.Of(SharedKey(p)))
 		} else {
-			named("rewind", err)
+			h.wantDamage(d, "rewind", err)
 		}
 		if d == OtherPartitions {
 			continue // not a damage for an exclusive subscriber
 		}
-		mine := h.claim("gw-1", 1)
-		h.Put(mine.Key, d.Of(mine.Key))
-		_, err = h.Store.Load(h.Context(), "gw-1")
-		named("load", err)
-		named("save", h.save(Exclusive("gw-1", mine.Claim, Event(2))))
-		named("save by a store that remembers nothing", h.saveTo(h.Reopen(), Exclusive("gw-1", mine.Claim, Event(2))))
-		_, err = h.Store.ClaimName(h.Context(), process(2), first("gw-1"))
-		named("claim", err)
-		if got := h.Raw(mine.Key); !slices.Equal(got, d.Of(mine.Key)) {
-			h.Errorf("the damaged checkpoint was changed to %q", got)
-		}
-		_, err = h.Reopen().Rewind(h.Context(), mine.Key, Event(5), "ann", "")
-		if d.Code() == fault.CheckpointCorrupt {
-			h.wantRepaired(mine.Key, err)
-		} else {
-			named("rewind", err)
-		}
-		if err := h.Store.Delete(h.Context(), "gw-1"); err != nil {
-			h.Errorf("delete: %v", err)
-		}
+		h.damageExclusive(d)
 	}
+	h.damageOneOf(damages)
+}
+
+// damageExclusive damages the checkpoint of an exclusive subscriber.
+func (h harness) damageExclusive(d Damage) {
+	h.Helper()
+	mine := h.claim("gw-1", 1)
+	h.Put(mine.Key, d.Of(mine.Key))
+	_, err := h.Store.Load(h.Context(), "gw-1")
+	h.wantDamage(d, "load", err)
+	h.wantDamage(d, "save", h.save(Exclusive("gw-1", mine.Claim, Event(2))))
+	h.wantDamage(d, "save by a store that remembers nothing", h.saveTo(h.Reopen(), Exclusive("gw-1", mine.Claim, Event(2))))
+	_, err = h.Store.ClaimName(h.Context(), process(2), first("gw-1"))
+	h.wantDamage(d, "claim", err)
+	if got := h.Raw(mine.Key); !slices.Equal(got, d.Of(mine.Key)) {
+		h.Errorf("the damaged checkpoint was changed to %q", got)
+	}
+	_, err = h.Reopen().Rewind(h.Context(), mine.Key, Event(5), "ann", "")
+	if d.Code() == fault.CheckpointCorrupt {
+		h.wantRepaired(mine.Key, err)
+	} else {
+		h.wantDamage(d, "rewind", err)
+	}
+	if err := h.Store.Delete(h.Context(), "gw-1"); err != nil {
+		h.Errorf("delete: %v", err)
+	}
+}
+
+// damageOneOf reads one whole checkpoint of a shared subscriber whose others are damaged.
+func (h harness) damageOneOf(damages []Damage) {
+	h.Helper()
 	whole := h.term(100)
 	h.mustSave(Shared(whole, Event(1)))
 	claimed, err := h.Reopen().ClaimTerms(h.Context(), Subscriber, append(h.Begin(change.Partition(Garbage)), whole))

@@ -155,6 +155,11 @@ func (s *Planner) verify() {
 		s.tell("%d members do not serve what they are given: waiting for it once more", n)
 		return
 	}
+	s.convict(misses, blamed)
+}
+
+// convict marks the missed partitions and the responsible members as late.
+func (s *Planner) convict(misses []miss, blamed map[*member]int) {
 	for _, miss := range misses {
 		miss.part.late, miss.part.live = true, false
 	}

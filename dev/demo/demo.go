@@ -203,6 +203,11 @@ func (d *demo) run(ctx context.Context) error {
 	if d.nodes > 1 {
 		return d.runCluster(ctx, background, p)
 	}
+	return d.runNode(ctx, background, p)
+}
+
+// runNode does it with one node in this process.
+func (d *demo) runNode(ctx, background context.Context, p *parts) (err error) {
 	if d.service, err = d.assemble(ctx, p); err != nil {
 		return err
 	}

@@ -364,17 +364,12 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}}); err != nil {
-		return err
-	}
+	send := func(m *streampb.ConnectRequest) { _ = stream.Send(m) } // Recv has the error
+	send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}})
 	life := 600*time.Millisecond + upTo(r.dice, 4*time.Second)
 	r.lasts(ctx, life, cancel)
 	if acks == "never" && !r.calm.Load() { // until the writer rests: it would wait for credit for ever
-		go func() {
-			for !r.calm.Load() && sleep(ctx, 50*time.Millisecond) {
-			}
-			cancel()
-		}()
+		go r.endsWhenCalm(ctx, cancel)
 	}
 	again, beat := time.Now().Add(upTo(r.dice, 6*time.Second)), time.Now()
 	for {
@@ -384,7 +379,7 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 		}
 		if time.Since(beat) > time.Second {
 			beat = time.Now()
-			_ = stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: &streampb.Heartbeat{}}}) // Recv has the error
+			send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Heartbeat{Heartbeat: &streampb.Heartbeat{}}})
 		}
 		if w := m.GetWelcome(); w != nil {
 			hello.Cluster, hello.PartitionCount, hello.Generation = w.GetCluster(), w.GetPartitionCount(), w.GetGeneration()
@@ -404,15 +399,22 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 			sleep(ctx, upTo(r.dice, 1200*time.Millisecond))
 		}
 		if acks != "never" || r.calm.Load() {
-			_ = stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Ack{Ack: &streampb.Ack{Seq: b.GetSeq()}}}) // Recv has the error
+			send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Ack{Ack: &streampb.Ack{Seq: b.GetSeq()}}})
 		}
 		if time.Now().After(again) && !r.calm.Load() {
 			again = time.Now().Add(1500*time.Millisecond + upTo(r.dice, 6*time.Second))
 			r.copies[0].say("the same ID is subscribed to again")
 			subs := &streampb.Subscribe{Subscriptions: hello.GetSubscriptions()[:1]}
-			_ = stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Subscribe{Subscribe: subs}}) // Recv has the error
+			send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Subscribe{Subscribe: subs}})
 		}
 	}
+}
+
+// endsWhenCalm ends a session as soon as the writer rests.
+func (r *reader) endsWhenCalm(ctx context.Context, end func()) {
+	for !r.calm.Load() && sleep(ctx, 50*time.Millisecond) {
+	}
+	end()
 }
 
 // batch applies a batch. A client with a position of its own drops changes that are not after it,

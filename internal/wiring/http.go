@@ -96,32 +96,7 @@ func (s *Service) buildServers() error {
 	}, s.board)))
 	self := s.self()
 	s.registry.MustRegister(problemMetric(s.Judge))
-	operations := s.operations()
-	status := func() *admin.Status { return s.status(self.Report()) }
-	sinks := admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded)
-	for _, e := range []struct {
-		pattern    string
-		handler    http.Handler
-		parameters []string
-	}{
-		{"GET /v1/audit", admin.ServeAudit(s.board), nil},
-		{"GET /v1/sinks", sinks, nil},
-		{"POST /v1/sinks/{name}/{do}", sinks, nil},
-		{"GET /v1/gaps", admin.ServeGaps(s.store, s.logger), nil},
-		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, served{s.node, s.member}, s.store, s.readable(), s.logger), nil},
-		{"GET /v1/reports", admin.ServeReports(s.supervised, s.logger), []string{"limit"}},
-		{"POST /v1/subscribers/snapshots", admin.ServeSnapshots(s.node, s.board), []string{"subscriber", "operation", "subscription", "namespace"}},
-		{"GET /v1/status", admin.ServeStatus(status, operations.May), nil},
-		{"POST /v1/nodes/{node}/{do}", operations.ServeDrain(), nil},
-		{"POST /v1/partitions/{partition}/handoff", operations.ServeHandoff(), []string{"to"}},
-		{"POST /v1/restarts/{do}", operations.ServeRestarts(), []string{"slug", "for"}},
-		{"GET /v1/configuration", admin.ServeConfiguration(cfg, s.opts.Version), nil},
-		{"GET /v1/history", admin.ServeHistory(cfg.Node.ID, s.history), []string{"subscriber"}},
-		{"GET /v1/subscribers/detail", admin.ServeDetail(s.node, s.store, s.logger), []string{"subscriber"}},
-		{"GET /v1/subscribers/rewind", operations.ServeRewindPlan(), []string{"subscriber", "to"}},
-		{"POST /v1/subscribers/rewind", operations.ServeRewind(), []string{"subscriber", "to"}},
-		{"POST /v1/subscribers/delete", operations.ServeDelete(), []string{"subscriber"}},
-	} {
+	for _, e := range s.operatorEndpoints(self) {
 		v1.Handle(e.pattern, accounts.Handler(access.Request, access.Parameters(e.handler, e.parameters...)))
 	}
 	protected, err := s.listeners.Protect(v1)
@@ -153,7 +128,40 @@ func (s *Service) buildServers() error {
 	return nil
 }
 
-// A served node tells of its subscribers, and of the cluster's shared ones.
+// An endpoint is a path under /v1/ with an immediate answer, and the parameters that it takes.
+type endpoint struct {
+	pattern    string
+	handler    http.Handler
+	parameters []string
+}
+
+// operatorEndpoints are the paths of the status page and of the operators' commands.
+func (s *Service) operatorEndpoints(self health.Node) []endpoint {
+	cfg, operations := s.opts.Config, s.operations()
+	status := func() *admin.Status { return s.status(self.Report()) }
+	sinks := admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded)
+	return []endpoint{
+		{"GET /v1/audit", admin.ServeAudit(s.board), nil},
+		{"GET /v1/sinks", sinks, nil},
+		{"POST /v1/sinks/{name}/{do}", sinks, nil},
+		{"GET /v1/gaps", admin.ServeGaps(s.store, s.logger), nil},
+		{"GET /v1/subscribers", admin.ServeSubscribers(cfg.Node.ID, served{s.node, s.member}, s.store, s.readable(), s.logger), nil},
+		{"GET /v1/reports", admin.ServeReports(s.supervised, s.logger), []string{"limit"}},
+		{"POST /v1/subscribers/snapshots", admin.ServeSnapshots(s.node, s.board), []string{"subscriber", "operation", "subscription", "namespace"}},
+		{"GET /v1/status", admin.ServeStatus(status, operations.May), nil},
+		{"POST /v1/nodes/{node}/{do}", operations.ServeDrain(), nil},
+		{"POST /v1/partitions/{partition}/handoff", operations.ServeHandoff(), []string{"to"}},
+		{"POST /v1/restarts/{do}", operations.ServeRestarts(), []string{"slug", "for"}},
+		{"GET /v1/configuration", admin.ServeConfiguration(cfg, s.opts.Version), nil},
+		{"GET /v1/history", admin.ServeHistory(cfg.Node.ID, s.history), []string{"subscriber"}},
+		{"GET /v1/subscribers/detail", admin.ServeDetail(s.node, s.store, s.logger), []string{"subscriber"}},
+		{"GET /v1/subscribers/rewind", operations.ServeRewindPlan(), []string{"subscriber", "to"}},
+		{"POST /v1/subscribers/rewind", operations.ServeRewind(), []string{"subscriber", "to"}},
+		{"POST /v1/subscribers/delete", operations.ServeDelete(), []string{"subscriber"}},
+	}
+}
+
+// A served node has its subscribers, and the lag of the cluster's shared ones.
 type served struct {
 	*streamer.Node
 

@@ -87,7 +87,7 @@ type Service struct {
 	breakers *breaker.Panel
 }
 
-// backends are the systems that the node is connected to, and what it has found there.
+// backends are the systems that the node is connected to, and the origin that it has found there.
 type backends struct {
 	mongo      *mongodb.Client
 	conn       *backend.Conn
@@ -106,7 +106,7 @@ type reading struct {
 	extent   *oplog.Range
 }
 
-// messages are what the node says to people: notices, their channels, and the audit log.
+// messages are the node's messages to people: notices, their channels, and the audit log.
 type messages struct {
 	board    *notice.Board
 	channels channels
@@ -342,6 +342,12 @@ func (s *Service) Run(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, s.beginStop)()
 	var g errgroup.Group
+	run := func(loop func(context.Context)) {
+		g.Go(func() error {
+			loop(web)
+			return nil
+		})
+	}
 	g.Go(func() error {
 		defer cancel() // without its HTTP server a node is blind and deaf
 		return s.runServer(web, s.server, func() error { return s.listeners.Serve(s.server, s.listener) })
@@ -352,18 +358,9 @@ func (s *Service) Run(ctx context.Context) error {
 			return s.runServer(web, s.probes, func() error { return s.probes.Serve(s.probing) })
 		})
 	}
-	g.Go(func() error {
-		s.profiler.Run(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.components.Run(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.runWatchdog(web)
-		return nil
-	})
+	run(s.profiler.Run)
+	run(s.components.Run)
+	run(s.runWatchdog)
 	g.Go(func() error {
 		defer stopWeb()
 		return s.member.Run(ctx)
@@ -372,34 +369,13 @@ func (s *Service) Run(ctx context.Context) error {
 		defer cancel()
 		return s.runGateway(web)
 	})
-	g.Go(func() error {
-		s.source.Run(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.runRetention(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.alarms.follow(web, s.conn.Alarms)
-		return nil
-	})
-	g.Go(func() error {
-		s.runRenewal(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.watchProblems(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.runHistory(web)
-		return nil
-	})
-	g.Go(func() error {
-		s.followSinks(web)
-		return nil
-	})
+	run(s.source.Run)
+	run(s.runRetention)
+	run(func(ctx context.Context) { s.alarms.follow(ctx, s.conn.Alarms) })
+	run(s.runRenewal)
+	run(s.watchProblems)
+	run(s.runHistory)
+	run(s.followSinks)
 	for _, k := range s.sinks {
 		g.Go(func() error { return s.runSink(web, k) })
 	}

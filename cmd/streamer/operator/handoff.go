@@ -30,28 +30,7 @@ func handoffCommand() *cobra.Command {
 			if h.For < least || h.For > most {
 				return fault.Newf(fault.CommandBadArgument, "--for %s: it must be between %s and %s", h.For, least, most)
 			}
-			c, err := conn.OpenCluster(ctx)
-			if err != nil {
-				return err
-			}
-			wanted, err := partitions(ctx, conn, args[:1])
-			if err != nil {
-				return err
-			}
-			h.Partition = wanted[0]
-			h.Confirm = func(from string) error {
-				return o.confirm(ctx, fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
-			}
-			if o.output == "" {
-				h.Progress = func(s handoff.Step) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
-			}
-			done, err := h.Run(ctx, c)
-			if err != nil {
-				return err
-			}
-			return o.print(w, done, func(t *tabwriter.Writer) {
-				fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", done.Partition, done.From, done.To)
-			})
+			return handoffInStore(ctx, &o, h, conn, args[0], w)
 		})
 	cmd.Long = `Move a partition to another node without losing a change.
 
@@ -80,17 +59,43 @@ for a minute, and takes no --for and no --allow-older.
 	return o.confirmFlag(cmd)
 }
 
-// How long a handoff may be wished and waited for.
+// handoffInStore hands a partition over by a directive in the cluster's store.
+func handoffInStore(ctx context.Context, o *command, h handoff.Request, conn *backend.Conn, partition string, w io.Writer) error {
+	c, err := conn.OpenCluster(ctx)
+	if err != nil {
+		return err
+	}
+	wanted, err := partitions(ctx, conn, []string{partition})
+	if err != nil {
+		return err
+	}
+	h.Partition = wanted[0]
+	h.Confirm = func(from string) error {
+		return o.confirm(ctx, fmt.Sprintf("Hand partition %d over from node %s to node %s?", h.Partition, from, h.To))
+	}
+	if o.output == "" {
+		h.Progress = func(s handoff.Step) { fmt.Fprintf(w, "%8.1f s  %s\n", float64(s.AfterMS)/1000, s.Text) }
+	}
+	done, err := h.Run(ctx, c)
+	if err != nil {
+		return err
+	}
+	return o.print(w, done, func(t *tabwriter.Writer) {
+		fmt.Fprintf(t, "Partition %d has moved from node %s to node %s.\n", done.Partition, done.From, done.To)
+	})
+}
+
+// Bounds of the life of a handoff's directive.
 const (
 	least = 10 * time.Second
 	most  = 24 * time.Hour
 )
 
-// A drained is what became of a drain, or of taking one back.
+// A drained is the outcome of a drain, or of its end.
 type drained struct {
 	handoff.DrainResult
 
-	Wished bool `json:"wished"` // the wish stands
+	Wished bool `json:"wished"` // the directive is in the store
 }
 
 func drainCommand() *cobra.Command {

@@ -52,31 +52,7 @@ are written later. A bucket must honour If-Match and keep no versions.
 			if o.dryRun {
 				return o.printForgotten(w, plan)
 			}
-			changes := 0
-			for _, c := range plan {
-				changes += c.Changes
-				if err := o.checkOwner(c.Chain); err != nil { // also where nothing is erased: a lock is written
-					return err
-				}
-			}
-			if err := o.ask(fmt.Sprintf("Erase %d changes of %s before %s for ever?", changes, namespace, formatTime(e.Before.Time()))); err != nil {
-				return err
-			}
-			writable, err := backend.OpenRetained(o.store)
-			if err != nil {
-				return storeFault(err)
-			}
-			defer writable.Close() //nolint:errcheck // nothing is left to write
-			arguments := []string{"--namespace=" + namespace, "--before=" + e.Before.Time().UTC().Format(time.RFC3339), fmt.Sprintf("(%d documents)", len(e.Documents))}
-			if len(e.Documents) == 0 {
-				arguments[2] = "(all documents)"
-			}
-			for _, c := range plan { // also where nothing is planned: more may have been written since
-				if err := o.record(ctx, writable, c.Chain, "forget", append(arguments, fmt.Sprintf("(%d changes)", c.Changes))...); err != nil {
-					return err
-				}
-			}
-			done, err := o.forget(ctx, writable, chains, e, true)
+			done, err := o.forgetPlanned(ctx, plan, chains, namespace, e)
 			if err != nil {
 				return err
 			}
@@ -87,6 +63,35 @@ are written later. A bucket must honour If-Match and keep no versions.
 	flags.StringArrayVar(&ids, "id", nil, "only the document with this _id: Extended JSON, 24 hexadecimal digits, or a plain text; may be repeated")
 	flags.StringVar(&before, "before", "", "only changes before this time ("+admin.TimeForms+")")
 	return o.planFlags(cmd)
+}
+
+// forgetPlanned asks, records the planned erasure in the audit log of each chain, and erases.
+func (o *retained) forgetPlanned(ctx context.Context, plan []forgottenChain, chains []string, namespace string, e retention.Erasure) ([]forgottenChain, error) {
+	changes := 0
+	for _, c := range plan {
+		changes += c.Changes
+		if err := o.checkOwner(c.Chain); err != nil { // also where nothing is erased: a lock is written
+			return nil, err
+		}
+	}
+	if err := o.ask(fmt.Sprintf("Erase %d changes of %s before %s for ever?", changes, namespace, formatTime(e.Before.Time()))); err != nil {
+		return nil, err
+	}
+	writable, err := backend.OpenRetained(o.store)
+	if err != nil {
+		return nil, storeFault(err)
+	}
+	defer writable.Close() //nolint:errcheck // nothing is left to write
+	arguments := []string{"--namespace=" + namespace, "--before=" + e.Before.Time().UTC().Format(time.RFC3339), fmt.Sprintf("(%d documents)", len(e.Documents))}
+	if len(e.Documents) == 0 {
+		arguments[2] = "(all documents)"
+	}
+	for _, c := range plan { // also where nothing is planned: more may have been written since
+		if err := o.record(ctx, writable, c.Chain, "forget", append(arguments, fmt.Sprintf("(%d changes)", c.Changes))...); err != nil {
+			return nil, err
+		}
+	}
+	return o.forget(ctx, writable, chains, e, true)
 }
 
 // erasureOf parses the flags of an erasure.

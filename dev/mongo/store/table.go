@@ -126,18 +126,9 @@ func (t *table) byKey() []*record {
 // ordered returns the matching documents by _id, as seen through the overlay, up to limit of them
 // (0 is no limit), and how many it has looked at.
 func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out []bsoncore.Document, examined int, err error) {
-	from, err := t.bound(q.From)
+	from, until, err := t.bounds(q)
 	if err != nil {
 		return nil, 0, err
-	}
-	until, err := t.bound(q.Until)
-	if err != nil {
-		return nil, 0, err
-	}
-	if low, ok := q.Filter.Floor("_id"); ok {
-		if key, err := t.key(low); err == nil {
-			from = max(from, key)
-		}
 	}
 	rows := t.byKey()
 	rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key >= from }):]
@@ -187,6 +178,23 @@ func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out
 		}
 	}
 	return out, examined, nil
+}
+
+// bounds are the keys between which the documents of a query are: from is included, until is not.
+// An empty until is no bound.
+func (t *table) bounds(q Query) (from, until string, err error) {
+	if from, err = t.bound(q.From); err != nil {
+		return "", "", err
+	}
+	if until, err = t.bound(q.Until); err != nil {
+		return "", "", err
+	}
+	if low, ok := q.Filter.Floor("_id"); ok {
+		if key, err := t.key(low); err == nil {
+			from = max(from, key)
+		}
+	}
+	return from, until, nil
 }
 
 // bound is the key of a bound of _id, empty for none.
