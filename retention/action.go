@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// An Action is what an operator has done to a chain beside the nodes. It is kept in the store until
+// An Action is an operator's change of a chain beside the nodes. It is kept in the store until
 // a node has written it into the audit log of the cluster.
 type Action struct {
 	At time.Time `json:"at"`

@@ -39,7 +39,7 @@
 //   - The reader of the log passes over a loss that ends where it has been: losses are
 //     ordered by their ends, and those that end together become one
 //     (retention.TestNarrowReadersMissNothingOfTheirs)
-//   - An answer of the store says nothing: what is under the number decides who wrote it
+//   - An answer of the store says nothing: the object under the number decides who wrote it
 //     (retention.TestLostAnswersOfTheStore)
 //   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes
 //     its store before the first segment (retention.TestWriterRefusesStoresThatOverwrite)

@@ -23,18 +23,18 @@ var ErrChanged = errors.New("object has changed")
 
 // A rewriter is a store that can replace objects, which only erasure does.
 type rewriter interface {
-	// Replace replaces an object that exists: whoever reads the whole of it at once gets the old
+	// Replace replaces an object that exists: a reader that reads all of it at once gets the old
 	// one or the new one. It returns ErrNotFound where there is none, and ErrChanged where it has
 	// not this version (Object.Version). After any other error it is not known whether it was
 	// replaced.
 	Replace(ctx context.Context, key string, data []byte, version string) error
-	// Hold prepares for replacements in a folder until release is called: it fails if the store
-	// cannot replace, or keeps what was replaced, or if somebody else replaces whom Replace does
-	// not notice. It removes what interrupted writes have left.
+	// Hold prepares for replacements in a folder until release is called. It fails if the store
+	// cannot replace or keeps replaced objects, or while another process, whose writes Replace would
+	// not notice, replaces. It removes the rest of interrupted writes.
 	Hold(ctx context.Context, folder string) (release func(), err error)
 }
 
-// An Erasure says what is erased: changes of a collection before a time.
+// An Erasure selects changes to erase: those of a collection before a time.
 type Erasure struct {
 	Namespace change.Namespace
 	// Documents are the canonical forms of _ids (change.AppendCanonical). None are all documents,
@@ -43,7 +43,7 @@ type Erasure struct {
 	Before    change.Timestamp
 }
 
-// erases reports whether a change is to be erased. A rename stays: it has no document, and belongs
+// erases reports whether a change is erased. A rename stays: it has no document, and belongs
 // to two collections, whereas the loss in its place would name one.
 func (e *Erasure) erases(c *change.Event) bool {
 	if c.Time().Compare(e.Before) >= 0 || c.Namespace() != e.Namespace || len(c.ToColl()) > 0 {
@@ -139,7 +139,7 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 // rewriteAttempts bounds how often a segment is read that others write again.
 const rewriteAttempts = 10
 
-// A rewrite is a segment without what is erased.
+// A rewrite is a segment without the erased changes.
 type rewrite struct {
 	data    []byte
 	erased  int              // changes
@@ -185,8 +185,8 @@ func (c *Chain) recordForgetting(ctx context.Context, e Erasure, by string, plan
 	return nil
 }
 
-// without returns a segment without what is erased. It returns an error that wraps errDamaged if
-// any part of the segment cannot be read.
+// without returns a segment without the erased changes. It returns an error that wraps errDamaged
+// if any part of the segment cannot be read.
 func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd.Encoder, decoder *zstd.Decoder) (w rewrite, err error) {
 	h, about, err := c.Header(ctx, s.Number)
 	w.to, w.version = h.To, about.Version

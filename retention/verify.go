@@ -14,7 +14,7 @@ import (
 	"github.com/mongostream/streamer/oplog"
 )
 
-// A Finding says what is wrong with a segment.
+// A Finding is a problem of a segment.
 type Finding struct {
 	Segment uint64 `json:"segment"`
 	Problem string `json:"problem"`
@@ -22,14 +22,14 @@ type Finding struct {
 
 // A Verification is the outcome of reading a whole chain.
 type Verification struct {
-	// Segments, Events and Losses count what can be read, Bytes the segments, and Raw the changes
-	// before compression.
+	// Segments, Events and Losses are the numbers of the readable ones. Bytes is the size of the
+	// segments, Raw that of the changes before compression.
 	Segments int   `json:"segments"`
 	Events   int   `json:"changes"`
 	Losses   int   `json:"losses"`
 	Bytes    int64 `json:"bytes"`
 	Raw      int64 `json:"raw_bytes"`
-	// Findings are what is wrong, in the order of the segments.
+	// Findings are the problems, in the order of the segments.
 	Findings []Finding `json:"findings"`
 }
 

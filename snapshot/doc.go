@@ -10,9 +10,9 @@
 // A server that cannot read at a time shows each document as it was at some time between T (After)
 // and the end of the reading (To). [Touched] has the documents that changes have touched in
 // between: they are read again, at a later T. A document that has changed again by then is brought
-// to the T after that by a [Replay] of its changes. Where these do not say what they did, or are
-// too large to be kept, it comes as it was read after a few tries: later changes follow, and set
-// again what it shows of them.
+// to the T after that by a [Replay] of its changes. Changes that do not contain their effect, or
+// are too large to be kept, cannot be replayed: then it comes as it was read after a few tries.
+// Later changes follow, and set the same fields again.
 //
 // The rules:
 //
@@ -31,21 +31,21 @@
 // has left joins again where the next page begins at its place. [Progress] is the remainder of a
 // subscription's snapshot and part of the checkpoint.
 //
-// # Who calls whom
+// # Calls
 //
 // A [Scanner] has the scans of all collections. It belongs to the loop that considers the log,
-// which tells it of events ([Scanner.Note]), of missing ones ([Scanner.Spoil]), of its place
-// ([Scanner.Place]), and of readers that come, may be ready, or have gone ([Scanner.Offer],
-// [Scanner.Wake], [Scanner.Forget]). The sessions are behind its port: [Sessions] says which
-// readers are ready, and has them wait at a time; that [Stand] writes their pages and hands them
-// over.
+// which reports events ([Scanner.Note]), missing ones ([Scanner.Spoil]), its place
+// ([Scanner.Place]), and readers that come, may be ready, or have gone ([Scanner.Offer],
+// [Scanner.Wake], [Scanner.Forget]). It reaches the sessions through its port: [Sessions] says
+// which readers are ready, and has them wait at a time; that [Stand] writes their pages and hands
+// them over.
 //
 //	loop  ── Note, Spoil, Place, Offer, Wake, Forget ─►  Scanner  ── Ready, Wait, Stand ─►  Sessions
 //	                                                        │     ── Stays, Writer, Give ─►  Stand
 //	                     a goroutine for each scan: Turns, Source
 //
 // The Scanner starts a goroutine for each scan and for each page that is read. They do I/O, by a
-// [Source], write pages and wait for [Turns]; what they change they change in the loop.
+// [Source], write pages and wait for [Turns]; they change the Scanner's state in the loop.
 //
 // # Not obvious, and the tests that guard it
 //

@@ -123,7 +123,7 @@ func Together(all []Progress) (together []Progress) {
 // And returns what remains of two snapshots of a subscription together.
 func (p Progress) And(q Progress) Progress {
 	switch {
-	case p.Filter != q.Filter: // what was read for one counts not for the other
+	case p.Filter != q.Filter: // documents read for one do not count for the other
 		return Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number}
 	case p.Done && q.Done:
 		if q.At.Compare(p.At) > 0 {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxReplay bounds the changes that are kept for a replay, in bytes: what they set, and
-	// changeBytes for each.
+	// maxReplay bounds the changes that are kept for a replay, in bytes: of the values that they
+	// set, and changeBytes for each change.
 	maxReplay   = 16 << 20
 	changeBytes = 64
 )
@@ -33,7 +33,7 @@ type replayed struct {
 	changes []replayable
 }
 
-// A replayable is what a change has done to a document.
+// A replayable is the effect of a change on a document.
 type replayable struct {
 	op   change.Op
 	time change.Timestamp

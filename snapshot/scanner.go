@@ -36,7 +36,7 @@ type Stand interface {
 	Give(*Given)
 }
 
-// A Given says what a page is that was written.
+// A Given describes a page that was written.
 type Given struct {
 	// Out says of each document that was read whether it comes with a later page, because changes
 	// during the read hide its state; nil: none does.
@@ -129,7 +129,7 @@ func (s *Scanner[T]) Offer(r *Reader[T]) {
 	s.begin(r)
 }
 
-// Forget forgets the readers that want no more pages.
+// Forget forgets the readers that have left.
 func (s *Scanner[T]) Forget() {
 	for ns, of := range s.parked {
 		for key := range of {

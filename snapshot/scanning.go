@@ -14,7 +14,8 @@ const (
 	// patience is how long a scan waits for readers that are not ready before it continues without
 	// them.
 	patience = time.Second
-	// maxUntold is how often the changes of the documents of a page may not tell what they did.
+	// maxUntold is how often the documents of a page may have changes that do not contain their
+	// effect.
 	// After that the documents come as they are read.
 	maxUntold = 5
 	// longestStand is how long sessions wait for pages while there are no changes, longestLag how
@@ -140,8 +141,8 @@ func (s *Scanner[T]) next(c *scanning[T]) (f *fetch, over bool) {
 	return f, false
 }
 
-// part has the readers leave a scan that want no more pages, and those that are not ready after
-// some time. It returns false while these are waited for.
+// part removes the readers from a scan that have left, and those that are not ready after some
+// time. It returns false while it waits for these.
 func (s *Scanner[T]) part(c *scanning[T]) bool {
 	for _, r := range slices.Clone(c.Readers()) {
 		switch {

@@ -32,7 +32,7 @@ type finding struct {
 // A check finds out about one thing.
 type check struct {
 	Name string
-	// Lane is what is asked: checks of different lanes run at the same time.
+	// Lane is the system that the check asks: checks of different lanes run at the same time.
 	Lane string
 	// Needs names checks before it without which it cannot be tried.
 	Needs []string
@@ -61,7 +61,7 @@ type Report struct {
 	Checks []Result `json:"checks"`
 }
 
-// A Source is what is known of where a configuration is from.
+// A Source is the origin of a configuration, as far as it is known.
 type Source struct {
 	// Secrets are config.SecretFiles.
 	Secrets map[string]string
@@ -86,7 +86,7 @@ func RunHere(ctx context.Context, cfg config.Config, source Source) Report {
 }
 
 // runChecks runs the checks of each lane one after the other, and the lanes at the same time. A
-// check waits for what it needs of other lanes.
+// check waits for the checks of other lanes that it needs.
 func runChecks(ctx context.Context, checks []check, told func(Result)) Report {
 	results := make([]Result, len(checks))
 	done := make([]chan struct{}, len(checks))

@@ -68,7 +68,7 @@ func (c closure) checks() []check {
 	return checks
 }
 
-// sinkSettings makes what a sink needs, without connecting to anything.
+// sinkSettings makes the parts of a sink, without connecting to anything.
 func (c closure) sinkSettings(i int) (f finding, err error) {
 	cfg, sink := c.cfg, c.cfg.Sinks[i]
 	for j := range sink.Subscriptions {
@@ -105,7 +105,7 @@ func (c closure) sinkSettings(i int) (f finding, err error) {
 	return fine("%s, format %s", sink.Type, sink.Format), nil
 }
 
-// complain says of what a key of a sink causes where the key is set.
+// complain adds to an error of a sink the place where the key is set that causes it.
 func (c closure) complain(key string, err error) error {
 	code := fault.SinkTarget
 	if own, ok := errors.AsType[*fault.Error](err); ok {

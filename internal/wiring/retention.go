@@ -120,8 +120,8 @@ func (s *Service) openRetention(ctx context.Context) error {
 	return nil
 }
 
-// lookAtRetained looks how far the retained log goes. If the store does not answer, what was known
-// remains.
+// lookAtRetained looks how far the retained log goes. If the store does not answer, the last known
+// extent remains.
 func (s *reading) lookAtRetained(ctx context.Context) {
 	if extent, err := s.retained.chain.Load().Extent(ctx); err == nil {
 		s.retained.extent.Store(&extent)

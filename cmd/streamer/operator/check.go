@@ -148,8 +148,7 @@ type configError struct {
 	URL      string     `json:"url"`
 }
 
-// newConfigError makes a configError of what is wrong; a message that begins with the place is
-// without it.
+// newConfigError makes a configError. It removes the place from the beginning of the message.
 func newConfigError(where string, code fault.Code, message string) configError {
 	e := configError{Code: code, Message: strings.TrimPrefix(message, where+": "), URL: code.URL()}
 	if entry, ok := fault.Lookup(code); ok {

@@ -92,7 +92,7 @@ is a string. A string that looks otherwise has quotes: '"17"'.
 	return cmd
 }
 
-// changesPage is how many changes are asked for at once.
+// changesPage is how many changes one request asks for.
 const changesPage = 1000
 
 // readHistory asks a node until the log has been read, or there are enough changes. The node reads

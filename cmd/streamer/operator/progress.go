@@ -11,7 +11,7 @@ import (
 // one goroutine.
 type progress struct {
 	w io.Writer
-	// unit names what is counted, in the plural.
+	// unit names the counted things, in the plural.
 	unit string
 	// every is the least time between two lines that are not on a terminal.
 	every time.Duration
@@ -20,7 +20,7 @@ type progress struct {
 
 	total int
 	drawn bool
-	begun time.Time // when it was first shown, and what was done then
+	begun time.Time // when it was first shown, and how many were done then
 	first int
 	lined time.Time // when the last line was written
 	// complete says that nothing was left in the last line.
@@ -36,7 +36,7 @@ const (
 	ratedAfter = time.Second
 )
 
-// left shows how much is left. What was left at first is all.
+// left shows how much is left. The first number is the total.
 func (p *progress) left(n int) {
 	p.total = max(p.total, n)
 	p.show(p.total-n, p.total)

@@ -199,7 +199,7 @@ func (o *replay) stretch(now time.Time) (url.Values, *replayed, error) {
 	return query, &replayed{File: o.into, From: begin, To: end, Losses: []json.RawMessage{}}, nil
 }
 
-// A replayWriter writes what a node sends.
+// A replayWriter writes the events of a node.
 type replayWriter struct {
 	result *replayed
 	out    *wholeFile
@@ -377,7 +377,7 @@ func cannotSync(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
-// discard removes what is left of the temporary file.
+// discard removes the rest of the temporary file.
 func (f *wholeFile) discard() {
 	_ = f.temp.Close()
 	_ = os.Remove(f.temp.Name()) // it has another name by then

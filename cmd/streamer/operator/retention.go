@@ -307,7 +307,7 @@ func writeSegment(t *tabwriter.Writer, s shownSegment) {
 	}
 }
 
-// A verifiedChain is a chain and what was found in it.
+// A verifiedChain is a chain and the outcome of its verification.
 type verifiedChain struct {
 	Chain string `json:"chain"`
 	retention.Verification
@@ -428,8 +428,8 @@ func (o *retained) checkOwner(chain string) error {
 	return checkOwner(filepath.Join(folder, filepath.FromSlash(chain), "seg"), os.Geteuid())
 }
 
-// checkOwner refuses to write into a folder of another user, as whom the node runs: it could not
-// use the files of this user.
+// checkOwner refuses to write into a folder of another user: the node runs as that user, and could
+// not use the files of this one.
 func checkOwner(folder string, user int) error {
 	info, err := os.Stat(folder)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // opFollow is the operation that changes nothing and shows how far snapshots are.
 const opFollow = "follow"
 
-// followEvery is how often that is looked at. Each look lists all subscribers.
+// followEvery is the interval of looks. Each look lists all subscribers.
 const followEvery = time.Second
 
 // A followed is how far the snapshots of a subscriber are.

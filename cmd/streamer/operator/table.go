@@ -44,7 +44,7 @@ func align(w io.Writer, human func(*tabwriter.Writer)) error {
 	return t.Flush()
 }
 
-// inner returns what a Terminal writes to.
+// inner returns the writer of a Terminal.
 func inner(w io.Writer) io.Writer {
 	if t, ok := w.(Terminal); ok {
 		return inner(t.Writer)
@@ -131,7 +131,7 @@ func colourOfState(word string) string {
 // watchEvery is how often --watch looks again.
 const watchEvery = 2
 
-// clearScreen moves to the beginning and clears what is there.
+// clearScreen moves to the beginning and clears the screen.
 const clearScreen = "\x1b[H\x1b[2J"
 
 // beginLook begins one of the looks of --watch: on a terminal in place of the one before.

@@ -251,7 +251,7 @@ type outputError struct{ error }
 // Unwrap returns the cause.
 func (e outputError) Unwrap() error { return e.error }
 
-// show shows an event, or what the node says about the stream.
+// show shows an event, or the node's message about the stream.
 func (t *tail) show(m sse.Message) (err error) {
 	switch {
 	case m.Event == "resync" && !t.json():
