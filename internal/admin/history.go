@@ -14,14 +14,15 @@ import (
 )
 
 // A History keeps a node's measurements of the last hour: every HistoryEvery a sample of rate, lag
-// and sessions of the nodes, and of the subscribers with a session here. It is in memory only, and
-// takes at most MaxHistoryBytes, without names.
+// and sessions of the nodes, of the subscribers with a session here, and of where changes take their
+// time. It is in memory only, and takes at most MaxHistoryBytes, without names.
 type History struct {
 	mu struct {
 		sync.Mutex
 		at          time.Time // of the newest sample
 		began       time.Time // of the first
 		headRoom    *series
+		stages      map[string]*stageSeries
 		nodes       map[string]*nodeSeries
 		subscribers map[string]*subscriberSeries
 	}
@@ -35,8 +36,10 @@ const (
 	// historyNodes bounds the nodes that are kept, and historySubscribers the subscribers. From a
 	// sample it takes those with the greatest lag, half as many as it keeps.
 	historyNodes, historySubscribers = 64, 128
+	// historyStages are the stages that a node measures.
+	historyStages = 4
 	// MaxHistoryBytes bounds the samples of all series.
-	MaxHistoryBytes = (1 + historyNodes*nodeValues + historySubscribers*subscriberValues) * historySamples * 4
+	MaxHistoryBytes = (1 + historyStages + historyNodes*nodeValues + historySubscribers*subscriberValues) * historySamples * 4
 	// How many series a node has, and a subscriber.
 	nodeValues, subscriberValues = 3, 4
 )
@@ -68,13 +71,16 @@ func (s *series) empty() bool {
 
 func isKnown(v float32) bool { return !math.IsNaN(float64(v)) }
 
-// last returns the newest n samples, the oldest first; nil where one was unknown.
-func (s *series) last(n int) []*float64 {
+// last returns the newest n samples, the oldest first, to a thousandth; nil where one was unknown.
+func (s *series) last(n int) []*float64 { return s.lastTo(n, 1000) }
+
+// lastTo returns the same, to one part in so many.
+func (s *series) lastTo(n int, parts float64) []*float64 {
 	all := make([]*float64, n)
 	for i := range n {
 		v := float64(s.values[(s.next+historySamples-n+i)%historySamples])
 		if !math.IsNaN(v) {
-			v = rounded(v, 1000)
+			v = rounded(v, parts)
 			all[i] = &v
 		}
 	}
@@ -95,10 +101,24 @@ func (s *subscriberSeries) all() []*series {
 	return []*series{s.lag, s.headRoom, s.unacknowledged, s.rate}
 }
 
+// A Stage is a part of the way of changes, and how long it has taken in all since the node began.
+type Stage struct {
+	Name    string
+	Seconds float64
+	Count   uint64 // of measurements
+}
+
+type stageSeries struct {
+	Stage // at the last sample
+
+	mean *series
+}
+
 // NewHistory returns an empty History.
 func NewHistory() *History {
 	h := &History{}
 	h.mu.headRoom = newSeries()
+	h.mu.stages = make(map[string]*stageSeries)
 	h.mu.nodes = make(map[string]*nodeSeries)
 	h.mu.subscribers = make(map[string]*subscriberSeries)
 	return h
@@ -106,7 +126,7 @@ func NewHistory() *History {
 
 // Note takes a sample. If samples are missing before it, because the process was frozen, they are
 // unknown.
-func (h *History) Note(now time.Time, members []cluster.Member, subscribers []streamer.SubscriberStatus) {
+func (h *History) Note(now time.Time, members []cluster.Member, subscribers []streamer.SubscriberStatus, stages []Stage) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.began.IsZero() {
@@ -120,6 +140,7 @@ func (h *History) Note(now time.Time, members []cluster.Member, subscribers []st
 	h.mu.at = now
 	h.noteNodes(members)
 	h.noteSubscribers(subscribers)
+	h.noteStages(stages)
 	h.forget()
 }
 
@@ -129,6 +150,9 @@ func intervals(d time.Duration) int { return int((d + HistoryEvery/2) / HistoryE
 // skip adds an unknown sample to every series. The caller holds the mutex, as of the following.
 func (h *History) skip() {
 	h.mu.headRoom.add(math.NaN())
+	for _, s := range h.mu.stages {
+		s.mean.add(math.NaN())
+	}
 	for _, n := range h.mu.nodes {
 		for _, s := range n.all() {
 			s.add(math.NaN())
@@ -217,6 +241,20 @@ func (h *History) noteSubscribers(subscribers []streamer.SubscriberStatus) {
 	}
 }
 
+// noteStages adds how long each stage took on average since the last sample; unknown if it was not
+// measured.
+func (h *History) noteStages(stages []Stage) {
+	for _, now := range stages {
+		s := h.mu.stages[now.Name]
+		if s == nil {
+			s = &stageSeries{mean: newSeries()}
+			h.mu.stages[now.Name] = s
+		}
+		s.mean.add((now.Seconds - s.Seconds) / float64(now.Count-s.Count)) // NaN for none
+		s.Stage = now
+	}
+}
+
 // forget drops series without a known sample, and those beyond the bound that have been absent
 // longest.
 func (h *History) forget() {
@@ -269,7 +307,9 @@ type HistoryList struct {
 	At    *time.Time `json:"at"`   // nil before the first sample
 	Every float64    `json:"every_seconds"`
 	// HeadRoom is the least of the subscribers with a session at the node.
-	HeadRoom   []*float64             `json:"head_room_seconds,omitempty"`
+	HeadRoom []*float64 `json:"head_room_seconds,omitempty"`
+	// Stages are how long changes took in the node's stages, on average, in seconds.
+	Stages     map[string][]*float64  `json:"stage_seconds,omitempty"`
 	Nodes      map[string]NodeHistory `json:"nodes,omitempty"`
 	Subscriber *SubscriberHistory     `json:"subscriber,omitempty"`
 }
@@ -303,6 +343,10 @@ func (h *History) list(i *access.Identity, node, subscriber string) HistoryList 
 	n := min(historySamples, 1+intervals(at.Sub(h.mu.began)))
 	if i.Operates() {
 		list.HeadRoom = h.mu.headRoom.last(n)
+		list.Stages = make(map[string][]*float64, len(h.mu.stages))
+		for name, s := range h.mu.stages {
+			list.Stages[name] = s.mean.lastTo(n, 1e6)
+		}
 		list.Nodes = make(map[string]NodeHistory, len(h.mu.nodes))
 		for name, s := range h.mu.nodes {
 			list.Nodes[name] = NodeHistory{Rate: s.rate.last(n), Lag: s.lag.last(n), Sessions: s.sessions.last(n)}

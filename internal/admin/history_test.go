@@ -49,7 +49,8 @@ func TestHistoryKeepsAnHour(t *testing.T) {
 	}
 	const samples = 300
 	for i := range samples {
-		h.Note(now.Add(time.Duration(i)*admin.HistoryEvery), members(float64(i)), []streamer.SubscriberStatus{sampled("s", "", float64(i), uint64(i)*15)})
+		h.Note(now.Add(time.Duration(i)*admin.HistoryEvery), members(float64(i)), []streamer.SubscriberStatus{sampled("s", "", float64(i), uint64(i)*15)},
+			[]admin.Stage{{Name: "hub", Seconds: 0.0005 * float64(i*i), Count: uint64(i * i)}, {Name: "transport", Seconds: 1, Count: 4}})
 	}
 	list, _ := historyOf(t, h, "operator", "s")
 	rates := list.Nodes["a"].Rate
@@ -59,17 +60,20 @@ func TestHistoryKeepsAnHour(t *testing.T) {
 	if s := list.Subscriber; s == nil || *s.Lag[239] != samples-1 || *s.Rate[239] != 1 || *s.HeadRoom[239] != 3600 || *s.Unacknowledged[0] != 3 || *list.HeadRoom[239] != 3600 {
 		t.Errorf("%+v", list)
 	}
+	if hub, transport := list.Stages["hub"], list.Stages["transport"]; len(hub) != 240 || *hub[239] != 0.0005 || transport[239] != nil {
+		t.Errorf("stages: %v", list.Stages)
+	}
 	// A process that stood still for a minute knows nothing of that minute, and who has gone is
 	// forgotten after an hour.
 	later := now.Add(samples*admin.HistoryEvery + time.Minute)
-	h.Note(later, members(7), nil)
+	h.Note(later, members(7), nil, nil)
 	list, _ = historyOf(t, h, "operator", "s")
 	rates = list.Nodes["a"].Rate
 	if *rates[239] != 7 || rates[238] != nil || rates[235] != nil || *rates[234] != samples-1 || list.Subscriber == nil || list.Subscriber.Lag[239] != nil || list.HeadRoom[239] != nil {
 		t.Errorf("after a pause: %v", rates[230:])
 	}
 	for i := range 240 {
-		h.Note(later.Add(time.Duration(i+1)*admin.HistoryEvery), nil, nil)
+		h.Note(later.Add(time.Duration(i+1)*admin.HistoryEvery), nil, nil, nil)
 	}
 	if list, _ = historyOf(t, h, "operator", "s"); len(list.Nodes) != 0 || list.Subscriber != nil {
 		t.Errorf("an hour later: %+v", list)
@@ -91,7 +95,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		}
 		sink := sampled("sink/x", "", 0, 0)
 		sink.Shared = true
-		h.Note(now.Add(time.Duration(turn)*admin.HistoryEvery), members, append(all, sink))
+		h.Note(now.Add(time.Duration(turn)*admin.HistoryEvery), members, append(all, sink), nil)
 	}
 	list, _ := historyOf(t, h, "operator", "s-9-999")
 	if len(list.Nodes) != 64 || list.Subscriber == nil {
@@ -111,9 +115,10 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestHistoryOfOthersIsNotShown(t *testing.T) {
 	t.Parallel()
 	h := admin.NewHistory()
-	h.Note(time.Now(), []cluster.Member{{Heartbeat: cluster.Heartbeat{Node: "a"}}}, []streamer.SubscriberStatus{sampled("tenant/own", "tenant", 1, 0), sampled("rival/own", "rival", 1, 0), sampled("nobody", "", 1, 0)})
+	h.Note(time.Now(), []cluster.Member{{Heartbeat: cluster.Heartbeat{Node: "a"}}}, []streamer.SubscriberStatus{sampled("tenant/own", "tenant", 1, 0), sampled("rival/own", "rival", 1, 0), sampled("nobody", "", 1, 0)},
+		[]admin.Stage{{Name: "hub", Seconds: 1, Count: 1}})
 	own, _ := historyOf(t, h, "tenant", "tenant/own")
-	if own.Subscriber == nil || len(own.Nodes) > 0 || len(own.HeadRoom) > 0 {
+	if own.Subscriber == nil || len(own.Nodes) > 0 || len(own.HeadRoom) > 0 || len(own.Stages) > 0 {
 		t.Errorf("its own: %+v", own)
 	}
 	for _, name := range []string{"rival/own", "nobody", "no-such"} {

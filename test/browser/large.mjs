@@ -87,6 +87,7 @@ export function history() {
   const series = (of) => Array.from({length: 240}, (_, i) => of(i));
   return {
     node: 'node-1', at: ago(5), every_seconds: 15, head_room_seconds: series((i) => 80_000 - i * 20),
+    stage_seconds: {mongodb: series(() => null), hub: series(() => 0.0004), transport: series((i) => 0.002 + 0.001 * Math.sin(i / 30)), acknowledgement: series((i) => (i > 200 ? 1.2 : 0.01))},
     nodes: Object.fromEntries(Array.from({length: members}, (_, n) => [`node-${n + 1}`, {
       rate: series((i) => (i < 20 * n % 50 ? null : 900 + Math.round(200 * Math.sin(n + i / 20)))), lag_seconds: series((i) => (n === 6 && i > 120 && i < 200 ? (200 - i) / 4 : 0.2)), sessions: series((i) => 20 + Math.round(4 * Math.sin(n * i / 30))),
     }])),

@@ -106,6 +106,9 @@ async function largeCluster() {
   await page.getByRole('img', {name: 'Events per second'}).waitFor();
   const drawn = await page.locator('.chart', {hasText: 'Events per second'}).evaluate((c) => ({lines: c.querySelectorAll('.line').length, axis: c.querySelectorAll('text').length}));
   check(drawn.lines === 8 && drawn.axis >= 7, `a chart has ${drawn.lines} lines, and ${drawn.axis} numbers at its axes`);
+  const stages = page.locator('.chart', {hasText: 'changes take their time'});
+  check((await stages.locator('.legend').innerText()).split('\n').join() === 'node,until written,until acknowledged', 'the stages that were measured are not those of the chart');
+  check((await stages.innerText()).includes('at most 1.2 s'), `the slowest stage is not told: ${await stages.innerText()}`);
   check(await page.getByRole('list', {name: 'Subscribers by their place in the oplog'}).getByRole('link').count() === 300, 'not every subscriber is on the bar of the oplog');
   await named(page, 'window', 'Nearest to its end: gateway/search-042 (8m 20s), gateway/search-077');
   await named(page, 'window', 'in a log of 1d 1h, the oplog has 8h 20m of it');
@@ -176,11 +179,16 @@ async function largeCluster() {
 async function accessControl() {
   const page = await open({}, /401|403/);
   const asked = [];
+  let late = null; // a request with the wrong token, which is refused after the next one was entered
   const refusal = {code: 'STRM-ACCESS-UNAUTHENTICATED', message: 'no token', remedy: 'Send a token.'};
   await serveLarge(page);
   await page.route('**/v1/*', (r) => {
     const token = r.request().headers().authorization;
     asked.push(token);
+    if (token === 'Bearer wrong' && r.request().url().endsWith('/v1/subscribers')) {
+      late = r;
+      return null;
+    }
     if (token === 'Bearer right' || token === 'Bearer some' && !r.request().url().endsWith('/v1/status')) return r.fallback();
     return token === 'Bearer some' ? json(r, {code: 'STRM-ACCESS-FORBIDDEN', message: 'needs every namespace', remedy: ''}, 403) : json(r, refusal, 401);
   });
@@ -197,6 +205,11 @@ async function accessControl() {
   await page.getByText('The token was refused').waitFor();
   await enter('some');
   await named(page, 'attention', 'You may see a part only');
+  if (late) {
+    const refused = page.waitForResponse((r) => r.status() === 401);
+    await json(late, refusal, 401);
+    await refused;
+  }
   await named(page, 'subscribers', '25 of 300 subscribers');
   check(!await page.locator('#nodes').isVisible(), 'an empty section is shown');
   await page.getByRole('button', {name: 'Forget token'}).click();
@@ -220,8 +233,12 @@ async function press(page, name) {
   await dialog.waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({state: 'hidden'});
-  await button.focus();
-  await page.keyboard.press('Enter');
+  // A browser says that a dialog was closed when the next one may be open already.
+  await button.evaluate((b) => {
+    b.click();
+    document.getElementById('confirm').close();
+    b.click();
+  });
   await dialog.waitFor();
   await page.keyboard.press('Tab');
   check(await page.evaluate(() => document.activeElement.id) === 'confirm-yes', 'the keyboard does not get to the answer');

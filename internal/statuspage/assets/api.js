@@ -28,10 +28,13 @@ export class Refusal extends Error {
 
 async function request(path, options) {
   const headers = {...options.headers};
-  if (token) headers.Authorization = `Bearer ${token}`;
+  const sent = token;
+  if (sent) headers.Authorization = `Bearer ${sent}`;
   const response = await fetch(path, {...options, headers, cache: 'no-store', credentials: 'same-origin', redirect: 'error'});
-  if (!response.ok) throw new Refusal(response.status, await response.json().catch(() => ({})));
-  return response;
+  if (response.ok) return response;
+  const refusal = new Refusal(response.status, await response.json().catch(() => ({})));
+  refusal.outdated = sent !== token; // another token was entered meanwhile
+  throw refusal;
 }
 
 // get returns what the node answers as JSON.

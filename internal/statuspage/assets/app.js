@@ -316,7 +316,7 @@ async function followNotices() {
 
 function identify(refusal) {
   const dialog = byId('access');
-  if (dialog.open) return;
+  if (dialog.open || refusal.outdated) return;
   if (hasToken()) {
     setToken('', false);
     text(byId('access-why'), `The token was refused: ${refusal.message}. ${refusal.remedy}`);

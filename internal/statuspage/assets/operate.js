@@ -15,7 +15,9 @@ export function operating(done) {
   acted = done;
   const dialog = byId('confirm');
   byId('confirm-no').addEventListener('click', () => dialog.close());
-  dialog.addEventListener('close', () => { pending = null; });
+  dialog.addEventListener('close', () => {
+    if (!dialog.open) pending = null; // it comes late: the next question may be there already
+  });
   byId('confirm-form').addEventListener('submit', (event) => {
     event.preventDefault();
     run(dialog);

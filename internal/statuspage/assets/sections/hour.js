@@ -13,10 +13,23 @@ function lines(nodes, of) {
   return names.map((name) => ({name, colour: colour(name), values: nodes[name][of]}));
 }
 
+// The stages of a change, in their order. Operations, "Where the time goes", has what to do about each.
+const stages = {mongodb: 'held by MongoDB', hub: 'node', transport: 'until written', acknowledgement: 'until acknowledged'};
+
+const milliseconds = (ms) => (ms < 1000 ? `${Number(ms.toPrecision(2))} ms` : duration(ms / 1000));
+
+// stageLines are the stages that were measured, in milliseconds.
+function stageLines(of) {
+  const known = Object.keys(stages).filter((name) => of[name]?.some((v) => v !== null));
+  return known.map((name) => ({name: stages[name], colour: colour(name), values: of[name].map((v) => (v === null ? null : 1000 * v))}));
+}
+
 function build(root) {
-  const [rates, lags, sessions, room] = ['Events per second', 'Lag', 'Sessions of gateways', 'Least head-room of this node\u2019s subscribers'].map(chart);
+  const [rates, lags, sessions, room, times] = [
+    'Events per second', 'Lag', 'Sessions of gateways', 'Least head-room of this node\u2019s subscribers', 'Where this node\u2019s changes take their time',
+  ].map(chart);
   const note = h('p.help');
-  root.append(note, h('div.charts', rates.element, lags.element, sessions.element, room.element));
+  root.append(note, h('div.charts', rates.element, lags.element, sessions.element, room.element, times.element));
   return ({history: past}) => {
     text(note, past?.at ? `As ${past.node} saw it since it started, at most for an hour, until ${clock(past.at)}.` : 'Nothing was noted yet.');
     if (!past?.at || past.drawn) return;
@@ -27,6 +40,7 @@ function build(root) {
     draw(lags, lines(nodes, 'lag_seconds'), duration);
     draw(sessions, lines(nodes, 'sessions'), rate);
     draw(room, [{name: 'head-room', values: past.head_room_seconds ?? []}], duration);
+    draw(times, stageLines(past.stage_seconds ?? {}), milliseconds);
   };
 }
 
