@@ -3,6 +3,7 @@ package notice
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -62,6 +63,7 @@ type Recorder struct {
 		sync.Mutex
 
 		collected uint64 // up to which ID of the board
+		dropped   uint64 // how many were dropped
 		waiting   []Notice
 		writing   []Notice      // the batch under way
 		changed   chan struct{} // closed and replaced when these have changed
@@ -135,8 +137,8 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 			return
 		}
 		last = notices[len(notices)-1].ID
-		r.metrics.dropped.Add(float64(missed))
 		r.mu.Lock()
+		r.drop(missed)
 		for _, n := range notices {
 			if !n.Relayed {
 				r.mu.waiting = append(r.mu.waiting, n)
@@ -145,7 +147,7 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 		r.mu.collected = last
 		waiting, removed := newest(r.mu.waiting, r.cfg.Bound)
 		if removed > 0 {
-			r.metrics.dropped.Add(float64(removed))
+			r.drop(uint64(removed))
 			r.mu.waiting = append([]Notice(nil), waiting...)
 		}
 		r.change()
@@ -155,6 +157,12 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 		default:
 		}
 	}
+}
+
+// drop counts notices that will never be in the history. The caller holds the mutex.
+func (r *Recorder) drop(n uint64) {
+	r.mu.dropped += n
+	r.metrics.dropped.Add(float64(n))
 }
 
 // take removes and returns the next batch.
@@ -175,19 +183,28 @@ func (r *Recorder) change() {
 	r.mu.changed = make(chan struct{})
 }
 
+// ErrDropped says that too many notices waited for the history.
+var ErrDropped = errors.New("more notices waited for the history than are kept, and the oldest were dropped")
+
 // Flush waits until everything that was posted on the board before is in the history. It returns
-// the context's cause if that ends first.
+// the context's cause if that ends first, and ErrDropped if notices were dropped meanwhile.
 func (r *Recorder) Flush(ctx context.Context) error {
 	last := r.board.last()
+	r.mu.Lock()
+	before := r.mu.dropped
+	r.mu.Unlock()
 	for {
 		r.mu.Lock()
 		over := r.mu.collected >= last
 		for _, left := range [][]Notice{r.mu.writing, r.mu.waiting} {
 			over = over && (len(left) == 0 || left[0].ID > last)
 		}
-		changed := r.mu.changed
+		changed, dropped := r.mu.changed, r.mu.dropped > before
 		r.mu.Unlock()
-		if over {
+		switch {
+		case dropped:
+			return ErrDropped
+		case over:
 			return nil
 		}
 		select {
@@ -243,7 +260,10 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 			r.cfg.Logger.Warn("writing notice history failed", "error", err)
 		}
 		if soft.Err() != nil {
-			r.metrics.dropped.Add(float64(len(batch)))
+			r.mu.Lock()
+			r.drop(uint64(len(batch)))
+			r.change()
+			r.mu.Unlock()
 			return false
 		}
 		r.writing.Rest()

@@ -282,6 +282,33 @@ func TestFlushWaitsForTheHistory(t *testing.T) {
 	})
 }
 
+// A notice that was dropped, because too many waited while the history was away, is not in it: who
+// waits for it is told so.
+func TestFlushDoesNotTakeDroppedNoticesForWritten(t *testing.T) {
+	run(t, notice.RecorderConfig{Bound: 10}, func(b *bubble) {
+		b.memory.leave(true)
+		b.start()
+		b.post(0, 1)
+		synctest.Wait() // in the hands of the writer
+		b.post(1, 2)
+		flushed := make(chan error, 1)
+		go func() { flushed <- b.recorder.Flush(b.Context()) }()
+		synctest.Wait()
+		b.post(2, 12) // as many as may wait
+		synctest.Wait()
+		b.memory.leave(false)
+		if err := <-flushed; !errors.Is(err, notice.ErrDropped) {
+			b.Errorf("%v, although the notice was dropped", err)
+		}
+		if err := b.recorder.Flush(b.Context()); err != nil {
+			b.Errorf("what was dropped before: %v", err)
+		}
+		if texts, _, _ := b.memory.written(); slices.Contains(texts, "1") || len(texts) != 11 {
+			b.Errorf("written: %v", texts)
+		}
+	})
+}
+
 func TestStoppedRecorderWritesWhatWasPosted(t *testing.T) {
 	run(t, notice.RecorderConfig{}, func(b *bubble) {
 		b.start()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/retry"
+	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/retention"
 )
@@ -130,25 +132,23 @@ func (s *reading) lookAtRetained(ctx context.Context) {
 
 // auditRetained writes into the audit log what operators have done to the retained log beside the
 // nodes. Of several nodes with one log the first one does. An action stays in the store until it is
-// in the history: a crash in between writes it twice. One that cannot be removed is in posted, and
-// is not written again.
-func (s *Service) auditRetained(ctx context.Context, posted map[uint64]bool) {
+// in the history. One that cannot be removed is not written again while the audit log has it, by
+// whichever node.
+func (s *Service) auditRetained(ctx context.Context) {
 	if backend.SharedStore(s.opts.Config.Retention.Store) && s.rank() > 0 {
 		return
 	}
 	chain := s.retained.chain.Load()
 	actions, err := chain.Actions(ctx)
 	for _, a := range actions {
-		if posted[a.Number] {
-			continue
-		}
-		posted[a.Number] = true
 		n := admin.OperatedNotice(a.By, a.Command, a.Arguments)
 		n.At = a.At
-		s.board.Post(n)
+		if !s.told(n) {
+			s.board.Post(n)
+		}
 	}
 	if len(actions) > 0 && s.channels.recorded(ctx) != nil {
-		return // the node stops
+		return // the node stops, or the notice was dropped: it is posted again
 	}
 	for _, a := range actions {
 		err = cmp.Or(err, chain.ForgetAction(ctx, a))
@@ -156,6 +156,14 @@ func (s *Service) auditRetained(ctx context.Context, posted map[uint64]bool) {
 	if err != nil && ctx.Err() == nil {
 		s.logger.Warn("moving operators' actions on the retained log into the audit log failed; the next attempt follows", "error", err)
 	}
+}
+
+// told reports whether the board has a notice of that time and text.
+func (s *Service) told(n notice.Notice) bool {
+	all, _ := s.board.Since(0)
+	return slices.ContainsFunc(all, func(other notice.Notice) bool {
+		return other.Kind == n.Kind && other.At.Equal(n.At) && other.Text == n.Text
+	})
 }
 
 // rank returns the node's place among those that may continue the retained log of another node: the
@@ -196,9 +204,8 @@ func (s *Service) runRetention(ctx context.Context) {
 		}
 	})
 	writing.Go(func() { // it waits for etcd, which the log does not
-		posted := make(map[uint64]bool)
 		for ctx.Err() == nil {
-			s.auditRetained(ctx, posted)
+			s.auditRetained(ctx)
 			_ = retry.Sleep(ctx, s.betweenLooks())
 		}
 	})
