@@ -85,19 +85,32 @@ func TestNobodyFloodsTheAuditLog(t *testing.T) {
 	})
 }
 
+// ofClients are notices that a client can cause as often as it likes.
+func ofClients() []notice.Notice {
+	return []notice.Notice{
+		{Channel: notice.Health, Kind: notice.KindRestarted, Level: notice.Warning, Fields: map[string]any{"member_kind": notice.MemberGateway}},
+		{Channel: notice.Health, Kind: notice.KindSubscriberReplaced, Level: notice.Warning},
+	}
+}
+
 // Noise pushes nothing else out.
 func TestHistoriesHaveTheirOwnBounds(t *testing.T) {
 	b := notice.NewBoard(notice.Config{Node: "n", Keep: 10})
 	b.Post(notice.Notice{Channel: notice.Audit, Kind: notice.KindOperated, Text: "drained"})
 	b.Post(notice.Notice{Channel: notice.Health, Kind: notice.KindDead, Text: "dead"})
+	for _, n := range ofClients() {
+		for range 500 {
+			b.Post(n)
+		}
+	}
 	for range 1000 {
 		b.Post(notice.Notice{Channel: notice.Audit, Kind: notice.KindLoginRefused, Text: "noise"})
 	}
 	all, missed := b.Since(0)
-	if len(all) != 12 || missed != 990 || all[0].Text != "drained" || all[1].Text != "dead" || all[11].ID != 1002 {
+	if len(all) != 22 || missed != 1980 || all[0].Text != "drained" || all[1].Text != "dead" || all[21].ID != 2002 {
 		t.Errorf("%d missed: %+v", missed, all)
 	}
-	if rest, missed := b.Since(1000); len(rest) != 2 || missed != 0 {
+	if rest, missed := b.Since(2000); len(rest) != 2 || missed != 0 {
 		t.Errorf("%d missed: %+v", missed, rest)
 	}
 }

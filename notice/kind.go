@@ -142,31 +142,37 @@ func (n Notice) Public() bool {
 	return false
 }
 
-// A History is a bounded part of the stored notices. Each has its own bound, so that no kind of
-// notice can displace another, and clients cannot displace the record of operators' actions by
-// connecting.
+// A History is a bounded part of the stored notices, by who can cause them. Each has its own bound,
+// and its own budget of posts: clients, who may come and go as often as they like, displace neither
+// what concerns the service nor the record of operators' actions.
 type History string
 
 // The histories.
 const (
 	Service    History = ""           // notices about the service
+	Clients    History = "clients"    // notices about gateways and other subscribers that connect
 	Operations History = "operations" // what operators have done
 	Logins     History = "logins"     // logins and sessions
 )
 
 // Histories returns all histories.
-func Histories() []History { return []History{Service, Operations, Logins} }
+func Histories() []History { return []History{Service, Clients, Operations, Logins} }
 
 // History returns the history of a notice.
 func (n Notice) History() History {
 	switch {
-	case n.Channel != Audit:
-		return Service
-	case n.Kind == KindOperated:
+	case n.Channel == Audit && n.Kind == KindOperated:
 		return Operations
+	case n.Channel == Audit:
+		return Logins
+	case n.Fields["member_kind"] == MemberGateway || n.Kind == KindSubscriberReplaced:
+		return Clients
 	}
-	return Logins
+	return Service
 }
+
+// MemberGateway is the member_kind of gateways.
+const MemberGateway = "gateway"
 
 // newest removes the oldest notices of each history beyond the bound, and returns the others, and
 // how many it has removed.

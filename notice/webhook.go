@@ -143,7 +143,7 @@ func (s *Webhook) take(t *throttle, n Notice) {
 	if n.Relayed || n.Channel == Audit || rank(n.Level) < rank(s.cfg.Lowest) {
 		return
 	}
-	if t.single(time.Now(), n.Level) && s.offer(Delivery{Notice: &n}) {
+	if t.single(time.Now(), n) && s.offer(Delivery{Notice: &n}) {
 		return
 	}
 	s.metrics.summarised.Inc()

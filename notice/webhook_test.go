@@ -279,6 +279,23 @@ func TestStormIsOneSummary(t *testing.T) {
 	})
 }
 
+// Whatever clients do, what concerns the service is posted at once.
+func TestClientsDelayNoNoticeOfTheService(t *testing.T) {
+	send(t, notice.WebhookConfig{}, nil, func(r *rig) {
+		for range 100 {
+			for _, n := range ofClients() {
+				r.board.Post(n)
+			}
+		}
+		r.post("breaker_opened", notice.Warning, 1)
+		synctest.Wait()
+		got, _ := r.receiver.taken(r.T)
+		if len(got) != 11 || got[10].Notice.Kind != "breaker_opened" {
+			r.Errorf("%d deliveries, the last is %+v", len(got), got[len(got)-1])
+		}
+	})
+}
+
 // A storm that goes on costs the receiver the same in every window.
 func TestLastingStormIsOneSummaryAWindow(t *testing.T) {
 	send(t, notice.WebhookConfig{}, nil, func(r *rig) {

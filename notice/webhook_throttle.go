@@ -39,6 +39,12 @@ type group struct {
 	level   Severity
 }
 
+// A budget is that of the notices of a severity which the same parties can cause.
+type budget struct {
+	history History
+	level   Severity
+}
+
 // A throttle decides which notices are sent individually. A window begins with a notice and ends
 // after a fixed time.
 type throttle struct {
@@ -47,13 +53,13 @@ type throttle struct {
 
 	ends    time.Time // of the window; zero while there is none
 	began   time.Time
-	singles map[Severity]int
+	singles map[budget]int
 	tallies map[group]Tally
 	missed  uint64
 }
 
 func newThrottle(window time.Duration, burst int) *throttle {
-	return &throttle{window: window, burst: burst, singles: map[Severity]int{}, tallies: map[group]Tally{}}
+	return &throttle{window: window, burst: burst, singles: map[budget]int{}, tallies: map[group]Tally{}}
 }
 
 // begin begins a window unless there is one.
@@ -63,11 +69,12 @@ func (t *throttle) begin(now time.Time) {
 	}
 }
 
-// single reports whether a notice of the severity may be sent individually.
-func (t *throttle) single(now time.Time, level Severity) bool {
+// single reports whether a notice may be sent individually.
+func (t *throttle) single(now time.Time, n Notice) bool {
 	t.begin(now)
-	t.singles[level]++
-	return t.singles[level] <= t.burst
+	b := budget{n.History(), n.Level}
+	t.singles[b]++
+	return t.singles[b] <= t.burst
 }
 
 // count adds a notice to the summary.

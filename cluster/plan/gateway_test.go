@@ -9,6 +9,7 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/plan"
+	"github.com/mongostream/streamer/notice"
 )
 
 // Gateways that fail and pass their checks all the time, and come under ever new names, do not keep
@@ -26,7 +27,7 @@ func TestNoticesAboutGatewaysAreBounded(t *testing.T) {
 	}
 	posted := 0
 	for _, n := range w.notices {
-		if n.Fields["member_kind"] == string(cluster.KindGateway) {
+		if n.History() == notice.Clients {
 			posted++
 		}
 	}

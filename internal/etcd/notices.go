@@ -95,7 +95,7 @@ func (s *NoticeStore) append(ctx context.Context, notices []notice.Notice) error
 	ops := make([]clientv3.Op, 0, len(notices)+len(notice.Histories()))
 	for _, n := range notices {
 		ttl := s.cfg.TTL
-		if n.History() != notice.Service {
+		if n.Channel == notice.Audit {
 			ttl = s.cfg.AuditTTL
 		}
 		lease, err := s.lease(ctx, ttl)

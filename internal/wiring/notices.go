@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/etcd"
@@ -73,13 +72,13 @@ func (c *channels) recorded(ctx context.Context) error {
 }
 
 // announced returns the form of a notice for gateways; ok is false for past notices, which are for
-// people, and for those about other gateways.
+// people, and for those about other gateways, which name subscribers.
 func announced(n notice.Notice) (told delivery.Notice, ok bool) {
 	told = delivery.Notice{Kind: n.Kind, Text: n.Text, At: n.At, Private: !n.Public(), Namespaces: n.Namespaces()}
 	if n.Relayed {
 		told.Text = n.Node + ": " + n.Text
 	}
-	return told, !n.Past && n.Channel != notice.Audit && !aboutGateway(n)
+	return told, !n.Past && n.History() == notice.Service
 }
 
 // shown returns the form of a notice for a client of /v1/notices; ok is false if the client must
@@ -91,12 +90,6 @@ func shown(ctx context.Context, n notice.Notice) (told notice.Notice, ok bool) {
 	}
 	names, some := i.Readable(n.Namespaces())
 	return n.Narrowed(names), some && n.Public()
-}
-
-// aboutGateway reports whether a notice is about a gateway: that is for operators, because it names
-// a subscriber that others need not know of.
-func aboutGateway(n notice.Notice) bool {
-	return n.Fields["member_kind"] == string(cluster.KindGateway) || n.Kind == notice.KindSubscriberReplaced
 }
 
 // rewoundElsewhere makes this node read the new position of a subscriber that an operator has
@@ -117,7 +110,7 @@ const (
 // recentNotices returns the earlier notices for a new gateway.
 func recentNotices(board *notice.Board, now time.Time) (recent []delivery.Notice) {
 	posted, _ := board.Since(0)
-	posted = slices.DeleteFunc(posted, func(n notice.Notice) bool { return aboutGateway(n) || n.Channel == notice.Audit })
+	posted = slices.DeleteFunc(posted, func(n notice.Notice) bool { return n.History() != notice.Service })
 	for _, n := range posted[max(len(posted)-recentlyMost, 0):] {
 		if now.Sub(n.At) <= recentlyPosted {
 			told, _ := announced(n)
