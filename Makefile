@@ -113,7 +113,7 @@ live-typescript:
 	$(GO) build -o bin/ ./dev/demo ./cmd/streamer
 	cd client/typescript && npm ci --ignore-scripts --no-audit --no-fund && npx tsc -p . && LIVE=$(LIVE) $(if $(SEED),SEED=$(SEED)) node --test test/model.test.mjs
 
-# Hostile identities beside honest ones. Then nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
+# Hostile identities beside honest ones, at one of three nodes. Then nodes under load while one of three members of etcd is isolated, stopped, paused, slow and replaced, a minute each. With
 # STREAMER_TEST_ETCD_BINARY=/usr/bin/etcd the members are of that etcd.
 siege:
 	$(GO) run ./dev/bench -race tenants

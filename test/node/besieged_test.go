@@ -35,11 +35,12 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// A fort is a node that speaks TLS, an honest gateway of one identity, whose changes are timed, and
-// what is needed to attack as other identities.
+// A fort is a node that speaks TLS, and others of its cluster, an honest gateway of one identity,
+// whose changes are timed, and what is needed to attack as other identities.
 type fort struct {
 	*live
 
+	nodes []*live // the first is attacked
 	ca    *accesstest.Authority
 	seq   int // of the next change
 	guest struct {
@@ -62,8 +63,8 @@ type intruder struct {
 	attempts, admitted atomic.Int64
 }
 
-// buildFort starts a fort with so many intruders' tokens.
-func buildFort(t *testing.T, intruders int) *fort {
+// buildFort starts a fort of so many nodes, with so many intruders' tokens.
+func buildFort(t *testing.T, nodes, intruders int) *fort {
 	t.Helper()
 	ca := accesstest.NewAuthority(t)
 	cert, key := ca.Files(t)
@@ -86,19 +87,39 @@ func buildFort(t *testing.T, intruders int) *fort {
 	if _, err := r.coll("items").InsertMany(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	f.live = r.begin()
+	for i := range nodes {
+		settings := []string{"STREAMER_NODE_ID=n"}
+		if nodes > 1 {
+			settings = append(several(fmt.Sprint("n", i)), fmt.Sprint("STREAMER_CLUSTER_EXPECTED_NODES=", nodes))
+		}
+		f.nodes = append(f.nodes, r.begin(settings...))
+	}
+	f.live = f.nodes[0]
 	f.status()
-	f.until("/health is answered", func() bool { code, _ := f.look("/health"); return code == http.StatusOK })
+	f.until("the nodes share the partitions", func() bool {
+		all := 0
+		for _, n := range f.nodes {
+			owned := n.owned()
+			if owned == 0 {
+				return false
+			}
+			all += owned
+		}
+		return all == partitions
+	})
+	for _, n := range f.nodes {
+		f.until("/health is answered", func() bool { code, _ := look(n, "/health"); return code == http.StatusOK })
+	}
 	_, port, _ := strings.Cut(f.service.Gateway(), ":")
 	f.attend("localhost:" + port)
 	return f
 }
 
-// look asks the listener for probes.
-func (f *fort) look(path string) (code int, text string) {
-	f.Helper()
+// look asks a node's listener for probes.
+func look(n *live, path string) (code int, text string) {
+	n.Helper()
 	probes := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, text := f.answer(probes, "http://"+f.service.Probes()+path)
+	resp, text := n.answer(probes, "http://"+n.service.Probes()+path)
 	return resp.StatusCode, text
 }
 
@@ -207,14 +228,23 @@ type standing struct {
 // sample matches a line of metrics in text.
 var sample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*(\{([a-zA-Z_]\w*="([^"\\\n]|\\.)*",?)*\})? [-+0-9.eEInfNa]+|# (HELP|TYPE) .*)$`)
 
-func (f *fort) standing() (s standing) {
+// stand returns how the nodes do.
+func (f *fort) stand() (all []standing) {
 	f.Helper()
-	code, _ := f.look("/health")
-	s.health = fmt.Sprint(code, f.service.Health().Status)
-	for p := range s.epochs {
-		s.epochs[p] = f.service.Node().Epoch(change.Partition(p))
+	for _, n := range f.nodes {
+		all = append(all, f.standing(n))
 	}
-	code, text := f.look("/metrics")
+	return all
+}
+
+func (f *fort) standing(n *live) (s standing) {
+	f.Helper()
+	code, _ := look(n, "/health")
+	s.health = fmt.Sprint(code, n.service.Health().Status)
+	for p := range s.epochs {
+		s.epochs[p] = n.service.Node().Epoch(change.Partition(p))
+	}
+	code, text := look(n, "/metrics")
 	if code != http.StatusOK {
 		f.Errorf("/metrics: %d %s", code, text)
 	}
@@ -227,24 +257,25 @@ func (f *fort) standing() (s standing) {
 	return s
 }
 
-// unharmed fails the test where something is not as it was before an attack.
-func (f *fort) unharmed(attack string, before standing) {
+// unharmed fails the test where something is not as it was before an attack, at any node.
+func (f *fort) unharmed(attack string, before []standing) {
 	f.Helper()
-	after := f.standing()
-	if after.health != before.health || after.epochs != before.epochs {
-		f.Errorf("%s: health and ownership were %v, and are %v", attack, before, after)
-	}
-	if most := before.series + 400; after.series > most {
-		f.Errorf("%s: metrics had %d lines, and have %d", attack, before.series, after.series)
+	for i, after := range f.stand() {
+		if after.health != before[i].health || after.epochs != before[i].epochs {
+			f.Errorf("%s: health and ownership of node %d were %v, and are %v", attack, i, before[i], after)
+		}
+		if most := before[i].series + 400; after.series > most {
+			f.Errorf("%s: metrics of node %d had %d lines, and have %d", attack, i, before[i].series, after.series)
+		}
+		notices, _ := f.nodes[i].service.Board().Since(0)
+		for _, told := range notices {
+			if told.Level == notice.Critical {
+				f.Errorf("%s: operators are told %+v", attack, told)
+			}
+		}
 	}
 	if gaps := f.gaps(); len(gaps) > 0 {
 		f.Errorf("%s: the gap log has %+v", attack, gaps)
-	}
-	notices, _ := f.service.Board().Since(0)
-	for _, told := range notices {
-		if told.Level == notice.Critical {
-			f.Errorf("%s: operators are told %+v", attack, told)
-		}
 	}
 }
 
@@ -672,12 +703,12 @@ func welcome() []string {
 // without an attack. The median of the 99th percentiles under attack is at most five times that of
 // the windows without, of which less than floor counts as floor. An attack that is above it after
 // so many rounds gets more of them: a machine may stand still for a moment.
-func besieged(t *testing.T, rounds, changes int, floor time.Duration) {
+func besieged(t *testing.T, nodes, rounds, changes int, floor time.Duration) {
 	attacks := intrusions()
 	names := slices.Sorted(maps.Keys(attacks))
-	f := buildFort(t, len(names))
+	f := buildFort(t, nodes, len(names))
 	f.window(changes) // before anything is measured
-	begun := f.standing()
+	begun := f.stand()
 	var quiet []time.Duration
 	for n, name := range names {
 		var under []time.Duration
@@ -730,5 +761,5 @@ func median(all []time.Duration) time.Duration {
 // in one session, and what operators see stays as it is.
 func TestTenantsHarmNobody(t *testing.T) {
 	t.Parallel()
-	besieged(t, 1, 25, 200*time.Millisecond)
+	besieged(t, 1, 1, 25, 200*time.Millisecond)
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -12,9 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/dev/workload"
+	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/notice"
 )
 
 // gatewayVariable makes a gateway of the test binary, which is told where its node is; gatewayStart
@@ -154,5 +162,78 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 	n.signal(syscall.SIGTERM)
 	if code := n.wait(); code != 0 {
 		t.Errorf("exit code %d of the planned stop at the end", code)
+	}
+}
+
+// call connects a subscriber. cut breaks the connection without a word.
+func (f *fleet) call(address, subscriber string) (cut func()) {
+	f.t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cut = func() { _ = conn.Close() }
+	f.t.Cleanup(cut)
+	stream, err := streampb.NewGatewayClient(conn).Connect(f.t.Context(), grpc.WaitForReady(true))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	hello := &streampb.Hello{
+		Subscriber: subscriber, ProcessId: subscriber, Start: streampb.Start_START_NOW,
+		Subscriptions: []*streampb.Subscription{{Id: "s", Db: f.lab.database, Coll: "orders"}},
+	}
+	if err := stream.Send(&streampb.ConnectRequest{Message: &streampb.ConnectRequest_Hello{Hello: hello}}); err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		f.t.Fatal(err)
+	}
+	return cut
+}
+
+// Many gateways die, and then a node: whoever is paged hears of the node, by itself, and of the
+// gateways nothing that is urgent.
+func TestDeadGatewaysHideNoDeadNode(t *testing.T) {
+	t.Parallel()
+	posts := make(chan notice.Delivery, 10_000)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var d notice.Delivery
+		if err := json.NewDecoder(r.Body).Decode(&d); err != nil {
+			t.Error(err)
+		}
+		posts <- d
+	}))
+	t.Cleanup(receiver.Close)
+	f := newFleet(t, "etcd", 3, unhurried, "STREAMER_NOTICES_WEBHOOK_URL="+receiver.URL, "STREAMER_NOTICES_WEBHOOK_SECRET="+strings.Repeat("s", 32),
+		"STREAMER_CLUSTER_HEARTBEAT_INTERVAL=500ms", "STREAMER_GRPC_HEARTBEAT_TIMEOUT=2s")
+	f.begin()
+	leader, _ := f.owning(true)
+	victim, _ := f.owning(false)
+	const gateways = 40
+	var cuts []func()
+	for i := range gateways {
+		cuts = append(cuts, f.call(f.ships[i%len(f.ships)].grpc, fmt.Sprint("tenant-", i)))
+	}
+	until(t, "the nodes report the gateways", func() bool { all, whole := f.view().Gateways(); return whole && len(all) == gateways })
+	for _, cut := range cuts {
+		cut()
+	}
+	leader.await("gateways are dead")
+	victim.kill()
+	timeout := time.After(patience)
+	for {
+		select {
+		case d := <-posts:
+			if n := d.Notice; n != nil && n.Fields["code"] == string(fault.NodeMissing) && strings.Contains(n.Text, victim.name) {
+				return
+			} else if n != nil && n.Level == notice.Critical {
+				t.Errorf("paged: %+v", n)
+			}
+			if s := d.Summary; s != nil && s.Level == notice.Critical {
+				t.Fatalf("what is critical is in a summary: %+v", s)
+			}
+		case <-timeout:
+			t.Fatal("the node's death is not posted")
+		}
 	}
 }

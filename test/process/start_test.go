@@ -9,6 +9,7 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/dev/workload"
 )
 
@@ -135,5 +136,39 @@ func TestEveryChangeOfADocumentIsAnEvent(t *testing.T) {
 		if got := described(byDocument(sightings(t, j.all()))); got != want {
 			t.Errorf("%s: %s; want %s", name, got, want)
 		}
+	}
+}
+
+// A node is killed and started again at once, while etcd restarts, which renews the lease of the
+// killed one: it waits for etcd and for that lease, and goes on.
+func TestKilledNodeStartsBesideARestartOfEtcd(t *testing.T) {
+	t.Parallel()
+	for _, when := range []string{"before it is started", "while it waits"} {
+		t.Run(when, func(t *testing.T) {
+			t.Parallel()
+			etcd, dir, address := newServer(t), t.TempDir(), devmongotest.FreeAddress()
+			etcd.runEtcd(dir, address)
+			l := labOn(t, "etcd", devmongotest.URI(t), "http://"+address).with("STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms")
+			p := l.node()
+			p.await(nodeRuns)
+			l.insert(0, 10)
+			until(t, "a checkpoint is saved", func() bool { return len(l.stored()) == partitions })
+			p.kill()
+			restart := func() {
+				etcd.end()
+				etcd.runEtcd(dir, address)
+			}
+			if when == "before it is started" {
+				restart()
+			}
+			again := l.node()
+			if when == "while it waits" {
+				again.await("waiting")
+				restart()
+			}
+			again.await(nodeRuns)
+			l.insert(10, 20)
+			until(t, "it goes on", func() bool { return len(again.output.all()) >= 10 })
+		})
 	}
 }
