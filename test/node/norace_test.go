@@ -2,5 +2,11 @@
 
 package node
 
-// parallel is how many tests run at a time: most of what they do is to wait.
-const parallel = "8"
+import "time"
+
+const (
+	// parallel is how many tests run at a time: most of what they do is to wait.
+	parallel = "16"
+	// patience bounds every wait for something that must come.
+	patience = 4 * time.Minute
+)

@@ -37,8 +37,6 @@ const (
 	// application is the name under which a rig's nodes are known to MongoDB: fail points are for
 	// them alone.
 	application = "streamer c/n"
-	// patience bounds every wait for something that must come.
-	patience = 3 * time.Minute
 )
 
 // A rig is a MongoDB to write to and to spoil, an etcd for checkpoints, and what nodes must be told
@@ -108,10 +106,12 @@ func (r *rig) coll(name string) *mongo.Collection { return r.client.Database("sh
 // insert inserts documents into shop.orders.
 func (r *rig) insert(ids ...any) {
 	r.Helper()
-	for _, id := range ids {
-		if _, err := r.coll("orders").InsertOne(r.Context(), bson.D{{Key: "_id", Value: id}}); err != nil {
-			r.Fatal(err)
-		}
+	docs := make([]any, len(ids))
+	for i, id := range ids {
+		docs[i] = bson.D{{Key: "_id", Value: id}}
+	}
+	if _, err := r.coll("orders").InsertMany(r.Context(), docs); err != nil {
+		r.Fatal(err)
 	}
 }
 
@@ -120,21 +120,17 @@ func (r *rig) series(from, to int) (ids []string) {
 	r.Helper()
 	var docs []any
 	for i := from; i < to; i++ {
-		docs, ids = append(docs, bson.D{{Key: "_id", Value: i}}), append(ids, fmt.Sprint(i))
+		docs, ids = append(docs, i), append(ids, fmt.Sprint(i))
 	}
-	if _, err := r.coll("orders").InsertMany(r.Context(), docs); err != nil {
-		r.Fatal(err)
-	}
+	r.insert(docs...)
 	return ids
 }
 
 // elsewhere lets the log move on without anything that is watched.
 func (r *rig) elsewhere(n int) {
 	r.Helper()
-	for range n {
-		if _, err := r.client.Database("other").Collection("c").InsertOne(r.Context(), bson.D{{Key: "v", Value: 1}}); err != nil {
-			r.Fatal(err)
-		}
+	if _, err := r.client.Database("other").Collection("c").InsertMany(r.Context(), slices.Repeat([]any{bson.D{{Key: "v", Value: 1}}}, n)); err != nil {
+		r.Fatal(err)
 	}
 }
 
