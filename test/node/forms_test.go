@@ -251,7 +251,7 @@ func TestPositionsOutliveTheVersionOfTheirTokens(t *testing.T) {
 			t.Run(fmt.Sprintf("%v/%s", versions, over.name), func(t *testing.T) {
 				t.Parallel()
 				config := devmongo.Config{Release: "7.0"} // nothing is written by itself: positions are those of events
-				w := newStage(t, over, config)
+				w := newStage(t, over, config, unhurried()...)
 				w.server.SetTokenVersion(versions[0])
 				opened := w.server.Stats().ChangeStreamsOpened
 				w.fail(times(1), 43, "getMore")

@@ -183,7 +183,7 @@ func TestWindowEndsWithTheLeaseOfTheDonor(t *testing.T) {
 	i := slices.IndexFunc(r.settings, func(s string) bool { return strings.HasPrefix(s, "STREAMER_ETCD_ENDPOINTS=") })
 	_, endpoint, _ := strings.Cut(r.settings[i], "=")
 	line := newCable(t, strings.TrimPrefix(endpoint, "http://"))
-	donor := r.beginWith(nil, append(several("n1"), "STREAMER_HANDOFF_OVERLAP=1m", "STREAMER_CLUSTER_LEASE_TTL=3s", "STREAMER_ETCD_ENDPOINTS="+line.address())...)
+	donor := r.beginWith(nil, append(several("n1"), "STREAMER_HANDOFF_OVERLAP=1m", "STREAMER_CLUSTER_LEASE_TTL="+claim.String(), "STREAMER_ETCD_ENDPOINTS="+line.address())...)
 	donor.until("one node serves everything", func() bool { return donor.serves() == partitions })
 	f := donor.attach(0, 1, 2, 3)
 	target := r.beginWith(nil, several("n2")...)

@@ -17,12 +17,16 @@ import (
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
+// claim is how long claims live in tests that wait until they have run out. A machine that stands
+// still for some seconds loses none of them before.
+const claim = 15 * time.Second
+
 // The store of checkpoints is cut off under load, for longer than a claim lives, and comes back:
 // the node says that it is not well, nothing is lost, and the same node claims its partitions anew,
 // where the checkpoints go on.
 func TestStoreOfCheckpointsThatIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
-	storeAway(t, 13*time.Second, "STREAMER_CLUSTER_LEASE_TTL=10s")
+	storeAway(t, claim+3*time.Second, "STREAMER_CLUSTER_LEASE_TTL="+claim.String())
 }
 
 // Whoever reaches the store while a node does not may have its partitions once the claim has run
@@ -32,7 +36,7 @@ func TestStoreOfCheckpointsThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
-	first := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s")
+	first := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL="+claim.String(), "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1s")
 	before := r.series(0, 20)
 	first.sees(before...)
 	heal := link.Cut()
@@ -65,14 +69,14 @@ func TestStoreOfCheckpointsThatIsAwayWhileAnotherProcessClaims(t *testing.T) {
 func TestCheckpointsInMongoDBThatCannotBeWrittenForAWhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, devmongo.Config{})
-	n := r.begin("STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
+	n := r.begin("STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo", "STREAMER_CLUSTER_LEASE_TTL="+claim.String(), "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
 	before := r.series(0, 20)
 	n.sees(before...)
 	n.savedInMongoDB(r.now())
 	epochs := n.epochs()
 	r.fail("alwaysOn", 11600, "update")
 	cut := time.Now()
-	n.until("the claim would have run out", func() bool { return time.Since(cut) > 7*time.Second })
+	n.until("the claim would have run out", func() bool { return time.Since(cut) > claim+2*time.Second })
 	during := r.series(20, 40)
 	n.sees(during...)
 	n.once(append(before, during...)...)
@@ -93,14 +97,14 @@ func TestStoreOfCheckpointsThatIsAwayForTooMuch(t *testing.T) {
 	r := newRig(t, devmongo.Config{})
 	link, endpoint := etcdtest.NewLink(t, r.endpoint())
 	const unsaved = 100
-	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL=10s", fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
+	n := r.begin("STREAMER_ETCD_ENDPOINTS="+endpoint, "STREAMER_CLUSTER_LEASE_TTL="+claim.String(), fmt.Sprint("STREAMER_RELIABILITY_CHECKPOINT_MAX_UNSAVED=", unsaved))
 	n.goesOn()
 	heal := link.Cut()
 	written := r.series(0, unsaved)
 	n.sees(written...)
 	written = append(written, r.series(unsaved, 3*unsaved)...)
 	cut := time.Now()
-	n.until("the claim has run out", func() bool { return time.Since(cut) > 12*time.Second })
+	n.until("the claim has run out", func() bool { return time.Since(cut) > claim+2*time.Second })
 	// It looks before it takes more, so that what was there when it last did may be more than the
 	// bound.
 	if got := len(n.ids()); got > 2*unsaved || got == len(written) {

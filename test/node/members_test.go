@@ -110,7 +110,7 @@ func TestGatewaysAreMembers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, devmongo.Config{}, "STREAMER_CLUSTER_HEARTBEAT_INTERVAL=500ms", "STREAMER_GRPC_HEARTBEAT_TIMEOUT=3s",
+			r := newRig(t, devmongo.Config{}, "STREAMER_CLUSTER_HEARTBEAT_INTERVAL=500ms", "STREAMER_GRPC_HEARTBEAT_TIMEOUT=12s",
 				"STREAMER_CLUSTER_RESYNC_DEBOUNCE=1s")
 			var all []*live
 			for _, settings := range nodes {

@@ -26,7 +26,7 @@ func TestPostBatchTokensThatCannotBeResumed(t *testing.T) {
 				t.Parallel()
 				w := newStage(t, over, devmongo.Config{Release: "9.0", Adjust: func(p *devmongo.Profile) {
 					p.ControlTokens = refusal
-				}}, "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=30s", "STREAMER_RELIABILITY_SHUTDOWN_FLUSH_TIMEOUT=10s")
+				}}, unhurried()...)
 				var want []string
 				for round := range 4 {
 					want = append(want, w.series(10*round, 10*round+5)...)

@@ -394,7 +394,7 @@ func kafkaBroker(transactional bool) func(t *testing.T) broker {
 					t.Fatal(err)
 				}
 				defer client.Close()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				for len(values) == 0 || values[len(values)-1] != last {
 					fetches := client.PollFetches(ctx)

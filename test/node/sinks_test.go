@@ -21,11 +21,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	devbroker "github.com/mongostream/streamer/dev/broker"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/sink"
 )
@@ -70,16 +72,16 @@ func (l *landing) seqs(t *testing.T) map[string][]int {
 func (r *rig) writes(from, to int) {
 	r.Helper()
 	for n := 1; n <= 3; n++ {
+		var models []mongo.WriteModel
 		for id := from; id < to; id++ {
-			var err error
 			if n == 1 {
-				_, err = r.coll("orders").InsertOne(r.Context(), bson.D{{Key: "_id", Value: id}, {Key: "n", Value: n}})
+				models = append(models, mongo.NewInsertOneModel().SetDocument(bson.D{{Key: "_id", Value: id}, {Key: "n", Value: n}}))
 			} else {
-				_, err = r.coll("orders").UpdateByID(r.Context(), id, bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}})
+				models = append(models, mongo.NewUpdateOneModel().SetFilter(byID(id)).SetUpdate(bson.D{{Key: "$set", Value: bson.D{{Key: "n", Value: n}}}}))
 			}
-			if err != nil {
-				r.Fatal(err)
-			}
+		}
+		if _, err := r.coll("orders").BulkWrite(r.Context(), models); err != nil {
+			r.Fatal(err)
 		}
 	}
 }
@@ -473,10 +475,10 @@ func TestSinkBeginsWithTheDocuments(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	settings := toHTTP(t, e)
-	r := sinkRig(t, settings)
-	r.sinkFrom("snapshot", settings)
-	slowly := []string{"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=60"}
+	settings, pages := toHTTP(t, e), devmongotest.NewPages("orders", 15) // more come when the first node has stopped
+	r := sinkRigOn(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }}, "snapshot", settings)
+	t.Cleanup(pages.Open)
+	slowly := []string{"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=400"}
 	stop := r.churn(mixedIDs(480))
 	first := r.beginWith(nil, append(several("n1"), slowly...)...)
 	first.until("some documents are published", copied.look(func() bool { return copied.snapshots > 20 }))
@@ -494,6 +496,7 @@ func TestSinkBeginsWithTheDocuments(t *testing.T) {
 	if !unread() {
 		t.Error("everything was read before the node was stopped")
 	}
+	pages.Open()
 	second.until("everything is read", func() bool { return !unread() })
 	stop()
 	copied.equals(second, r.coll("orders"))

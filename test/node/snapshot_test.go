@@ -20,6 +20,7 @@ import (
 
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/gateway/sse"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/snapshot"
@@ -167,10 +168,12 @@ func mixedIDs(n int) (ids []any) {
 func (r *rig) churn(ids []any) (stop func()) {
 	r.Helper()
 	coll := r.coll("orders")
+	docs := make([]any, len(ids))
 	for i, id := range ids {
-		if _, err := coll.InsertOne(r.Context(), bson.D{{Key: "_id", Value: id}, {Key: "v", Value: i + 1}}); err != nil {
-			r.Fatal(err)
-		}
+		docs[i] = bson.D{{Key: "_id", Value: id}, {Key: "v", Value: i + 1}}
+	}
+	if _, err := coll.InsertMany(r.Context(), docs); err != nil {
+		r.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var writing sync.WaitGroup
@@ -326,8 +329,10 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 	for _, over := range []string{"gRPC", "events"} {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
-			w := newRig(t, devmongo.Config{},
-				"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=60", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
+			pages := devmongotest.NewPages("orders", 15) // more come when the first node has gone
+			w := newRig(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }},
+				"STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=400", "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=300ms")
+			t.Cleanup(pages.Open)
 			const documents = 480
 			stop := w.churn(mixedIDs(documents))
 			link, endpoint := etcdtest.NewLink(t, w.endpoint())
@@ -359,6 +364,7 @@ func TestSnapshotGoesOnAtAnotherNode(t *testing.T) {
 				t.Errorf("%+v", r.marks)
 			}
 			r.mu.Unlock()
+			pages.Open()
 			grpc.lead(second.service.Gateway())
 			web.lead(second.service.Addr())
 			second.until("the snapshot is complete", r.look(func() bool { return r.done == 1 }))

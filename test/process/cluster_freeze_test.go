@@ -48,8 +48,8 @@ func freeze(t *testing.T, backend string) {
 
 	accepted := f.watchMarks(owned)
 	heal := frozen.holdMarks(t)
-	stopped := time.Now()
 	frozen.signal(syscall.SIGSTOP)
+	stopped := time.Now()
 	took := f.again(owned, frozen.name, stopped)
 	f.marksNotBy(frozen.name, owned)
 	t.Logf("%d partitions: delivered again after %v", len(owned), took)
