@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds waits that never last so long unless something is wrong.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // A node is a server whose every answer a test gives itself.
 type node struct {

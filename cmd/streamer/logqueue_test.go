@@ -72,7 +72,7 @@ func TestComplaintsEndAProcessThatNobodyReads(t *testing.T) {
 		defer close(done)
 		bounded(time.Millisecond, func() { _, _ = w.Write(make([]byte, 1<<20)) }) // more than a pipe takes
 	}()
-	patience := time.NewTimer(time.Minute)
+	patience := time.NewTimer(3 * time.Minute)
 	defer patience.Stop()
 	select {
 	case <-done:

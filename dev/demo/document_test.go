@@ -30,7 +30,7 @@ const (
 )
 
 // exampleTimeout bounds how long an example may take until something comes.
-const exampleTimeout = time.Minute
+const exampleTimeout = 3 * time.Minute
 
 // Examples are taken out of the documents and run against the demo with its default settings: what
 // a newcomer copies works as it stands.

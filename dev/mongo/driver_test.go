@@ -144,7 +144,7 @@ func (s *stream) close() {
 // next is the next event; the test fails when none comes.
 func (s *stream) next() bson.Raw {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(s.t.Context(), 3*time.Minute)
 	defer stop()
 	if !s.Next(ctx) {
 		s.t.Fatalf("no event: %v", s.Err())
@@ -155,7 +155,7 @@ func (s *stream) next() bson.Raw {
 // fails reads until the stream fails, and returns the error's code.
 func (s *stream) fails() int {
 	s.t.Helper()
-	ctx, stop := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(s.t.Context(), 3*time.Minute)
 	defer stop()
 	for s.Next(ctx) {
 	}

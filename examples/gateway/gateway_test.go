@@ -123,7 +123,7 @@ func dial(ctx context.Context, t *testing.T, url string) *websocket.Conn {
 
 func TestBrowsersGetTheirChangesAndLosses(t *testing.T) {
 	address := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	ws := dial(ctx, t, "ws://"+address+"/changes?coll=orders")
 	var got []string
@@ -153,7 +153,7 @@ func TestBrowsersGetTheirChangesAndLosses(t *testing.T) {
 
 func TestBrowserHearsWhyItsFilterIsRefused(t *testing.T) {
 	address := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	_, _, err := dial(ctx, t, "ws://"+address+"/changes?filter=bad(").Read(ctx)
 	if err == nil || !strings.Contains(err.Error(), "STRM-FILTER-SYNTAX") {

@@ -18,7 +18,7 @@ import (
 )
 
 // noticePatience bounds waits for what must come.
-const noticePatience = 30 * time.Second
+const noticePatience = 3 * time.Minute
 
 // A noticePlace is an etcd that processes share.
 type noticePlace struct {

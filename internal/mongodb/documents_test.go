@@ -167,7 +167,7 @@ func TestStreamReachesTheTimeOfAPageOfIdleShards(t *testing.T) {
 			}
 			defer func() { _ = stream.Close(context.Background()) }()
 			source, coll := mongodb.NewDocuments(client, nil), client.Driver().Database(orders.DB).Collection(orders.Coll)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			for id := range 4 { // on the first shard and on the second one by turns
 				if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}}); err != nil {

@@ -35,7 +35,7 @@ func TestTermThatIsOverIsGivenBack(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { m.terms.returnEnded(ctx, node, back) })
 	end(change.ErrTermLost)
-	timeout := time.NewTimer(time.Minute)
+	timeout := time.NewTimer(3 * time.Minute)
 	defer timeout.Stop()
 	select {
 	case term := <-back:

@@ -28,7 +28,7 @@ func TestRecordsAreCompressedAsConfigured(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		fetches := client.PollFetches(ctx)
 		records := fetches.Records()
 		if len(records) != 1 || records[0].Attrs.CompressionType() != want {

@@ -68,7 +68,7 @@ func committed(t *testing.T, brokers []string, topic string, want int) (values [
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for len(values) < want {
 		fetches := client.PollFetches(ctx)

@@ -21,7 +21,7 @@ import (
 )
 
 // patience bounds the wait for a member or a leader.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // A Cluster is an etcd of several members. Each runs in its own process, and proxies carry the
 // traffic between them. It has etcd's default heartbeats and election timeouts.

@@ -459,7 +459,7 @@ func TestPositionsKnownToBeLostDelayNobody(t *testing.T) {
 	server.TruncateOplog(1)
 	s.source.cfg.MinReopen = time.Hour
 	before := server.Stats().ChangeStreamsOpened
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for range 4 {
 		if _, err := s.source.Open(ctx, lost); !errors.Is(err, oplog.ErrPositionLost) {
