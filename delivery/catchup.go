@@ -156,11 +156,11 @@ func (s *stream) ready() bool {
 // catchUp reads with the session's own cursor until the session is live, has no credit, or has
 // mail.
 func (s *stream) catchUp(ctx context.Context) error {
-	h, looks := s.hub, s.seen != nil
+	looks := s.seen != nil
 	c := s.newCatchup(ctx)
 	defer c.end()
 	cursor := c.cursor
-	bookmark := h.newBookmark() // while it is off the live path
+	bookmark := s.hub.newBookmark() // while it is off the live path
 	defer bookmark.Stop()
 	back := time.NewTimer(0) // fires when it can return to the live path
 	defer back.Stop()
@@ -188,10 +188,11 @@ func (s *stream) catchUp(ctx context.Context) error {
 		}
 		if s.isAway(time.Now()) {
 			s.follow(cursor.Position())
-		} else if hub := h.Position(); s.reread.Since.IsZero() && s.seen == nil && s.held() == nil && !hub.IsZero() && s.position().Covers(hub) && s.joins(ctx) {
+		} else if s.mayJoin() && s.joins(ctx) {
 			return nil
 		}
-		if !s.credit() || s.hasMail() || s.Ended() || looks && s.seen == nil && cursor.Retained() {
+		found := looks && s.seen == nil // the client's place: from here on the cursor may read what the session asks for alone
+		if !s.credit() || s.hasMail() || s.Ended() || found && cursor.Retained() {
 			c.keep()
 			return nil
 		}
@@ -276,6 +277,12 @@ func (s *stream) follow(at change.Position) {
 	if s.seen == nil && !s.position().IsZero() && at.After(s.position()) {
 		s.queue(at.Clone())
 	}
+}
+
+// mayJoin reports whether nothing is left that only the session's own cursor may read: changes that
+// are read anew, those up to its client's place, and those up to the time at which it waits.
+func (s *stream) mayJoin() bool {
+	return s.reread.Since.IsZero() && s.seen == nil && s.held() == nil
 }
 
 // joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that

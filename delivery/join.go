@@ -103,7 +103,5 @@ func (sub *Subscription) collections(p snapshot.Progress) []change.Namespace {
 // start or after a loss.
 func (h *Hub) HasSnapshots(sub Subscription) bool {
 	f := sub.Program.Filter()
-	return sub.Snapshot || sub.Recover || slices.ContainsFunc(h.cfg.Recover, func(ns change.Namespace) bool {
-		return (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll)
-	})
+	return sub.Snapshot || sub.Recover || slices.ContainsFunc(h.cfg.Recover, f.Includes)
 }

@@ -150,10 +150,13 @@ func (s *stream) compensateAttached(places map[change.Partition]Place) {
 
 // compensate begins the snapshots that compensate for a loss, as begin does.
 func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot.Reason, []change.Namespace)) {
+	lost := func(ns change.Namespace) bool {
+		return len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")
+	}
 	for _, sub := range s.byKey {
 		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
 		add := func(ns change.Namespace) {
-			if (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll) && !slices.Contains(some, ns) {
+			if f.Includes(ns) && !slices.Contains(some, ns) {
 				some = append(some, ns)
 			}
 		}
@@ -166,7 +169,7 @@ func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot
 			}
 		}
 		for _, ns := range s.hub.cfg.Recover { // who asks for the changes of one document keeps no copy
-			if !sub.Recover && f.Document == "" && (len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")) {
+			if !sub.Recover && f.Document == "" && lost(ns) {
 				add(ns)
 			}
 		}
@@ -181,8 +184,9 @@ func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot
 
 // concerned reports whether a loss may concern one of the session's subscriptions.
 func (s *stream) concerned(loss *oplog.Loss) bool {
+	ofCollections := slices.Contains([]gap.Reason{gap.Renamed, gap.Unread, gap.Forgotten, gap.Damaged}, loss.Reason) && len(loss.Namespaces) > 0
 	switch {
-	case loss.Reason != gap.Renamed && loss.Reason != gap.Unread && loss.Reason != gap.Forgotten && loss.Reason != gap.Damaged, len(loss.Namespaces) == 0:
+	case !ofCollections:
 		return true
 	case (loss.Reason == gap.Unread || loss.Reason == gap.Damaged) && len(s.byKey) == 0: // they come later
 		return true
@@ -191,7 +195,11 @@ func (s *stream) concerned(loss *oplog.Loss) bool {
 		db, coll, _ := strings.Cut(ns, ".")
 		for _, sub := range s.byKey {
 			f := sub.Program.Filter()
-			if (f.DB == "" || f.DB == db) && (f.Coll == "" || f.Coll == coll || coll == "*") {
+			of := change.Namespace{DB: db, Coll: coll}
+			if coll == "*" { // all collections, also the filter's
+				of.Coll = f.Coll
+			}
+			if f.Includes(of) {
 				return true
 			}
 		}

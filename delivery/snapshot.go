@@ -42,7 +42,8 @@ func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done in
 	some := 0
 	did = s.await(func(s *stream) {
 		for _, sub := range s.byKey {
-			if f := sub.Program.Filter(); id != "" && sub.ID != id || ns.DB != "" && (f.DB != "" && f.DB != ns.DB || f.Coll != "" && f.Coll != ns.Coll) {
+			named, has := id == "" || sub.ID == id, ns.DB == "" || sub.Program.Filter().Includes(ns)
+			if !named || !has {
 				continue
 			}
 			if do == BeginSnapshot {
@@ -400,12 +401,13 @@ func (sub *Subscription) abandon() {
 // have read a part of it.
 func (s *stream) replaced(namespace string) {
 	db, coll, _ := strings.Cut(namespace, ".")
+	ns := change.Namespace{DB: db, Coll: coll}
 	for _, sub := range s.byKey {
-		p, f := sub.progress(), sub.Program.Filter()
-		if p == nil || p.Done || !p.Listed || f.DB != "" && f.DB != db || f.Coll != "" && f.Coll != coll {
+		p := sub.progress()
+		if p == nil || p.Done || !p.Listed || !sub.Program.Filter().Includes(ns) {
 			continue
 		}
-		fresh := snapshot.Left{Namespace: change.Namespace{DB: db, Coll: coll}}
+		fresh := snapshot.Left{Namespace: ns}
 		i := slices.IndexFunc(p.Left, func(l snapshot.Left) bool { return l.Namespace == fresh.Namespace })
 		next := *p
 		next.Left = slices.Clone(p.Left)

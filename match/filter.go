@@ -67,6 +67,11 @@ type Filter struct {
 	Document string
 }
 
+// Includes reports whether changes of a collection may match the filter, by their namespace.
+func (f Filter) Includes(ns change.Namespace) bool {
+	return (f.DB == "" || f.DB == ns.DB) && (f.Coll == "" || f.Coll == ns.Coll)
+}
+
 // Compile validates and compiles a filter. Its errors are faults: STRM-FILTER-INVALID (with the
 // position in the expression), STRM-FILTER-TOO-LARGE, STRM-FILTER-NEEDS-DOCUMENT,
 // STRM-FILTER-NEEDS-BEFORE, and STRM-SESSION-UNWATCHED where it asks for operations that are not
