@@ -210,8 +210,9 @@ func (s *stream) readAgain(rest Place, of map[change.Partition]Place, generation
 	at := s.at()
 	s.queue(at)
 	s.breakHold()
+	isThere := s.reread.Since.IsZero() && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation()
 	switch live := s.loop != nil; {
-	case live && s.reread.Since.IsZero() && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation():
+	case live && isThere:
 		then()
 	case live:
 		s.loop.takeOff(s, at)

@@ -68,7 +68,10 @@ func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done in
 // none for that.
 func (s *stream) operate(sub *Subscription, do Operation) bool {
 	p := sub.progress()
-	if p == nil || p.Done || do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused {
+	if p == nil || p.Done {
+		return false
+	}
+	if already := do == PauseSnapshot && p.Paused || do == ResumeSnapshot && !p.Paused; already {
 		return false
 	}
 	next := *p

@@ -103,7 +103,8 @@ func (l *Log) unite(c *Cursor) {
 	}
 	var latest *reader
 	for r := range l.catchups {
-		shares := r.opened && r.leave != nil && c.open.Covers(r.ring.base) && !r.begun.Before(c.reread.Since) && !r.scope.covers(c.scope)
+		within := c.open.Covers(r.ring.base) && !r.begun.Before(c.reread.Since)
+		shares := r.ends() && within && !r.scope.covers(c.scope)
 		if shares && (latest == nil || r.ring.end.After(latest.ring.end)) {
 			latest = r
 		}
@@ -120,13 +121,17 @@ func (l *Log) unite(c *Cursor) {
 	latest.leave()
 }
 
+// ends reports whether a catch-up can be ended: it has a stream and runs.
+func (r *reader) ends() bool { return r.opened && r.leave != nil }
+
 // preempt ends the catch-up with the latest position in favour of a cursor whose position is about
 // to leave the oplog, or which no other may serve because it reads anew. Its own cursors wait
 // again.
 func (l *Log) preempt() {
 	var foremost *reader
 	for r := range l.catchups {
-		if r.opened && r.leave != nil && r.from.Time.Compare(l.floor) >= 0 && (foremost == nil || r.from.After(foremost.from)) {
+		canWait := r.ends() && r.from.Time.Compare(l.floor) >= 0
+		if canWait && (foremost == nil || r.from.After(foremost.from)) {
 			foremost = r
 		}
 	}
@@ -185,10 +190,11 @@ func (l *Log) watch() {
 		}
 		before, moved := r.distance, r.front != r.seen
 		r.distance, r.seen = l.tail.ring.end.Time.Time().Sub(r.ring.end.Time.Time()), r.front
+		late := before > 0 && r.distance >= before // no nearer to the tail than before
 		switch {
 		case r.idle == 0 && !moved:
 			r.leave()
-		case !r.retained && !r.full() && l.pausedFor == nil && before > 0 && r.distance >= before:
+		case late && !r.retained && !r.full() && l.pausedFor == nil:
 			l.pausedFor = r
 			l.metrics.pauses.Inc()
 			l.logger.Warn("tail paused for a catch-up without progress", "distance", r.distance)

@@ -120,7 +120,11 @@ func (s *Scanner[T]) Wake() {
 // Offer finds a scan for a reader, begins one, or makes it wait.
 func (s *Scanner[T]) Offer(r *Reader[T]) {
 	for _, c := range s.scans {
-		if c.namespace == r.Left.Namespace && !r.IsOver() && (r.Left.IsFresh() || r.Left.From.Equal(c.At()) && s.cfg.Sessions.Ready(r) && c.Fits(r)) {
+		if c.namespace != r.Left.Namespace || r.IsOver() {
+			continue
+		}
+		joins := r.Left.IsFresh() || r.Left.From.Equal(c.At()) && s.cfg.Sessions.Ready(r) && c.Fits(r)
+		if joins {
 			c.invite(r)
 			wake.Notify(c.woken)
 			return

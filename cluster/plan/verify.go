@@ -127,6 +127,7 @@ func (s *Planner) verify() {
 		if blame != m {
 			due = max(p.since, blame.Gave) + s.cfg.Grace // a member that hands over one partition after the other is not late with the rest
 		}
+		keeps := blame.Keeps() && !blame.Narrow && !s.drained[blame.Node] // what it owns, although another should have it
 		switch {
 		case s.health.Excused(blame):
 			p.since = s.now
@@ -135,7 +136,7 @@ func (s *Planner) verify() {
 		case s.now < due:
 			s.at(due)
 		case p.stays:
-		case blame != m && p.turn == s.turn && blame.Keeps() && !blame.Narrow && !s.drained[blame.Node]:
+		case blame != m && p.turn == s.turn && keeps:
 			s.leave(p, m, blame)
 		default:
 			if !p.late {

@@ -52,7 +52,10 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	for _, p := range v.Problems {
 		present[p.Subject] = true
 		delete(t.gone, p.Subject)
-		if o, told := t.open[p.Subject]; p.Severity == health.Info || t.happened(p, now) || told && o.says(p) || !leads && !cutOff {
+		if p.Severity == health.Info || t.happened(p, now) || !leads && !cutOff {
+			continue
+		}
+		if o, told := t.open[p.Subject]; told && o.says(p) {
 			continue
 		}
 		if at, told := t.told[p.Subject]; p.OfClients() && told && now.Sub(at) < clientsEvery {
