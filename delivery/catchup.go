@@ -30,6 +30,8 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 		subscriptions: make(map[string]*Subscription), byKey: make(map[match.ID]*Subscription), leavers: make(leavers),
 		groups: make(map[string]*group),
 	}
+	s.run = func() { s.turn(ctx) }
+	s.turns.Store(1) // the first one begins at the end of Open
 	s.mu.joined = make(map[change.Partition]attachment)
 	s.mu.cuts, s.mu.windows = make(map[change.Partition]cut), make(map[change.Partition]*window)
 	s.part = h.memory.Enter(cfg.Identity, s.mayResume)
@@ -60,7 +62,9 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	}
 	h.mu.sessions[s.Session] = struct{}{}
 	s.account = h.accounts.Enter(cfg.Account)
-	h.loops.Go(func() { s.run(ctx) })
+	s.unwatch = context.AfterFunc(ctx, func() { s.Close(context.Cause(ctx)) })
+	h.loops.Add(1)
+	go s.run()
 	return s.Session, nil
 }
 
@@ -84,10 +88,14 @@ func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation u
 	s.mu.reading, s.mu.considered = newReading(rest, of, generation), from.Clone()
 }
 
-// run serves the session while it is off the live path, until it ends.
-func (s *stream) run(ctx context.Context) {
-	defer s.forget(ctx)
+// turn serves the session while it is off the live path, until it has nothing to do or has ended.
+func (s *stream) turn(ctx context.Context) {
 	for {
+		asked := s.turns.Load()
+		if s.Ended() {
+			s.forget(ctx)
+			return // turns is not 0, so that no other turn begins
+		}
 		s.handle(false)
 		if s.standing {
 			if s.standing = !s.takePages(); !s.standing {
@@ -97,19 +105,12 @@ func (s *stream) run(ctx context.Context) {
 			if err := s.catchUp(ctx); err != nil {
 				s.Close(err)
 			}
-			if !s.Ended() {
-				continue
-			}
+			continue
 		}
 		if s.kept != nil && s.kept.Idle() { // else the log ends its stream, if the wait is long
 			s.closeKept()
 		}
-		select {
-		case <-s.stirred:
-		case <-s.done:
-			return
-		case <-ctx.Done():
-			s.Close(context.Cause(ctx))
+		if s.turns.CompareAndSwap(asked, 0) {
 			return
 		}
 	}
@@ -126,6 +127,8 @@ func (s *stream) closeKept() {
 // forget removes the session from the Hub.
 func (s *stream) forget(ctx context.Context) {
 	h := s.hub
+	defer h.loops.Done()
+	s.unwatch()
 	s.closeKept()
 	if s.isLive() { // the hub may have removed it meanwhile, and does not add it again
 		h.do(context.WithoutCancel(ctx), func(l *loop) {

@@ -69,6 +69,9 @@
 //   - The hub asks for the next reply only when the last one is queued for every live session, so
 //     a session that leaves the live path knows its position exactly
 //     (delivery.TestSessionWithoutCreditComesBack)
+//   - A session's own loop ends when it has nothing to do, and begins again when somebody stirs it:
+//     a session that waits is memory and no goroutine
+//     (delivery.TestSessionsThatWaitHaveNoGoroutine)
 //   - The first batch is empty: it says where the session begins, so that a client can come back
 //     although nothing happened (delivery.TestFirstBatchSaysWhereTheSessionBegins)
 //   - A batch that was not received cannot be acknowledged; in quiet times empty batches move

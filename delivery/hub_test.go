@@ -235,6 +235,41 @@ func TestSessionWithoutCreditComesBack(t *testing.T) {
 	})
 }
 
+// Sessions that wait have no goroutine, on the live path as well as without credit.
+func TestSessionsThatWaitHaveNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Append(deliverytest.Inserts(1, 0)...)
+		b := begin(t, source, delivery.Config{})
+		defer b.end()
+		before, sessions := runtime.NumGoroutine(), make([]*delivery.Session, 100)
+		wait := func(what string) {
+			synctest.Wait()
+			if more := runtime.NumGoroutine() - before; more > len(sessions)/10 {
+				t.Errorf("%d sessions %s have %d goroutines", len(sessions), what, more)
+			}
+		}
+		for i := range sessions {
+			sessions[i] = b.open(delivery.SessionConfig{CreditEvents: 1}, deliverytest.Everything(t))
+		}
+		wait("on the live path")
+		written := source.Append(deliverytest.Inserts(2, 10)...)
+		written = append(written, source.Append(deliverytest.Inserts(2, 20)...)...)
+		wait("without credit")
+		for _, s := range sessions {
+			batches := deliverytest.Receive(t, s, len(written))
+			deliverytest.Equal(t, "a session", deliverytest.Refs(batches), deliverytest.Wanted(written))
+			if _, err := s.Ack(batches[len(batches)-1].Seq); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wait("that have come back")
+		if live := b.hub.Load().Live; live != len(sessions) {
+			t.Errorf("%d of %d sessions have come back", live, len(sessions))
+		}
+	})
+}
+
 func TestAcknowledgementsOfWhatWasNotReceivedAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/wake"
 )
 
 // join adds a session that has considered everything up to at to the live path, unless the Hub is
@@ -81,7 +80,7 @@ func (s *stream) handOver() {
 	s.mu.Lock()
 	s.mu.live = false
 	s.mu.Unlock()
-	wake.Notify(s.stirred)
+	s.stir()
 }
 
 // shed removes a session from the live path before the current event, because its budget is

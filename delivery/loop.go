@@ -7,7 +7,6 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
-	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/oplog"
 )
 
@@ -134,7 +133,7 @@ func (l *loop) reached(to change.Position) {
 	defer l.mu.Unlock()
 	if l.mu.at.IsZero() && !to.IsZero() {
 		for s := range l.mu.sessions {
-			wake.Notify(s.stirred)
+			s.stir()
 		}
 	}
 	l.mu.at = to

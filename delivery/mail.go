@@ -7,8 +7,18 @@ func (s *Session) do(f func(*stream)) {
 	s.mu.Lock()
 	s.mu.mailbox = append(s.mu.mailbox, f)
 	s.mu.Unlock()
-	wake.Notify(s.stirred)
+	s.stir()
 	s.hub.poke(s)
+}
+
+// stir has the session's own loop take another turn. It never blocks. A session that only waits, as
+// on the live path, has no goroutine.
+func (s *Session) stir() {
+	if s.turns.Add(1) == 1 {
+		go s.run()
+	} else {
+		wake.Notify(s.stirred)
+	}
 }
 
 // await calls a function in the owner and waits for it. It returns false if the session ends first.

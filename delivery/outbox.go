@@ -84,7 +84,7 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	switch {
 	case !s.resumes():
 	case !s.mu.live:
-		wake.Notify(s.stirred)
+		s.stir()
 	case s.reads.Load():
 		s.hub.retries.change(s)
 	}

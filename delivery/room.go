@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -68,7 +67,7 @@ func (h *Hub) SnapshotAge() time.Duration { return h.reads.Age() }
 
 // mayResume wakes a session that waits for memory. It never blocks.
 func (s *Session) mayResume() {
-	wake.Notify(s.stirred)
+	s.stir()
 	s.hub.retries.change(s)
 }
 

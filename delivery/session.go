@@ -155,7 +155,9 @@ type Session struct {
 	account  *fair.Account // nil: no limits
 	part     *fair.Part    // of the memory of all sessions
 	received chan struct{} // holds one signal: something may be ready for Receive
-	stirred  chan struct{} // holds one signal for the session's own loop
+	stirred  chan struct{} // holds one signal for a catch-up that waits
+	turns    atomic.Uint64 // of the session's own loop that are asked for; 0 while none runs
+	run      func()        // runs the loop
 	// filtersAsked holds one value during a request for the owner's subscriptions.
 	filtersAsked chan struct{}
 	done         chan struct{}
@@ -234,6 +236,7 @@ type stream struct {
 	lapsed        *oplog.Loss     // for delivery before the next attached partition; nil if none
 	paused        bool            // reading has stopped
 	expense       fair.Expense
+	unwatch       func() bool // ends the watch of the context
 
 	// The batch that is being filled.
 	open       *Batch
@@ -390,6 +393,7 @@ func (s *Session) Close(cause error) {
 	if s.mu.cause == nil {
 		s.mu.cause = cause
 		close(s.done)
+		s.stir()
 	}
 }
 

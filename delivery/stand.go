@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -108,7 +107,7 @@ func (s *Session) give(hold *standstill, takes []taking, last bool) {
 	defer s.mu.Unlock()
 	if s.mu.hold == hold {
 		hold.takes, hold.last = append(hold.takes, takes...), last
-		wake.Notify(s.stirred)
+		s.stir()
 	}
 }
 
