@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/zeebo/xxh3"
 )
@@ -71,35 +72,101 @@ func ParseRef(b []byte) (r Ref, err error) {
 	return r, nil
 }
 
-// refVersion is the first byte of the text form.
-const refVersion = 2
+// The text form is a byte, the cluster, the time, an index and a hash if there are some, and a
+// checksum. The upper half of the byte is the version, its bits say what the Ref has.
+const (
+	refEvent      = 1 << iota // the head is that of an event
+	refInvalidate             // of an invalidate event
+	refNumbered               // the head has an index in its transaction
+	refHashed                 // the Ref has a hash
+	refVersion    = 3 << 4
+	refParts      = 1<<4 - 1
+)
 
-// refTextSize is the length of the text form before base64: version, cluster, Ref, checksum.
-const refTextSize = 1 + 4 + RefSize + 4
+// refTextSize bounds the length of the text form before base64. Most are of 30 bytes.
+const refTextSize = 1 + 4 + 4 + 2*binary.MaxVarintLen64 + 16 + 4
 
 // AppendText appends the Ref as opaque text for a cluster: base64 without padding, safe in URLs and
 // headers.
 func (r Ref) AppendText(b []byte, cluster string) []byte {
 	var stack [refTextSize]byte
+	h := r.Head()
 	raw := append(stack[:0], refVersion)
 	raw = binary.BigEndian.AppendUint32(raw, uint32(xxh3.HashString(cluster)))
-	raw = r.Append(raw)
+	raw = binary.BigEndian.AppendUint32(raw, h.Time.T)
+	raw = binary.AppendUvarint(raw, uint64(h.Time.I))
+	if h.Kind == KindEvent {
+		raw[0] |= refEvent
+	}
+	if h.FromInvalidate {
+		raw[0] |= refInvalidate
+	}
+	if h.TxnOpIndex > 0 {
+		raw[0] |= refNumbered
+		raw = binary.AppendUvarint(raw, h.TxnOpIndex)
+	}
+	if !r.IsBetween() {
+		raw[0] |= refHashed
+		raw = append(raw, r.hash[:]...)
+	}
 	raw = binary.BigEndian.AppendUint32(raw, uint32(xxh3.Hash(raw)))
 	return base64.RawURLEncoding.AppendEncode(b, raw)
 }
 
-// ParseRefText decodes the output of AppendText for the same cluster.
+// ParseRefText decodes the output of AppendText for the same cluster, also that of builds in which
+// every text had the same length.
 func ParseRefText(text, cluster string) (Ref, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) != refTextSize || raw[0] != refVersion {
+	if err != nil || len(raw) < refOver || raw[0]&^refParts != refVersion && raw[0] != refVersion2 {
 		return Ref{}, errors.New("not a position")
 	}
-	body, sum := raw[:refTextSize-4], raw[refTextSize-4:]
-	if uint32(xxh3.Hash(body)) != binary.BigEndian.Uint32(sum) {
+	body := raw[:len(raw)-4]
+	if uint32(xxh3.Hash(body)) != binary.BigEndian.Uint32(raw[len(body):]) {
 		return Ref{}, errors.New("a damaged position")
 	}
 	if binary.BigEndian.Uint32(raw[1:]) != uint32(xxh3.HashString(cluster)) {
 		return Ref{}, errors.New("a position of another cluster")
 	}
-	return ParseRef(body[5:])
+	if raw[0] == refVersion2 {
+		return ParseRef(body[5:])
+	}
+	return parseRefParts(raw[0], body[5:])
+}
+
+const (
+	refVersion2 = 2                 // of earlier builds: a head and a hash as ParseRef reads them
+	refOver     = 1 + 4 + 4 + 1 + 4 // the shortest text
+)
+
+// parseRefParts decodes the head and the hash of a text.
+func parseRefParts(parts byte, b []byte) (r Ref, err error) {
+	h := Head{Kind: KindProgress, FromInvalidate: parts&refInvalidate != 0}
+	if parts&refEvent != 0 {
+		h.Kind = KindEvent
+	}
+	h.Time.T, b = binary.BigEndian.Uint32(b), b[4:]
+	number := func() (n uint64) {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			err = ErrToken
+			return 0
+		}
+		b = b[size:]
+		return n
+	}
+	i := number()
+	if h.Time.I = uint32(i); i > math.MaxUint32 {
+		err = ErrToken
+	}
+	if parts&refNumbered != 0 {
+		h.TxnOpIndex = number()
+	}
+	if parts&refHashed != 0 && copy(r.hash[:], b) == len(r.hash) {
+		b = b[len(r.hash):]
+	}
+	if err != nil || len(b) != 0 {
+		return Ref{}, ErrToken
+	}
+	h.Append(r.head[:0])
+	return r, nil
 }

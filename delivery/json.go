@@ -9,12 +9,14 @@ import (
 )
 
 // AppendEvent appends a change event in the JSON form of server-sent events and sinks: an object
-// with an opaque id and the partition instead of the resume token. The partition is null for an
-// event without a document.
-func AppendEvent[ID string | []byte](b []byte, id ID, e *Event, payload []byte) []byte {
-	b = append(b, `{"id":"`...)
-	b = append(b, id...)
-	b = append(b, `","partition":`...)
+// with an opaque id, unless that is empty, and the partition instead of the resume token. The
+// partition is null for an event without a document.
+func AppendEvent(b []byte, id string, e *Event, payload []byte) []byte {
+	b = append(b, '{')
+	if id != "" {
+		b = append(append(append(b, `"id":"`...), id...), `",`...)
+	}
+	b = append(b, `"partition":`...)
 	if e.Keyless {
 		b = append(b, "null"...)
 	} else {
@@ -42,7 +44,6 @@ type jsonLoss struct {
 
 // A jsonMark is the JSON form of a SnapshotMark.
 type jsonMark struct {
-	ID           string        `json:"id"`
 	Subscription string        `json:"subscription"`
 	State        SnapshotState `json:"state"`
 	Reason       string        `json:"reason"`
@@ -52,9 +53,9 @@ type jsonMark struct {
 }
 
 // AppendMark appends the state of a snapshot as a JSON object.
-func AppendMark(b []byte, id string, m *SnapshotMark) []byte {
+func AppendMark(b []byte, m *SnapshotMark) []byte {
 	text, err := json.Marshal(jsonMark{
-		ID: id, Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated, Namespaces: m.Namespaces,
+		Subscription: m.Subscription, State: m.State, Reason: string(m.Reason), Read: m.Read, Estimated: m.Estimated, Namespaces: m.Namespaces,
 	})
 	if err != nil {
 		panic("delivery: " + err.Error()) // plain values

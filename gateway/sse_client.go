@@ -17,8 +17,13 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// maxWrite is the size in bytes at which the buffer is written to the client.
-const maxWrite = 256 << 10
+const (
+	// maxWrite is the size in bytes at which the buffer is written to the client.
+	maxWrite = 256 << 10
+	// sameLimit is the share of the stall timeout, as a divisor, for which writes have one deadline:
+	// moving it costs as much as encoding an event.
+	sameLimit = 16
+)
 
 // A client is one connection to Events.
 type client struct {
@@ -31,7 +36,6 @@ type client struct {
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
-	text       []byte     // that id
 	stamped    uint32     // the stamp that documents is of
 	documents  string     // the progress of its snapshots
 
@@ -39,6 +43,7 @@ type client struct {
 	ended  bool             // that has been reached
 	begins change.Timestamp // of the log, if that is later than the start that was asked for
 	sent   time.Time        // when something was written last
+	limit  time.Time        // when a write that blocks fails
 	over   func(reason string)
 }
 
@@ -192,21 +197,20 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 	return reason
 }
 
-// id returns the event id of a position in a batch: with the generation of the subscriber's
-// checkpoint and the stamp of its snapshots. It is valid until the next call.
-func (c *client) id(b *delivery.Batch, ref change.Ref) []byte {
-	id := ref.AppendText(c.text[:0], c.events.cfg.Cluster)
+// appendID appends the event id of a position in a batch, which the client has from then on: with
+// the generation of the subscriber's checkpoint and the stamp of its snapshots.
+func (c *client) appendID(b *delivery.Batch, ref change.Ref) {
+	c.at = ref
+	c.buffer = ref.AppendText(append(c.buffer, "id: "...), c.events.cfg.Cluster)
 	switch {
 	case b.Stamp > 0:
-		id = fmt.Appendf(id, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
+		c.buffer = fmt.Appendf(c.buffer, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
 		if text := c.progress(b); text != "" {
-			id = append(append(id, idMark...), text...)
+			c.buffer = append(append(c.buffer, idMark...), text...)
 		}
 	case b.Generation > 0:
-		id = strconv.AppendUint(append(id, idMark...), b.Generation, 10)
+		c.buffer = strconv.AppendUint(append(c.buffer, idMark...), b.Generation, 10)
 	}
-	c.text = id
-	return id
 }
 
 // progress returns the progress of snapshots as text, while any is unfinished: a client that
@@ -226,22 +230,20 @@ func (c *client) batch(b *delivery.Batch) error {
 	case b.Loss != nil && c.beyond(b.Loss.From.Time):
 		return nil
 	case b.Loss != nil:
-		id := c.id(b, end)
-		c.at = end
 		c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: ", b.Loss.Kind)
-		c.buffer = endEvent(delivery.AppendLoss(c.buffer, string(id), b.Loss), id)
+		c.buffer = delivery.AppendLoss(c.buffer, "", b.Loss)
+		c.endEvent(b, end)
 		return nil
 	case b.Snapshot != nil:
-		id := c.id(b, end)
-		c.at = end
 		c.buffer = append(c.buffer, "event: snapshot\ndata: "...)
-		c.buffer = endEvent(delivery.AppendMark(c.buffer, string(id), b.Snapshot), id)
+		c.buffer = delivery.AppendMark(c.buffer, b.Snapshot)
+		c.endEvent(b, end)
 		return nil
 	case len(b.Events) == 0 && end.Compare(c.at) <= 0:
 		return nil // the log is read from an earlier time up to where the client is, whose own id is better
 	case len(b.Events) == 0: // the id moves on without an event
-		c.at = end
-		c.buffer = fmt.Appendf(c.buffer, "id: %s\n: progress\n\n", c.id(b, end))
+		c.appendID(b, end)
+		c.buffer = append(c.buffer, "\n: progress\n\n"...)
 		return nil
 	}
 	for i := range b.Events {
@@ -249,13 +251,11 @@ func (c *client) batch(b *delivery.Batch) error {
 		if c.beyond(e.Ref.Time()) {
 			return nil
 		}
-		if bytes.ContainsAny(payload, "\r\n") {
+		if bytes.IndexByte(payload, '\n') >= 0 || bytes.IndexByte(payload, '\r') >= 0 {
 			return fault.Newf(fault.SessionEncoding, "encoded event contains a line break")
 		}
-		c.at = e.Ref
-		id := c.id(b, c.at)
-		c.buffer = append(c.buffer, "data: "...)
-		c.buffer = endEvent(delivery.AppendEvent(c.buffer, id, e, payload), id)
+		c.buffer = delivery.AppendEvent(append(c.buffer, "data: "...), "", e, payload)
+		c.endEvent(b, e.Ref)
 		c.written++
 	}
 	return nil
@@ -271,16 +271,18 @@ func (c *client) beyond(t change.Timestamp) bool {
 func (c *client) reach(at change.Position) {
 	if c.beyond(at.Time) {
 		c.ended = true
-		id := change.At(c.until).Ref().AppendText(nil, c.events.cfg.Cluster)
-		c.buffer = endEvent(append(c.buffer, "event: end\ndata: {\"message\":\"the end is reached\"}"...), id)
+		c.buffer = append(c.buffer, "event: end\ndata: {\"message\":\"the end is reached\"}\nid: "...)
+		c.buffer = append(change.At(c.until).Ref().AppendText(c.buffer, c.events.cfg.Cluster), "\n\n"...)
 	}
 }
 
 // endEvent ends an event with its id, after everything else. Many clients take an id for theirs as
 // soon as they have read its line, and not when the event is complete: an id before the data would
 // have them resume after an event that they have not got when a connection breaks within it.
-func endEvent(buffer, id []byte) []byte {
-	return append(append(append(buffer, "\nid: "...), id...), "\n\n"...)
+func (c *client) endEvent(b *delivery.Batch, ref change.Ref) {
+	c.buffer = append(c.buffer, '\n')
+	c.appendID(b, ref)
+	c.buffer = append(c.buffer, "\n\n"...)
 }
 
 // notice appends a notice about the client's own subscription. Notices about the service are served
@@ -317,9 +319,9 @@ func (c *client) flush(ctx context.Context) (reason string) {
 			return c.leave(ctx)
 		}
 	}
-	events, began := c.written, time.Now()
+	events := c.written
 	if err := c.send(ctx); err != nil {
-		switch late := time.Since(began) >= c.events.cfg.StallTimeout; { // a failed write ends the request's context as well
+		switch late := !time.Now().Before(c.limit); { // a failed write ends the request's context as well
 		case late && (errors.Is(err, context.DeadlineExceeded) || isTimeout(err)):
 			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 			return "stalled"
@@ -341,8 +343,12 @@ func (c *client) send(ctx context.Context) error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
-	if err := c.out.SetWriteDeadline(time.Now().Add(c.events.cfg.StallTimeout)); err != nil {
-		return fmt.Errorf("set write deadline: %w", err)
+	stall := c.events.cfg.StallTimeout
+	if now := time.Now(); c.limit.Sub(now) < stall-stall/sameLimit {
+		c.limit = now.Add(stall)
+		if err := c.out.SetWriteDeadline(c.limit); err != nil {
+			return fmt.Errorf("set write deadline: %w", err)
+		}
 	}
 	if isGone(ctx) { // later, abandon moves the deadline
 		return context.Cause(ctx)

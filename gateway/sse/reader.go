@@ -19,6 +19,16 @@ type Message struct {
 	Data  []byte
 }
 
+// WithID returns the data, a JSON object, with the message's id in it, for lines that have no other
+// place for that. Data that begins with an id is returned as it is: nodes of earlier builds sent it
+// there as well.
+func (m Message) WithID() []byte {
+	if m.ID == "" || len(m.Data) <= len("{}") || m.Data[0] != '{' || bytes.HasPrefix(m.Data, []byte(`{"id":`)) {
+		return m.Data
+	}
+	return append(fmt.Appendf(make([]byte, 0, len(m.Data)+len(m.ID)+len(`{"id":"",`)), `{"id":%q,`, m.ID), m.Data[1:]...)
+}
+
 // A Reader reads messages.
 type Reader struct {
 	// Progress is called by Next for each id that comes without a message. Optional.

@@ -31,3 +31,18 @@ func TestReaderFollowsTheSpecification(t *testing.T) {
 		t.Errorf("last id %q", r.LastID())
 	}
 }
+
+// Lines that have no other place for the id of a message have it in its data, once.
+func TestDataWithItsID(t *testing.T) {
+	for _, tt := range []struct{ id, data, want string }{
+		{"1", `{"partition":2}`, `{"id":"1","partition":2}`},
+		{"1", `{"id":"1","partition":2}`, `{"id":"1","partition":2}`},
+		{"", `{"partition":2}`, `{"partition":2}`},
+		{"1", `{}`, `{}`},
+		{"1", "text", "text"},
+	} {
+		if got := (sse.Message{ID: tt.id, Data: []byte(tt.data)}).WithID(); string(got) != tt.want {
+			t.Errorf("%s of %s: %s", tt.data, tt.id, got)
+		}
+	}
+}

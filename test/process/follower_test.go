@@ -79,7 +79,7 @@ func (f *follower) connect(ctx context.Context, client *http.Client) {
 		case m.Event == "error":
 			return // the node says that it stops
 		}
-		if err := f.take(string(m.Data)); err != nil {
+		if err := f.take(string(m.WithID())); err != nil {
 			f.fail(err)
 			return
 		}

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -18,19 +19,25 @@ type place = change.Ref
 // placeOf reads an id of a cluster that is not known. The id of a sink's message ends with the
 // incarnation of its checkpoint.
 func placeOf(id string) (place, error) {
-	head, _, _ := strings.Cut(id, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(head)
-	if err != nil || len(raw) != refTo+4 {
+	text, _, _ := strings.Cut(id, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	const refAt = 1 + 4 // after the parts and the cluster
+	if err != nil || len(raw) < refAt+4+1+4 || raw[0]>>4 != 3 {
 		return place{}, fmt.Errorf("not an id: %q", id)
 	}
-	return change.ParseRef(raw[refAt:refTo])
+	parts, raw := raw[0], raw[refAt:len(raw)-4] // and before the checksum
+	head := change.Head{Time: change.Timestamp{T: binary.BigEndian.Uint32(raw)}, FromInvalidate: parts&2 != 0}
+	increment, size := binary.Uvarint(raw[4:])
+	head.Time.I, raw = uint32(increment), raw[4+size:]
+	if parts&1 != 0 {
+		head.Kind = change.KindEvent
+	}
+	if parts&4 != 0 {
+		head.TxnOpIndex, size = binary.Uvarint(raw)
+		raw = raw[size:]
+	}
+	return change.ParseRef(append(append(head.Append(nil), raw...), make([]byte, change.RefSize-change.HeadSize-len(raw))...))
 }
-
-// Layout of an id before it is written as text: version, cluster, place, checksum.
-const (
-	refAt = 1 + 4
-	refTo = refAt + change.RefSize
-)
 
 // A sighting is what a line tells of an event.
 type sighting struct {

@@ -32,7 +32,7 @@ export async function demo(...args) {
   return {address, async stop() { child.kill('SIGINT'); await ended; }};
 }
 
-// follow reads a stream as the standard says, without any library, and calls event with each id and the time of its arrival.
+// follow reads a stream as the standard says, without any library, and calls event with each id, the time of its arrival, and its data.
 export function follow(url, event, headers = {}) {
   const abort = new AbortController();
   const heads = fetch(url, {signal: abort.signal, headers: {Accept: 'text/event-stream', ...headers}}).then((answer) => {
@@ -44,7 +44,8 @@ export function follow(url, event, headers = {}) {
         text = blocks.pop();
         for (const block of blocks) {
           const id = /^id: (.*)$/m.exec(block);
-          if (id && /^data: /m.test(block)) event(id[1], Date.now());
+          const data = /^data: (.*)$/m.exec(block);
+          if (id && data) event(id[1], Date.now(), data[1]);
         }
       }
     })().catch(() => {});
@@ -100,23 +101,20 @@ export async function door(address, bytes, pages = (_, w) => { w.writeHead(404).
 // A Reading is what one client has received, judged against all.
 export class Reading {
   ids = [];
-  wrong = '';
+  texts = [];
   most = Infinity;
 
   // event takes an event as a library has it: its id and its data. What has no data is not an event for a program.
   event(id, data) {
     if (!data || this.ids.length >= this.most) return;
-    try {
-      if (JSON.parse(data).id !== id) this.wrong ||= `the event ${id} has the data ${data}`;
-    } catch {
-      this.wrong ||= `the event ${id} has the data ${data}`;
-    }
     this.ids.push(id);
+    this.texts.push(data);
   }
 
-  // judge compares with all that there was: nothing is missing, repeated or out of order.
-  judge(all) {
-    if (this.wrong) return this.wrong;
+  // judge compares with all that there was, and its data: nothing is missing, repeated or out of order.
+  judge(all, whole) {
+    const other = this.ids.findIndex((id, i) => whole.has(id) && this.texts[i].trim() !== whole.get(id));
+    if (other >= 0) return `the event ${this.ids[other]} has the data ${this.texts[other]}`;
     const first = all.indexOf(this.ids[0]);
     if (first < 0) return `its first event ${this.ids[0]} is unknown`;
     const at = this.ids.findIndex((id, i) => all[first + i] !== id);

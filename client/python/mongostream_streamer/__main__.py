@@ -38,7 +38,7 @@ def main(arguments: List[str]) -> int:
         ) as messages:  # fmt: skip
             for message in messages:
                 if isinstance(message, Change):
-                    print(message.text, flush=True)
+                    print(f'{{"id":"{message.id}",{message.text[1:]}', flush=True)
                 elif not isinstance(message, Progress):  # a loss: its namespaces are to be read again
                     print(message, file=sys.stderr, flush=True)
                 if file and message.id:

@@ -8,7 +8,7 @@ from .extjson import loads
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a document, as MongoDB reports it. event is MongoDB's change event with the fields of Streamer; text is the same as it arrived."""
+    """One change of a document, as MongoDB reports it. event is MongoDB's change event with the fields key and partition of Streamer; text is the same as it arrived."""
 
     id: str
     text: str = field(repr=False)

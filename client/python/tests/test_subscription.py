@@ -306,10 +306,10 @@ class Program(unittest.TestCase):
                 request.send_response(204)
                 request.end_headers()
             else:
-                request.reply(200, "id: 1\ndata: {}\n\nevent: end\ndata: {}\nid: end\n\n")
+                request.reply(200, 'id: 1\ndata: {"n":2}\n\nevent: end\ndata: {}\nid: end\n\n')
 
         with node(answer) as server:
-            self.assertEqual(self.run_it(server.address), (0, "{}\n", ""))
+            self.assertEqual(self.run_it(server.address), (0, '{"id":"1","n":2}\n', ""))
             self.assertEqual(self.saved(), "end")
             self.assertEqual(self.run_it(server.address), (0, "", ""))
 

@@ -36,7 +36,6 @@ export interface Options {
 
 /** A Change is one change of a document, as MongoDB reports it. */
 export interface Change<T = Record<string, unknown>> {
-  id: string;
   /** null for events of a whole collection. */
   partition: number | null;
   /** The document: its _id as text, the same for all _ids that MongoDB considers equal. Events of a whole collection have none. */
@@ -59,7 +58,6 @@ export interface Change<T = Record<string, unknown>> {
 
 /** A Loss bounds what may have been missed. It comes in its place among the changes. */
 export interface Loss {
-  id?: string;
   notice: string;
   reason: string;
   namespaces?: string[];
@@ -73,7 +71,6 @@ export interface Loss {
 
 /** A SnapshotMark says how far a snapshot is. */
 export interface SnapshotMark {
-  id: string;
   subscription: string;
   state: string;
   reason: string;

@@ -45,7 +45,7 @@ test("the package of a fresh clone works for every moduleResolution", async (t) 
 
   const server = createServer((_, response) => {
     response.writeHead(200, { "Content-Type": "text/event-stream" });
-    response.write('id: a\ndata: {"id":"a","key":"1121","operationType":"insert","fullDocument":{"_id":1121,"total":149.9}}\n\n');
+    response.write('id: a\ndata: {"key":"1121","operationType":"insert","fullDocument":{"_id":1121,"total":149.9}}\n\n');
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   t.after(() => { server.closeAllConnections(); server.close(); });

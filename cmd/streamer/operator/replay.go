@@ -225,12 +225,12 @@ func (w *replayWriter) take(m sse.Message) error {
 	case m.Event != "" && of.LostFrom == nil:
 		return nil // about the connection
 	case m.Event != "":
-		w.result.Losses = append(w.result.Losses, slices.Clone(m.Data))
+		w.result.Losses = append(w.result.Losses, m.WithID())
 	default:
 		w.result.Changes++
 		w.advance(time.Unix(int64(of.Time.Timestamp.T), 0))
 	}
-	n, err := w.out.line(m.Data)
+	n, err := w.out.line(m.WithID())
 	w.result.Bytes += n
 	return err
 }

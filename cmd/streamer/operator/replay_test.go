@@ -23,16 +23,17 @@ import (
 )
 
 // replayLoss is a loss as nodes tell it.
-const replayLoss = `{"id":"2","notice":"resync","reason":"history_lost","namespaces":["shop.orders"],"lost_from":{"$timestamp":{"t":1767366300,"i":1}},"lost_to":{"$timestamp":{"t":1767366600,"i":1}}}`
+const replayLoss = `{"notice":"resync","reason":"history_lost","namespaces":["shop.orders"],"lost_from":{"$timestamp":{"t":1767366300,"i":1}},"lost_to":{"$timestamp":{"t":1767366600,"i":1}}}`
 
 // A replay into a file asks for its stretch and its selection, and the file has what the node sent,
-// losses in their places. It appears whole, for its owner, and replaces no other unasked.
+// with ids, losses in their places. It appears whole, for its owner, and replaces no other unasked.
 func TestReplayWritesAStretch(t *testing.T) {
 	lonely(t)
 	d := &fixture{T: t}
 	change := func(n int) string {
 		return fmt.Sprintf(`{"operationType":"insert","clusterTime":{"$timestamp":{"t":%d,"i":1}},"documentKey":{"_id":%d}}`, 1767366000+n, n)
 	}
+	line := func(id, text string) string { return `{"id":"` + id + `",` + text[1:] + "\n" }
 	var asked url.Values
 	var resumed []string
 	breaks, body := false, ""
@@ -70,7 +71,7 @@ func TestReplayWritesAStretch(t *testing.T) {
 	const end = "event: end\ndata: {\"message\":\"x\"}\nid: 9\n\n"
 	body, breaks = "event: resync\ndata: "+replayLoss+"\nid: 2\n\ndata: "+change(2)+"\nid: 3\n\n"+end, true
 	r, err := run("--namespace", "shop.orders", "--op", "insert", "--filter", "doc.v == 1")
-	if want := change(1) + "\n" + replayLoss + "\n" + change(2) + "\n"; lines() != want || r.Changes != 2 || r.Bytes != int64(len(want)) || len(r.Losses) != 1 {
+	if want := line("1", change(1)) + line("2", replayLoss) + line("3", change(2)); lines() != want || r.Changes != 2 || r.Bytes != int64(len(want)) || len(r.Losses) != 1 {
 		t.Errorf("%+v: %s", r, lines())
 	}
 	if ExitCode(err) != exitRefused || fault.Of(err) != fault.LogHistoryLost || !strings.Contains(err.Error(), "shop.orders") || !strings.Contains(err.Error(), "history_lost") {
@@ -90,11 +91,11 @@ func TestReplayWritesAStretch(t *testing.T) {
 	if _, err := run(); fault.Of(err) != fault.CommandBadArgument || lines() != before {
 		t.Errorf("over another file: %v", err)
 	}
-	if r, err := run("--force"); fault.Of(err) != fault.LogHistoryLost || !strings.Contains(err.Error(), "begins at noon") || lines() != change(3)+"\n" || r.Begins == "" {
+	if r, err := run("--force"); fault.Of(err) != fault.LogHistoryLost || !strings.Contains(err.Error(), "begins at noon") || lines() != line("4", change(3)) || r.Begins == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	body = "event: error\ndata: {\"code\":\"STRM-LOG-HISTORY-LOST\",\"message\":\"halted\"}\n\n"
-	if _, err := run("--force"); fault.Of(err) != fault.LogHistoryLost || lines() != change(3)+"\n" {
+	if _, err := run("--force"); fault.Of(err) != fault.LogHistoryLost || lines() != line("4", change(3)) {
 		t.Errorf("a stretch that ends early: %v, %s", err, lines())
 	}
 	body = end

@@ -258,7 +258,7 @@ func (t *tail) show(m sse.Message) (err error) {
 		err = t.printLoss(m.Data)
 	case m.Event != "" && t.note(m.Data):
 	default:
-		err = t.print(m.Data)
+		err = t.print(m.WithID())
 		if m.Event == "" {
 			t.shown++
 		}
