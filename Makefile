@@ -9,8 +9,8 @@ FUZZTIME ?= 60s
 # What CI does not test with the race detector: packages that start no goroutines, nor do their tests, and some whose few it makes up to ten
 # times as slow; the benchmark and the development servers, which run within the tests of nodes; and whole processes, of which CI runs two tests with
 # it. make race runs all of them with it.
-PLAIN := ./change ./change/extjson ./cluster/plan ./dedup ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./gap ./gateway/sse \
-	./internal/archtest ./internal/breaker ./internal/retry ./internal/s3/uri ./match/expr ./test/process
+PLAIN := ./change ./change/extjson ./cluster ./cluster/plan ./dedup ./dev/bench ./dev/demo ./dev/etcd ./dev/mongo/... ./fault ./gap ./gateway/sse \
+	./gateway/streampb ./internal/archtest ./internal/breaker ./internal/retry ./internal/s3/uri ./match/expr ./test/process
 
 .PHONY: check test race rxdb lively benchmarks list-plain list-mongodb format fmt vet lint archtest generated proto bench microbench fuzz prove siege judge live live-typescript model build image release release-check set-version wheel clients manifests pin-images deploy-check browser browser-clients streams site versity s3 connect connect-check
 
