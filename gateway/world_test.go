@@ -157,7 +157,7 @@ func (w *world) until(what string, holds func() bool) {
 		select {
 		case <-look.C:
 		case <-timeout.C:
-			w.Fatalf("in vain: %s", what)
+			w.Fatalf("in vain: %s; subscribers %+v", what, w.node.Subscribers())
 		}
 	}
 }

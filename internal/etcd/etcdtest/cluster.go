@@ -128,7 +128,12 @@ func (c *Cluster) until(what string, holds func() bool) {
 		select {
 		case <-look.C:
 		case <-timeout.C:
-			c.t.Fatalf("in vain: %s", what)
+			var members []string
+			for _, m := range c.members {
+				status, err := m.status()
+				members = append(members, fmt.Sprintf("%s: %+v, %v", m.name, status, err))
+			}
+			c.t.Fatalf("in vain: %s; members %q", what, members)
 		}
 	}
 }
