@@ -71,6 +71,12 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 				example(b.String(), "fragment", "", func(t *testing.T) { checkFragment(t, program) })
 			}
 		}
+		for _, b := range blocks(t, "ts") {
+			example(b.String(), "script", "", func(t *testing.T) { runScript(t, here.Replace(programTS(b.Text))) })
+		}
+		for _, b := range blocks(t, "js") {
+			example(b.String(), "script", "", func(t *testing.T) { runScript(t, here.Replace(b.Text)) })
+		}
 		if text, err := os.ReadFile("../../client/doc.go"); err != nil {
 			t.Error(err)
 		} else {
@@ -87,7 +93,7 @@ func TestExamplesOfDocumentsRunAgainstTheDemo(t *testing.T) {
 				})
 			}
 		}
-		for kind, least := range map[string]int{"curl": 12, "operator": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 2, "filter": 10} {
+		for kind, least := range map[string]int{"curl": 12, "operator": 7, "python": 3, "grpcurl": 1, "program": 1, "fragment": 2, "script": 6, "filter": 10} {
 			if found[kind] < least {
 				t.Errorf("only %d examples of %s were found", found[kind], kind)
 			}

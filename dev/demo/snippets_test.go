@@ -20,18 +20,6 @@ import (
 	"github.com/mongostream/streamer/notice"
 )
 
-// before is what the examples in TypeScript leave to the reader's program. Each example ends when
-// something has come.
-const before = `
-interface Order { _id: number; total: number; status: string; customer: { name: string } }
-declare const process: { exit(code: number): never };
-const came = (...what: unknown[]): void => { console.log(...what); process.exit(0); };
-const addresses = ["http://127.0.0.1:8080"], token = () => "", session = { token }, signal = new AbortController().signal;
-const localStorage = { getItem: (name: string): string | null => name && null, setItem: (name: string, text: string) => { void (name + text); } };
-const show = came, hide = came, readAgain = came, spinner = { stop: came };
-void [addresses, token, session, signal, localStorage, show, hide, readAgain, spinner];
-`
-
 // asTSConfig compiles as a strict project does.
 const asTSConfig = `{"compilerOptions": {"module": "nodenext", "moduleResolution": "nodenext", "target": "es2022", "lib": ["es2022", "dom", "dom.iterable"], "types": [],
 "strict": true, "noUncheckedIndexedAccess": true, "skipLibCheck": true}, "include": ["*.ts"]}`
@@ -56,11 +44,7 @@ func TestTypeScriptOfDocumentsRunsAgainstTheDemo(t *testing.T) {
 	write("tsconfig.json", asTSConfig)
 	examples := blocks(t, "ts")
 	for i, b := range examples {
-		after := ""
-		if strings.Contains(b.Text, "createCollection(") {
-			after = "\nawait orders.preload();\ncame(orders.size);\n"
-		}
-		write(name(i)+".ts", here.Replace(before+b.Text+after))
+		write(name(i)+".ts", here.Replace(programTS(b.Text)))
 	}
 	compile := exec.CommandContext(t.Context(), filepath.Join(modules, ".bin/tsc"), "-p", ".")
 	compile.Dir = project

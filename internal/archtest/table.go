@@ -111,6 +111,8 @@ func libraries() []library {
 		{"github.com/google/go-cmp", nil, "differences in tests"},
 		{"github.com/Shopify/toxiproxy/v2", nil, "cut and slow networks in tests"},
 		{"github.com/anishathalye/porcupine", nil, "histories checked against a model in tests"},
+		{"github.com/dop251/goja", nil, "the documents' examples in TypeScript, in tests without Node.js"},
+		{"github.com/evanw/esbuild", nil, "which it compiles into plain JavaScript"},
 		{"github.com/rs/zerolog", nil, "toxiproxy wants its logger in zerolog, to be silenced"},
 	}
 }
