@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strconv"
 	"sync"
 	"time"
@@ -171,7 +172,6 @@ func message(c client.Change) *service.Message {
 			m.MetaSetMut(name, value)
 		}
 	}
-	set("id", c.ID())
 	partition := strconv.FormatUint(uint64(c.Partition), 10)
 	if c.AllPartitions {
 		partition = "all"
@@ -187,12 +187,23 @@ func message(c client.Change) *service.Message {
 	}
 	set("namespace", namespace)
 	set("key", c.Key())
+	set("id", identity(c, namespace))
 	if seconds, ordinal := c.Timestamp(); seconds != 0 {
 		set("cluster_time", time.Unix(int64(seconds), 0).UTC().Format(time.RFC3339))
 		set("version", strconv.FormatUint(uint64(seconds)<<32|uint64(ordinal), 10))
 	}
 	set("snapshot", strconv.FormatBool(c.Snapshot))
 	return m
+}
+
+// identity identifies a message. Documents of a snapshot that were read together have one position.
+func identity(c client.Change, namespace string) string {
+	if !c.Snapshot {
+		return c.ID()
+	}
+	document := fnv.New64a()
+	_, _ = document.Write([]byte(namespace + " " + c.Key()))
+	return fmt.Sprintf("%s-%016x", c.ID(), document.Sum64())
 }
 
 // lost is the text of a loss.

@@ -3,6 +3,7 @@ package connect_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -299,6 +300,34 @@ func TestMessagesHaveTheirMetadata(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	b.answer <- nil
+}
+
+// Outputs make names of objects, and keys by which targets drop repetitions, of a message's id. So
+// documents of a snapshot have ids of their own, although their position is one.
+func TestMessagesHaveIDsOfTheirOwn(t *testing.T) {
+	event := func(key string) *streampb.Event {
+		return &streampb.Event{Position: at("b1"), Subscriptions: []string{"connect"}, Format: streampb.Format_FORMAT_JSON, Snapshot: true, Change: change(key)}
+	}
+	var first []string
+	for range 2 {
+		n := newNode(t)
+		p := start(t, n, "  start: snapshot\n")
+		v := n.welcomed("a")
+		v.sendBatch(&streampb.Batch{To: at("b1"), Events: []*streampb.Event{event("b1"), event("c1")}})
+		b := p.next("b1c1")
+		var ids []string
+		for _, m := range b.batch {
+			id, _ := m.MetaGet("id")
+			ids = append(ids, id)
+		}
+		b.answer <- nil
+		if first == nil {
+			first = ids
+		}
+		if ids[0] == ids[1] || !slices.Equal(ids, first) {
+			t.Errorf("%q, and before %q", ids, first)
+		}
+	}
 }
 
 // A policy makes batches of several messages.

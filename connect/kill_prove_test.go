@@ -263,7 +263,8 @@ func httpServer(t *testing.T, dir string) target {
 	return target{"http", "  http_client: {url: " + s.URL + ", verb: POST, retry_period: 10ms}\n", from(path)}
 }
 
-// natsServer is a NATS server with a stream, whose messages are written to a file in its order.
+// natsServer is a NATS server with a stream, whose messages are written to a file in its order. The
+// output is that of docs/connect.md, with its header.
 func natsServer(t *testing.T, dir string) target {
 	t.Helper()
 	s, err := devbroker.StartNATS(filepath.Join(dir, "nats"), 0)
@@ -298,7 +299,9 @@ func natsServer(t *testing.T, dir string) target {
 		messages.Stop()
 		<-messages.Closed()
 	})
-	return target{"nats", "  nats_jetstream: {urls: [" + s.URL() + "], subject: 'changes.${! @namespace }'}\n", from(path)}
+	here, _ := page(t)
+	_, documented, _ := strings.Cut(here["nats"], "\noutput:\n")
+	return target{"nats", strings.Replace(documented, "nats://127.0.0.1:4222", s.URL(), 1), from(path)}
 }
 
 // arrive waits until something more has come everywhere.

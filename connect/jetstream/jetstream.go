@@ -35,7 +35,7 @@ func spec() *service.ConfigSpec {
 		Fields(
 			service.NewStringListField("urls").Description("The servers, which are tried in turn.").Example([]string{"nats://127.0.0.1:4222"}),
 			service.NewInterpolatedStringField("subject").Description("A subject of an existing stream.").Example("changes.${! @namespace }"),
-			service.NewInterpolatedStringMapField("headers").Description("Headers of each message.").Default(map[string]any{}).Example(map[string]any{"Nats-Msg-Id": `${! @id }-${! (@namespace.or("") + " " + @key.or("")).hash("xxhash64") }`}),
+			service.NewInterpolatedStringMapField("headers").Description("Headers of each message.").Default(map[string]any{}).Example(map[string]any{"Nats-Msg-Id": `${! @id }`}),
 			service.NewTLSToggledField("tls"),
 			service.NewObjectField("auth",
 				service.NewStringField("user_credentials_file").Description("A file of credentials. A name and password, or a token, may be in the URLs.").Default("")).Advanced(),
