@@ -198,8 +198,9 @@ set-version:
 	sed -i 's/streamer:v[0-9][^ ]*/streamer:v$(V)/' deploy/chart/README.md
 	$(MAKE) manifests
 
-# The clients in other languages, against real nodes, and the examples of the documents; needs Node 18 and npm, and Python 3.8.
+# The Go client for Windows is built, and no more. The clients in other languages, against real nodes, and the examples of the documents; needs Node 18 and npm, and Python 3.8.
 clients:
+	GOOS=windows $(GO) build ./client
 	$(MAKE) -s build
 	$(GO) build -o bin/demo ./dev/demo
 	cd client/typescript && npm ci --no-audit --no-fund && npm test
@@ -224,8 +225,8 @@ manifests:
 	cd deploy/check && $(GO) test -run '^TestManifestsAreRendered$$' . -args -rewrite
 
 # Everything in deploy/ against the tools that it is for: Helm's and Compose's libraries, Kubernetes' types, Prometheus' parser and promtool, systemd, a
-# node's own metrics. The first run builds these tools, which takes some minutes. promtool is Debian's, taken from its package without
-# installing it, where there is none.
+# node's own metrics, of which Prometheus draws the dashboards' panels. The first run builds these tools, which takes some minutes. promtool and Prometheus are Debian's, taken from
+# their package without installing it, where there is no promtool.
 PROMTOOL := $(shell command -v promtool || echo $(CURDIR)/bin/promtool/usr/bin/promtool)
 deploy-check: $(PROMTOOL)
 	$(PROMTOOL) check rules deploy/prometheus/rules.yaml
@@ -234,6 +235,7 @@ deploy-check: $(PROMTOOL)
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer.service
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer-backup.service
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
+	STREAMER_TEST_PROMETHEUS=$(dir $(PROMTOOL))prometheus $(GO) test -tags clients -run '^TestPanels' ./test/process
 	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test/process ./internal/config
 
 $(CURDIR)/bin/promtool/usr/bin/promtool:
