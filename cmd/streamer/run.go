@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -38,10 +37,7 @@ With --mongodb-uri, and without a file and variables for etcd or several nodes, 
 MongoDB. Other users of the machine can see the connection string: set STREAMER_MONGODB_URI instead if it has a password.`,
 		Args: operator.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if uri == "" && cmd.Flags().Changed("mongodb-uri") {
-				return fault.Newf(fault.CommandBadArgument, "--mongodb-uri is empty: give MongoDB's connection string, or leave the flag out")
-			}
-			environment, inMongoDB := alone(os.Environ(), file, uri)
+			environment, inMongoDB := operator.Alone(os.Environ(), file, uri)
 			cfg, err := config.Load(file, environment)
 			if err != nil {
 				return err
@@ -72,29 +68,9 @@ MongoDB. Other users of the machine can see the connection string: set STREAMER_
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file; without one, the defaults and the environment")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json: write events to standard output")
-	cmd.Flags().StringVar(&uri, "mongodb-uri", "", "MongoDB's connection string, instead of mongodb.uri")
+	operator.URIFlag(cmd, &uri)
 	cmd.Flags().BoolVar(&takeOver, "take-over", false, "take over from another process that owns the same checkpoints")
 	return cmd
-}
-
-// alone returns the environment with a connection string, if one is given. If neither a file nor a
-// variable sets etcd or expects several nodes, checkpoints are then in MongoDB.
-func alone(environment []string, file, uri string) (with []string, inMongoDB bool) {
-	if uri == "" {
-		return environment, false
-	}
-	environment = slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
-		return strings.HasPrefix(variable, "STREAMER_MONGODB_URI=") || strings.HasPrefix(variable, "STREAMER_MONGODB_URI_FILE=")
-	})
-	environment = append(environment, "STREAMER_MONGODB_URI="+uri)
-	decided := file != "" || slices.ContainsFunc(environment, func(variable string) bool {
-		nodes, expected := strings.CutPrefix(variable, "STREAMER_CLUSTER_EXPECTED_NODES=")
-		return expected && nodes != "1" || strings.HasPrefix(variable, "STREAMER_ETCD_") || strings.HasPrefix(variable, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=")
-	})
-	if decided {
-		return environment, false
-	}
-	return append(environment, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo"), true
 }
 
 // run runs a node.

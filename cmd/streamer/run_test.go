@@ -5,15 +5,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mongostream/streamer/cmd/streamer/operator"
 	"github.com/mongostream/streamer/fault"
 )
 
 // An empty connection string, as of a variable of a shell that is not set, is not the default one.
 func TestEmptyConnectionStringIsRefused(t *testing.T) {
-	root := command()
-	root.SetArgs([]string{"run", "--mongodb-uri", "", "-o", "none"})
-	if err := root.ExecuteContext(t.Context()); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "--mongodb-uri") {
-		t.Errorf("%v", err)
+	for _, of := range []string{"run", "check"} {
+		root := command()
+		root.SetArgs([]string{of, "--mongodb-uri", "", "-o", "none"})
+		if err := root.ExecuteContext(t.Context()); fault.Of(err) != fault.CommandBadArgument || !strings.Contains(err.Error(), "--mongodb-uri") {
+			t.Errorf("%s: %v", of, err)
+		}
 	}
 }
 
@@ -34,7 +37,7 @@ func TestConnectionStringAloneIsEnough(t *testing.T) {
 		{"a backend", "", "mongodb://a", []string{"STREAMER_RELIABILITY_CHECKPOINT_BACKEND=etcd"}, false},
 	} {
 		given := append(slices.Clone(c.environment), "STREAMER_MONGODB_URI=mongodb://b", "STREAMER_MONGODB_URI_FILE=/b")
-		with, inMongoDB := alone(given, c.file, c.uri)
+		with, inMongoDB := operator.Alone(given, c.file, c.uri)
 		uri := "STREAMER_MONGODB_URI=mongodb://b"
 		if c.uri != "" {
 			uri = "STREAMER_MONGODB_URI=" + c.uri

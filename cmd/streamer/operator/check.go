@@ -21,19 +21,52 @@ import (
 	"github.com/mongostream/streamer/internal/preflight"
 )
 
+// URIFlag adds the flag --mongodb-uri. An empty one is refused.
+func URIFlag(cmd *cobra.Command, uri *string) {
+	const name = "mongodb-uri"
+	cmd.Flags().StringVar(uri, name, "", "MongoDB's connection string, instead of mongodb.uri")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if *uri == "" && cmd.Flags().Changed(name) {
+			return fault.Newf(fault.CommandBadArgument, "--%s is empty: give MongoDB's connection string, or leave the flag out", name)
+		}
+		return nil
+	}
+}
+
+// Alone returns the environment with a connection string, if one is given. If neither a file nor a
+// variable sets etcd or expects several nodes, checkpoints are then in MongoDB.
+func Alone(environment []string, file, uri string) (with []string, inMongoDB bool) {
+	if uri == "" {
+		return environment, false
+	}
+	environment = slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
+		return strings.HasPrefix(variable, "STREAMER_MONGODB_URI=") || strings.HasPrefix(variable, "STREAMER_MONGODB_URI_FILE=")
+	})
+	environment = append(environment, "STREAMER_MONGODB_URI="+uri)
+	decided := file != "" || slices.ContainsFunc(environment, func(variable string) bool {
+		nodes, expected := strings.CutPrefix(variable, "STREAMER_CLUSTER_EXPECTED_NODES=")
+		return expected && nodes != "1" || strings.HasPrefix(variable, "STREAMER_ETCD_") || strings.HasPrefix(variable, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=")
+	})
+	if decided {
+		return environment, false
+	}
+	return append(environment, "STREAMER_RELIABILITY_CHECKPOINT_BACKEND=mongo"), true
+}
+
 func checkCommand() *cobra.Command {
-	var file, output string
+	var file, output, uri string
 	var outage time.Duration
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check MongoDB, etcd and the checkpoints before a node is started", Args: Args(cobra.NoArgs),
 		Long: `Check what a node will find: MongoDB, its log, the store of checkpoints, and whether it is open to strangers. Nothing is written. Each
 finding that is not ok has a code and a remedy; the exit code is 1 where a node would not start, or would deliver nothing,
-and 2 where the configuration cannot be loaded.`,
+and 2 where the configuration cannot be loaded. With --mongodb-uri the check is of what streamer run finds with it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := CheckOutput(output); err != nil {
 				return err
 			}
-			cfg, source, err := loadConfig(file)
+			environment, _ := Alone(os.Environ(), file, uri)
+			cfg, source, err := loadConfig(file, environment)
 			if err != nil {
 				return err
 			}
@@ -62,17 +95,18 @@ and 2 where the configuration cannot be loaded.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "configuration file of the nodes; without one, the defaults and the environment")
+	URIFlag(cmd, &uri)
 	cmd.Flags().DurationVar(&outage, "outage", 0, "the longest outage to be survived without a loss (default mongodb.outage)")
 	OutputFlag(cmd, &output)
 	return cmd
 }
 
 // loadConfig loads a configuration, and says where it is from.
-func loadConfig(file string) (cfg config.Config, source preflight.Source, err error) {
-	if cfg, err = config.Load(file, os.Environ()); err != nil {
+func loadConfig(file string, environment []string) (cfg config.Config, source preflight.Source, err error) {
+	if cfg, err = config.Load(file, environment); err != nil {
 		return cfg, source, err
 	}
-	settings, err := config.Settings(file, os.Environ())
+	settings, err := config.Settings(file, environment)
 	if err != nil {
 		return cfg, source, err
 	}
@@ -83,7 +117,7 @@ func loadConfig(file string) (cfg config.Config, source preflight.Source, err er
 			source.Unused = append(source.Unused, s)
 		}
 	}
-	source.Secrets, err = config.SecretFiles(file, os.Environ())
+	source.Secrets, err = config.SecretFiles(file, environment)
 	return cfg, source, err
 }
 
@@ -102,7 +136,7 @@ With -o json the errors are a list with file, line, code, message and remedy.`,
 			if err := CheckOutput(output); err != nil {
 				return err
 			}
-			cfg, source, err := loadConfig(file)
+			cfg, source, err := loadConfig(file, os.Environ())
 			if err != nil {
 				if output != "" {
 					if err := printResult(cmd.OutOrStdout(), output, configReport{Errors: configErrors(err), Report: preflight.Report{Checks: []preflight.Result{}}}, nil); err != nil {
