@@ -6,8 +6,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// One node needs nothing but MongoDB's address: it says that it keeps its checkpoints there, and
-// after a crash it continues at them.
+// One node needs nothing but MongoDB's address, and so does the check before it: it says that it
+// keeps its checkpoints there, and after a crash it continues at them.
 func TestOneNodeNeedsOnlyAnAddressOfMongoDB(t *testing.T) {
 	t.Parallel()
 	l, server := newDevLab(t, "mongo")
@@ -18,6 +18,11 @@ func TestOneNodeNeedsOnlyAnAddressOfMongoDB(t *testing.T) {
 		})
 		p.await(nodeRuns)
 		return p
+	}
+	check := start(t, launch{args: []string{"check", "--mongodb-uri", server.URI()}})
+	check.awaitIn(check.output, "MongoDB: the user may write into streamer")
+	if code := check.wait(); code != 0 {
+		t.Errorf("check: exit code %d", code)
 	}
 	node := run()
 	if !node.noted("checkpoints are kept in MongoDB, because nothing names etcd") {
