@@ -178,8 +178,26 @@ func (s *stream) openBatch() {
 		s.open, s.mu.queue = s.mu.queue[n-1], s.mu.queue[:n-1]
 		return
 	}
-	s.open = &Batch{}
+	if s.open, s.mu.spare = s.mu.spare, nil; s.open == nil {
+		s.open = &Batch{}
+	}
 }
+
+// Recycle takes back a batch that is acknowledged, for the next one: most of the garbage of a busy
+// event stream would be batches. The caller must not use it any more.
+func (s *Session) Recycle(b *Batch) {
+	if b.memory() > maxSpare {
+		return
+	}
+	clear(b.Events)
+	*b = Batch{Events: b.Events[:0], payloads: b.payloads[:0]}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.spare = b
+}
+
+// maxSpare bounds the memory of a session's spare batch, which the budget does not count.
+const maxSpare = 2 << 10
 
 // openEvents opens a batch that events are added to.
 func (s *stream) openEvents() {

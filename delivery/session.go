@@ -198,6 +198,7 @@ type places struct {
 // An outbox is what a session has queued, and its subscriber has not acknowledged.
 type outbox struct {
 	queue     []*Batch
+	spare     *Batch    // see Recycle; nil if there is none
 	fills     bool      // more is being queued, and goes out together
 	unacked   []unacked // queued or sent and not acknowledged, in order
 	last      uint64    // the last Seq

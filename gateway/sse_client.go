@@ -121,6 +121,9 @@ func (c *client) write(ctx context.Context, batches []*delivery.Batch, notices [
 	if c.ended {
 		return "ended"
 	}
+	if n := len(batches); n > 0 {
+		c.subscriber.Session().Recycle(batches[n-1])
+	}
 	return ""
 }
 
