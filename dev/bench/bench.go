@@ -26,6 +26,9 @@ type scale struct {
 	slow, pace    int           // events a second
 	clients, sent int           // of server-sent events, and events to them
 	sending       int           // events a second to them
+	crowd         int           // clients of server-sent events that get everything
+	shouted       int           // events to each of them
+	shouting      int           // events a second
 	moves, moved  int           // rounds in which partitions move, and events a second that are written meanwhile
 	stock, shelf  int           // documents of a collection that is read alone, and of one that is read during changes
 	scan          time.Duration // of changes during the read
@@ -40,7 +43,7 @@ func full() scale {
 	return scale{
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
-		clients: 1000, sent: 30_000, sending: 5_000, moves: 3, moved: 5_000,
+		clients: 1000, sent: 30_000, sending: 5_000, crowd: 10_000, shouted: 20, shouting: 1, moves: 3, moved: 5_000,
 		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 5, siege: 9 * time.Second, published: 240_000,
 		retained: 4 * time.Second,
 	}
@@ -52,6 +55,7 @@ func quick() scale {
 	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
 	s.stock, s.scan, s.sieges, s.siege, s.published = 200_000, 2*time.Second, 1, 3*time.Second, 80_000
 	s.retained = 1500 * time.Millisecond
+	s.crowd, s.shouted, s.shouting = 1000, 20, 10
 	return s
 }
 
@@ -276,6 +280,7 @@ func (b *bench) contend(ctx context.Context, node *worker, j scenario, profile s
 		}
 		return node.call(ctx, "begin", profile, &none{})
 	}
+	resting := int64(0)
 	read := func() error {
 		if during == nil { // reading begins at once
 			if err := begin(); err != nil {
@@ -285,6 +290,11 @@ func (b *bench) contend(ctx context.Context, node *worker, j scenario, profile s
 		if err := c.call(ctx, "open", j, &none{}); err != nil {
 			return err
 		}
+		if j.Rest {
+			if err := node.call(ctx, "rest", none{}, &resting); err != nil {
+				return err
+			}
+		}
 		if during != nil { // the cost of connecting is not a cost of events
 			if err := errors.Join(begin(), during()); err != nil {
 				return err
@@ -292,6 +302,9 @@ func (b *bench) contend(ctx context.Context, node *worker, j scenario, profile s
 		}
 		if err := c.call(ctx, "read", none{}, &o.result); err != nil || node == nil {
 			return err
+		}
+		if j.Rest {
+			o.Values["resting_mib"] = float64(resting) / (1 << 20)
 		}
 		o.clientCPU = o.CPU
 		return node.call(ctx, "end", none{}, &o.usage)
@@ -407,6 +420,7 @@ func (b *bench) races() []race {
 			}
 			return b.raceLive(ctx, "sse", s.sent, s.sending, browsers("one", 1), browsers("many", s.clients))
 		}},
+		{name: "crowd", run: b.raceCrowd},
 		{name: "snapshot", run: b.raceSnapshots},
 		{name: "live", run: b.raceScans},
 		{name: "busy", run: b.raceBusy},

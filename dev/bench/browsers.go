@@ -17,6 +17,7 @@ import (
 // together they read all.
 type browsers struct {
 	round   *round
+	query   func(i int) url.Values // of the i-th
 	http    *http.Client
 	streams []*http.Response
 	end     context.CancelFunc
@@ -30,6 +31,11 @@ const connecting = 32
 // delivered.
 func (b *browsers) Open(ctx context.Context, round *round) error {
 	b.round, b.streams = round, make([]*http.Response, round.Clients)
+	if b.query == nil {
+		b.query = func(i int) url.Values {
+			return url.Values{"db": {round.DB}, "coll": {collection}, "filter": {round.share(i)}}
+		}
+	}
 	b.http = &http.Client{Transport: &http.Transport{}}
 	round.begin()
 	reading, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -49,8 +55,7 @@ func (b *browsers) Open(ctx context.Context, round *round) error {
 
 // connect opens the i-th stream.
 func (b *browsers) connect(ctx context.Context, i int) (*http.Response, error) {
-	query := url.Values{"db": {b.round.DB}, "coll": {collection}, "filter": {b.round.share(i)}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.round.Node.HTTP+"/v1/events?"+query.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.round.Node.HTTP+"/v1/events?"+b.query(i).Encode(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a request: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ func contenders() map[string]func() contender {
 		"naive":   func() contender { return &stream{decode: true} },
 		"grpc":    func() contender { return &subscriber{} },
 		"sse":     func() contender { return &browsers{} },
+		"crowd":   func() contender { return &crowd{} },
 		"find":    func() contender { return &finder{} },
 		"scanned": func() contender { return &scanned{} },
 		"busy":    func() contender { return &busy{} },
@@ -138,8 +140,10 @@ type scenario struct {
 	Snapshot bool
 	// RescanRate is how many documents a second the node may read; 0 is the default.
 	RescanRate int
-	// Clients is the number of clients that share the documents.
+	// Clients is the number of clients.
 	Clients int
+	// Rest has the node's memory measured once its clients are connected.
+	Rest bool
 	// Identities is a file of the identities that may connect; if empty, everyone may.
 	Identities string
 	// Attacks are the attacks on the node meanwhile, one by each hostile identity.
@@ -293,14 +297,24 @@ func cpu() time.Duration {
 }
 
 // peakRSS returns the peak memory of this process, 0 if unknown. getrusage would include the memory
-// of its parent before the exec. (man 5 proc, VmHWM.)
-func peakRSS() int64 {
+// of its parent before the exec.
+func peakRSS() int64 { return memory("VmHWM:") }
+
+// restingRSS returns the memory of this process without garbage, 0 if unknown.
+func restingRSS() int64 {
+	debug.FreeOSMemory()
+	debug.FreeOSMemory() // stacks shrink by halves, pools are emptied in two steps
+	return memory("VmRSS:")
+}
+
+// memory reads a line of /proc/self/status (man 5 proc), in bytes.
+func memory(name string) int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(status)) {
-		if value, found := strings.CutPrefix(line, "VmHWM:"); found {
+		if value, found := strings.CutPrefix(line, name); found {
 			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 			if err != nil {
 				return 0

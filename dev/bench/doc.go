@@ -16,6 +16,7 @@
 //	naive       Watch, Next and Decode(bson.M) in one goroutine
 //	grpc        the Go client, which takes every event from a node that is measured
 //	sse         clients of server-sent events, likewise
+//	crowd       clients of server-sent events that all get everything, likewise
 //	find        one find over a collection
 //	scanned     the Go client, while another one begins with a snapshot at the default rate
 //	busy        the Go client, which begins with a snapshot, at the default rate, of a collection that changes all the time

@@ -51,7 +51,7 @@ func nodeSettings(j *scenario, id, grpc string) []string {
 	settings := []string{
 		"STREAMER_CLUSTER_ID=" + j.Name, "STREAMER_NODE_ID=" + id, "STREAMER_MONGODB_URI=" + j.URI, "STREAMER_ETCD_ENDPOINTS=" + j.Etcd,
 		"STREAMER_MONGODB_WATCH=" + j.DB + ".*", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=" + grpc,
-		"STREAMER_HTTP_MAX_CLIENTS=2000", fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", j.Partitions),
+		fmt.Sprint("STREAMER_HTTP_MAX_CLIENTS=", max(2000, j.Clients)), fmt.Sprint("STREAMER_ACCESS_CONNECTIONS_PER_ADDRESS=", max(2000, j.Clients)+200), fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", j.Partitions),
 		"STREAMER_MONGODB_MAX_AWAIT=" + maxAwait.String(), "STREAMER_LOG_LEVEL=error",
 	}
 	if j.RescanRate != 0 {
@@ -101,6 +101,7 @@ func serveNode(ctx context.Context, in io.Reader, out io.Writer) error {
 			}
 			return nodeAddresses{GRPC: service.Gateway(), HTTP: service.Addr(), Probes: service.Probes()}, nil
 		}),
+		"rest": handle(func(context.Context, none) (int64, error) { return restingRSS(), nil }),
 		"begin": handle(func(_ context.Context, profile string) (none, error) {
 			measured = startMeter(profile)
 			return none{}, nil

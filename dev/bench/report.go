@@ -16,7 +16,7 @@ type report map[string]metric
 func order() []string {
 	return []string{
 		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
-		"sse_1000_vs_1", "snapshot_vs_find", "snapshot_live_p99", "snapshot_busy", "snapshot_rss", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare",
+		"sse_1000_vs_1", "event_streams", "snapshot_vs_find", "snapshot_live_p99", "snapshot_busy", "snapshot_rss", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare",
 		"retention_on_vs_off", "retained_catchup_vs_oplog", "rss_mib", "allocs_per_event",
 	}
 }
@@ -26,7 +26,7 @@ func (b *bench) report() *report {
 	r := report{
 		"node_vs_raw": b.nodeVsRaw(), "node_vs_naive": b.nodeVsNaive(), "json_vs_bson": b.jsonVsBSON(), "partitions_4096_vs_1": b.partitionsManyVsOne(),
 		"checkpoints_on_vs_off": b.checkpointsOnVsOff(), "catchup_vs_raw": b.catchupVsRaw(), "added_latency_ms": b.addedLatency(),
-		"sse_1000_vs_1": b.manyVsOneBrowser(), "snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_busy": b.snapshotBusy(),
+		"sse_1000_vs_1": b.manyVsOneBrowser(), "event_streams": b.crowded(), "snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_busy": b.snapshotBusy(),
 		"snapshot_rss": b.snapshotRSS(), "handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
 		"sink_kafka_vs_bare": b.sinkVsBare(toKafka, toTransactions), "sink_nats_vs_bare": b.sinkVsBare(toJetStream),
 		"retention_on_vs_off": b.retentionOnVsOff(), "retained_catchup_vs_oplog": b.retainedCatchup(), "rss_mib": b.rss(), "allocs_per_event": b.allocations(),
