@@ -635,7 +635,7 @@ func TestStreamsSayWhenToComeBack(t *testing.T) {
 // A client that takes nothing is cut off, and costs the others nothing.
 func TestClientThatTakesNothingIsCutOff(t *testing.T) {
 	cut := make(records)
-	w := newWorld(t, options{events: gateway.EventsConfig{StallTimeout: 50 * time.Millisecond, MaxClients: 2, Logger: slog.New(cut)}})
+	w := newWorld(t, options{events: gateway.EventsConfig{StallTimeout: 250 * time.Millisecond, MaxClients: 2, Logger: slog.New(cut)}})
 	u, err := url.Parse(w.web.URL)
 	if err != nil {
 		t.Fatal(err)
