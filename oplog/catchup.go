@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -47,14 +48,13 @@ func (l *Log) assign() (opening []*reader) {
 		}
 	}
 	readers, places := l.plan(pending)
-	urgent := false
+	var without []*Cursor
 	for i, c := range pending {
 		switch places[i] {
 		case undecided:
 			continue
 		case nowhere:
-			urgent = urgent || l.turn(c) < inTurn
-			l.unite(c)
+			without = append(without, c)
 			continue
 		}
 		r := readers[places[i]]
@@ -70,10 +70,26 @@ func (l *Log) assign() (opening []*reader) {
 			opening = append(opening, r)
 		}
 	}
-	if urgent {
-		l.preempt()
-	}
+	l.endOneFor(without)
 	return opening
+}
+
+// endOneFor ends at most one catch-up for the cursors that get no reader: while its stream is being
+// closed, nobody knows who will still be without one.
+func (l *Log) endOneFor(cursors []*Cursor) {
+	for r := range l.catchups {
+		if r.ending {
+			return
+		}
+	}
+	if slices.ContainsFunc(cursors, func(c *Cursor) bool { return l.turn(c) < inTurn }) && l.preempt() {
+		return
+	}
+	for _, c := range cursors {
+		if l.unite(c) {
+			return
+		}
+	}
 }
 
 // plan returns the existing and planned catch-ups and the index of one for each cursor.
@@ -94,12 +110,13 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	return readers, places
 }
 
-// unite ends a catch-up that a waiting cursor could share but for its scope. Its cursors wait again
-// when they are next read; the cursor gets a catch-up of everything, from where they all can share
-// it, so that none of them ends it in turn. A cursor does this once before it gets a reader.
-func (l *Log) unite(c *Cursor) {
+// unite ends a catch-up that a waiting cursor could share but for its scope, if there is one. Its
+// cursors wait again when they are next read; the cursor gets a catch-up of everything, from where
+// they all can share it, so that none of them ends it in turn. A cursor does this once before it
+// gets a reader.
+func (l *Log) unite(c *Cursor) (ends bool) {
 	if c.unites {
-		return
+		return false
 	}
 	var latest *reader
 	for r := range l.catchups {
@@ -110,7 +127,7 @@ func (l *Log) unite(c *Cursor) {
 		}
 	}
 	if latest == nil {
-		return
+		return false
 	}
 	c.unites = true
 	for other := range latest.cursors {
@@ -119,15 +136,16 @@ func (l *Log) unite(c *Cursor) {
 		}
 	}
 	latest.leave()
+	return true
 }
 
 // ends reports whether a catch-up can be ended: it has a stream and runs.
 func (r *reader) ends() bool { return r.opened && r.leave != nil }
 
-// preempt ends the catch-up with the latest position in favour of a cursor whose position is about
-// to leave the oplog, or which no other may serve because it reads anew. Its own cursors wait
-// again.
-func (l *Log) preempt() {
+// preempt ends the catch-up with the latest position, if there is one, in favour of a cursor whose
+// position is about to leave the oplog, or which no other may serve because it reads anew. Its own
+// cursors wait again.
+func (l *Log) preempt() (ends bool) {
 	var foremost *reader
 	for r := range l.catchups {
 		canWait := r.ends() && r.from.Time.Compare(l.floor) >= 0
@@ -135,10 +153,12 @@ func (l *Log) preempt() {
 			foremost = r
 		}
 	}
-	if foremost != nil {
-		l.logger.Info("catch-up preempted for a position that cannot wait", "from", foremost.from.String())
-		foremost.leave()
+	if foremost == nil {
+		return false
 	}
+	l.logger.Info("catch-up preempted for a position that cannot wait", "from", foremost.from.String())
+	foremost.leave()
+	return true
 }
 
 // runCatchup runs one catch-up. Cursors that it leaves wait for a reader again.

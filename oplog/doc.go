@@ -61,7 +61,8 @@
 //     is decided before its stream is opened, and never becomes narrower
 //     (oplog.TestCursorsMissNothingOfTheirNamespaces). Where there is no room for another one,
 //     cursors of different namespaces get one of everything
-//     (oplog.TestCursorsOfDifferentNamespacesUnite)
+//     (oplog.TestCursorsOfDifferentNamespacesUnite). Catch-ups are ended for others one at a time
+//     (oplog.TestOneStreamIsEndedAtATime)
 //   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
 //     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
 //     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)

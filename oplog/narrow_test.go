@@ -15,6 +15,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
@@ -272,6 +273,26 @@ func TestCursorsUniteOnlyWhereTheyCanShare(t *testing.T) {
 		synctest.Wait()
 		if open, _, _ := source.Streams(); open != 3 {
 			t.Errorf("%d streams are open", open)
+		}
+		all(t, c0, "c0", of[0][1:])
+	})
+}
+
+// For a cursor that cannot wait, and that could also share a stream but for its scope, one stream is
+// ended and not two.
+func TestOneStreamIsEndedAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}
+		source.left.Store(20)
+		l, c0, of, end := crowd(t, source)
+		defer end()
+		first, last := source.Reach()
+		l.SetReach(gap.Reach{First: first, Last: last}, change.Timestamp{T: 2000})
+		c1 := l.Cursor(oplog.Start{Position: of[1][3], Scope: oplog.Scope{{DB: "shop", Coll: "c1"}}})
+		all(t, c1, "c1", of[1][4:])
+		synctest.Wait()
+		if open, most, opened := source.Streams(); open != 3 || most != 3 || opened != 4 {
+			t.Errorf("%d streams are open, %d were at most, %d were opened", open, most, opened)
 		}
 		all(t, c0, "c0", of[0][1:])
 	})

@@ -36,9 +36,10 @@ type reader struct {
 
 // A readerState is what the loops of a reader, its cursors and the log share.
 type readerState struct {
-	leave   context.CancelFunc
-	opened  bool // the ring has begun
-	reading bool // a stream is open
+	leave   func() // ends the reader
+	ending  bool   // it was ended
+	opened  bool   // the ring has begun
+	reading bool   // a stream is open
 	ring    ring
 	cursors map[*Cursor]struct{}
 	scope   Scope // of a catch-up: what it has, if that is settled
@@ -97,7 +98,7 @@ var errReadAgain = errors.New("read again")
 func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r.log.locked(func() { r.leave = cancel })
+	r.log.locked(func() { r.leave = func() { r.ending = true; cancel() } })
 	r.log.metrics.streams.Inc()
 	defer r.log.metrics.streams.Dec()
 	open, refused := r.from, error(nil)
