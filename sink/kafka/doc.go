@@ -2,7 +2,8 @@
 //
 // The producer is idempotent: records that the client repeats are in the log once and in order. The
 // key of a record is its document's key, so that all changes of a document are in one partition of
-// their topic.
+// their topic. A record fails after the timeout even if a broker holds it: the producer continues
+// under a new epoch, so that the topic refuses it later.
 //
 // # Transactions
 //

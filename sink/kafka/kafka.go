@@ -110,6 +110,7 @@ func (c Config) options(gate *sink.Gate) []kgo.Opt {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID("streamer"), kgo.ProducerBatchCompression(codec), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.MaxBufferedRecords(maxBuffered), kgo.ProducerLinger(linger), kgo.RecordDeliveryTimeout(c.Timeout),
+		kgo.ProduceRequestTimeout(c.patience()), kgo.RequestTimeoutOverhead(c.patience()),
 	}
 	if c.Create {
 		options = append(options, kgo.AllowAutoTopicCreation())
@@ -136,6 +137,10 @@ func (c Config) options(gate *sink.Gate) []kgo.Opt {
 	return options
 }
 
+// patience is how long a broker may take for a request. It may take twice as long for records, so
+// that they are sent to another broker before they have failed.
+func (c Config) patience() time.Duration { return min(c.Timeout/4, longestPatience) }
+
 // dial connects to a broker.
 func (c Config) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
@@ -148,6 +153,8 @@ func (c Config) dial(ctx context.Context, network, address string) (net.Conn, er
 const (
 	// dialTimeout bounds an attempt to connect.
 	dialTimeout = 10 * time.Second
+	// longestPatience is the client's own default.
+	longestPatience = 10 * time.Second
 	// maxBuffered bounds the records under way; the credit of the session bounds them, too.
 	maxBuffered = 64 << 10
 	// linger is how long a record waits for others.
@@ -200,10 +207,11 @@ func (t *Target) Destination(m *sink.Message) string { return "topic " + t.names
 
 // connect makes a client, which connects at its first use. When a term ends with records under way,
 // the gate refuses to write them, and the client is discarded with its buffers, so that they are
-// never sent later.
+// never sent later. Records fail after the timeout even if a broker holds them: the client then
+// publishes under a new epoch, and the topic refuses what the broker would still append.
 func (t *Target) connect() error {
 	gate := &sink.Gate{}
-	client, err := kgo.NewClient(append(t.cfg.options(gate), kgo.ProducerBatchMaxBytesFn(t.topics.max))...)
+	client, err := kgo.NewClient(append(t.cfg.options(gate), kgo.ProducerBatchMaxBytesFn(t.topics.max), kgo.AllowIdempotentProduceCancellation())...)
 	if err != nil {
 		return fmt.Errorf("make Kafka client: %w", err)
 	}

@@ -7,10 +7,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
@@ -178,5 +181,65 @@ func TestRecordThatIsTooLargeIsRefused(t *testing.T) {
 	}
 	if err := sink.One(t.Context(), k, message("large", 2, 1)); err != nil {
 		t.Error(err)
+	}
+}
+
+// A record that a broker holds without an answer fails after the timeout and is published again,
+// with transactions or without; should the broker append it later, it does not follow newer ones.
+func TestRecordThatABrokerHoldsFails(t *testing.T) {
+	t.Parallel()
+	for _, transactional := range []bool{false, true} {
+		t.Run(fmt.Sprintf("transactional %t", transactional), func(t *testing.T) {
+			t.Parallel()
+			k, err := devbroker.StartKafka(1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(k.Close)
+			target, err := kafka.New(kafka.Config{
+				Brokers: k.ListenAddrs(), Topic: "{db}.{coll}", Losses: "losses", ID: t.Name(), Create: true, Transactional: transactional, Timeout: 2 * time.Second,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(target.Close)
+			if err := sink.One(t.Context(), target, message("held", 1, 1)); err != nil {
+				t.Fatal(err)
+			}
+			var holds atomic.Bool
+			holds.Store(true)
+			release := make(chan struct{})
+			var held sync.WaitGroup
+			k.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				k.KeepControl()
+				if holds.Load() {
+					held.Add(1)
+					defer held.Done()
+					k.SleepControl(func() { <-release })
+				}
+				return nil, nil, false
+			})
+			outcome := make(chan error, 1)
+			m := message("held", 2, 1)
+			sink.Report(m, func(err error) { outcome <- err })
+			target.Publish(t.Context(), m)
+			if err := <-outcome; err == nil {
+				t.Error("a record that the broker holds is acknowledged")
+			}
+			holds.Store(false)
+			for n := 2; n <= 3; n++ {
+				if err := sink.One(t.Context(), target, message("held", n, 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			close(release)
+			held.Wait()
+			if err := sink.One(t.Context(), target, message("held", 4, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if got := committed(t, k.ListenAddrs(), "shop.held", 4); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
+				t.Errorf("consumers see %q", got)
+			}
+		})
 	}
 }

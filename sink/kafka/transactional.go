@@ -100,7 +100,8 @@ func (t *Transactional) sendTogether(ctx context.Context, messages []*sink.Messa
 			break
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.plain.cfg.Timeout)
+	timeout := t.plain.cfg.Timeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no outcome within %s", timeout))
 	defer cancel()
 	p, err := t.producer(ctx, first)
 	if err == nil {
@@ -257,8 +258,10 @@ func (p *producer) load(ctx context.Context) error {
 }
 
 // publish publishes messages and the position of the last one in a transaction, concurrently if a
-// topic is known to exist.
+// topic is known to exist. It ends with the context, even if a broker holds the records: the next
+// producer aborts the transaction.
 func (p *producer) publish(ctx context.Context, messages []*sink.Message) error {
+	defer context.AfterFunc(ctx, p.client.Close)()
 	if err := p.client.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin transaction: %w", err)
 	}
@@ -302,11 +305,13 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 			err = fmt.Errorf("commit transaction: %w", err)
 		}
 	}
-	if shut := p.gate.Err(); err != nil && shut != nil {
-		return shut
-	}
-	if err == nil {
+	switch shut := p.gate.Err(); {
+	case err == nil:
 		p.last = last
+	case shut != nil:
+		return shut
+	case ctx.Err() != nil: // the client is closed
+		return context.Cause(ctx)
 	}
 	return err
 }
