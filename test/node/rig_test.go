@@ -46,6 +46,7 @@ type rig struct {
 
 	server    *devmongo.Server
 	client    *mongo.Client
+	etcd      *etcd.Client // what nodes keep in it, past them
 	store     *etcd.Store  // where nodes keep their checkpoints, past them
 	history   notice.Store // likewise their notices
 	settings  []string
@@ -69,7 +70,7 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 			t.Error(err)
 		}
 	})
-	return &rig{T: t, server: server, client: dial(t, server.URI()), store: etcd.NewStore(kept, partitions), history: etcd.NewNoticeStore(kept, etcd.NoticeConfig{Process: "test", Keep: 1000, TTL: time.Hour}), settings: append([]string{
+	return &rig{T: t, server: server, client: dial(t, server.URI()), etcd: kept, store: etcd.NewStore(kept, partitions), history: etcd.NewNoticeStore(kept, etcd.NoticeConfig{Process: "test", Keep: 1000, TTL: time.Hour}), settings: append([]string{
 		"STREAMER_MONGODB_URI=" + server.URI() + "&heartbeatFrequencyMS=500", "STREAMER_MONGODB_MAX_AWAIT=20ms", "STREAMER_MONGODB_WATCH=shop.*",
 		"STREAMER_ETCD_ENDPOINTS=" + strings.Join(endpoints, ","), "STREAMER_ETCD_PREFIX=" + prefix,
 		"STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0", "STREAMER_CLUSTER_ID=c", "STREAMER_NODE_ID=n",
