@@ -103,7 +103,8 @@ func newPool() mem.BufferPool {
 // newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after
 // sending.
 func newFrame(b *delivery.Batch) *frame {
-	size := sizeBatch(b)
+	w := &frameWriter{}
+	size := w.sizeBatch(b)
 	whole := protowire.SizeTag(fieldBatch) + protowire.SizeBytes(size)
 	buffer := frames.Get(whole)
 	p := (*buffer)[:0]
@@ -115,13 +116,42 @@ func newFrame(b *delivery.Batch) *frame {
 	p = protowire.AppendVarint(p, change.RefSize)
 	p = b.To.Ref().Append(p)
 	for i := range b.Events {
-		p = appendEvent(p, &b.Events[i], b.Payload(i))
+		p = w.appendEvent(p, &b.Events[i], b.Payload(i))
 	}
 	p = appendPartitions(p, fieldAttached, b.Attached)
 	p = appendPartitions(p, fieldDetached, b.Detached)
 	*buffer = p
 	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
 }
+
+// A frameWriter encodes events. What follows their payloads is mostly the same for all events of a
+// batch, and is encoded once.
+type frameWriter struct {
+	of   *delivery.Event // that the tail is of
+	tail []byte
+}
+
+// tailOf returns the encoded fields that follow an event's payload.
+func (w *frameWriter) tailOf(e *delivery.Event) []byte {
+	if w.of != nil && w.of.Format == e.Format && w.of.Snapshot == e.Snapshot && same(w.of.Subscriptions, e.Subscriptions) {
+		return w.tail
+	}
+	p := protowire.AppendTag(w.tail[:0], fieldFormat, protowire.VarintType)
+	p = protowire.AppendVarint(p, uint64(formatOf(e.Format)))
+	for _, id := range e.Subscriptions {
+		p = protowire.AppendTag(p, fieldSubscriptions, protowire.BytesType)
+		p = protowire.AppendString(p, id)
+	}
+	if e.Snapshot {
+		p = protowire.AppendTag(p, fieldSnapshot, protowire.VarintType)
+		p = protowire.AppendVarint(p, 1)
+	}
+	w.of, w.tail = e, p
+	return p
+}
+
+// same reports whether two slices are one.
+func same(a, b []string) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
 // placeOf returns the place of an event by which clients drop duplicates. Documents of a snapshot
 // share a place; clients must not drop them because of each other or of the change before them.
@@ -132,10 +162,10 @@ func placeOf(e *delivery.Event) change.Ref {
 	return e.Ref
 }
 
-func sizeBatch(b *delivery.Batch) int {
+func (w *frameWriter) sizeBatch(b *delivery.Batch) int {
 	size := protowire.SizeTag(fieldSeq) + protowire.SizeVarint(b.Seq) + protowire.SizeTag(fieldTo) + protowire.SizeBytes(change.RefSize)
 	for i := range b.Events {
-		size += protowire.SizeTag(fieldEvents) + protowire.SizeBytes(sizeEvent(&b.Events[i], len(b.Payload(i))))
+		size += protowire.SizeTag(fieldEvents) + protowire.SizeBytes(w.sizeEvent(&b.Events[i], len(b.Payload(i))))
 	}
 	return size + sizePartitions(fieldAttached, b.Attached) + sizePartitions(fieldDetached, b.Detached)
 }
@@ -167,26 +197,20 @@ func appendPartitions(p []byte, field protowire.Number, partitions []change.Part
 	return p
 }
 
-func sizeEvent(e *delivery.Event, payload int) int {
-	size := 1 + protowire.SizeBytes(change.RefSize) + 1 + protowire.SizeBytes(payload) + 2
+func (w *frameWriter) sizeEvent(e *delivery.Event, payload int) int {
+	size := 1 + protowire.SizeBytes(change.RefSize) + 1 + protowire.SizeBytes(payload) + len(w.tailOf(e))
 	switch {
 	case e.Keyless:
 		size += 2
 	case e.Partition > 0:
 		size += 1 + protowire.SizeVarint(uint64(e.Partition))
 	}
-	for _, id := range e.Subscriptions {
-		size += 1 + protowire.SizeBytes(len(id))
-	}
-	if e.Snapshot {
-		size += 2
-	}
 	return size
 }
 
-func appendEvent(p []byte, e *delivery.Event, payload []byte) []byte {
+func (w *frameWriter) appendEvent(p []byte, e *delivery.Event, payload []byte) []byte {
 	p = protowire.AppendTag(p, fieldEvents, protowire.BytesType)
-	p = protowire.AppendVarint(p, uint64(sizeEvent(e, len(payload))))
+	p = protowire.AppendVarint(p, uint64(w.sizeEvent(e, len(payload))))
 	p = protowire.AppendTag(p, fieldPosition, protowire.BytesType)
 	p = protowire.AppendVarint(p, change.RefSize)
 	p = placeOf(e).Append(p)
@@ -200,15 +224,5 @@ func appendEvent(p []byte, e *delivery.Event, payload []byte) []byte {
 	}
 	p = protowire.AppendTag(p, fieldChange, protowire.BytesType)
 	p = protowire.AppendBytes(p, payload)
-	p = protowire.AppendTag(p, fieldFormat, protowire.VarintType)
-	p = protowire.AppendVarint(p, uint64(formatOf(e.Format)))
-	for _, id := range e.Subscriptions {
-		p = protowire.AppendTag(p, fieldSubscriptions, protowire.BytesType)
-		p = protowire.AppendString(p, id)
-	}
-	if e.Snapshot {
-		p = protowire.AppendTag(p, fieldSnapshot, protowire.VarintType)
-		p = protowire.AppendVarint(p, 1)
-	}
-	return p
+	return append(p, w.tailOf(e)...)
 }

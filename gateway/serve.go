@@ -24,12 +24,13 @@ import (
 // Limits of a connection. Requests are small; idle and half-open connections are detected and
 // closed.
 const (
-	maxRequest = 4 << 20
-	maxHeaders = 16 << 10
-	maxStreams = 100 // per connection
-	window     = 128 << 10
-	readBuffer = 4 << 10
-	leastProbe = 5 * time.Second // minimum interval of a client's keepalive pings
+	maxRequest  = 4 << 20
+	maxHeaders  = 16 << 10
+	maxStreams  = 100 // per connection
+	window      = 128 << 10
+	readBuffer  = 4 << 10
+	writeBuffer = 128 << 10       // while something is written
+	leastProbe  = 5 * time.Second // minimum interval of a client's keepalive pings
 )
 
 // Serve serves the protocol, the standard health service and reflection until the context ends.
@@ -40,7 +41,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		// Clients send little: fixed windows bound the unread data of one client.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// And connections without traffic hold little.
-		grpc.ReadBufferSize(readBuffer),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
 		grpc.ForceServerCodecV2(newCodec(s.input)), grpc.UnaryInterceptor(s.admitCall),
 		grpc.StreamInterceptor(s.admitStream()), //nolint:contextcheck // a stream has a context of its own
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),

@@ -278,8 +278,8 @@ func TestCursorsUniteOnlyWhereTheyCanShare(t *testing.T) {
 	})
 }
 
-// For a cursor that cannot wait, and that could also share a stream but for its scope, one stream is
-// ended and not two.
+// For a cursor that cannot wait, and that could also share a stream but for its scope, one stream
+// is ended and not two.
 func TestOneStreamIsEndedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}

@@ -21,6 +21,8 @@ const (
 	// longestStand is how long sessions wait for pages while there are no changes, longestLag how
 	// long they do after the log has been considered further.
 	longestStand, longestLag = time.Second, 25 * time.Millisecond
+	// firstDocuments bounds the first page of a scan.
+	firstDocuments = 500
 )
 
 // A scanning is a Scan with what its next pages need. It belongs to the loop.
@@ -202,13 +204,13 @@ func (s *Scanner[T]) joinScan(c *scanning[T]) {
 }
 
 // pageDocuments bounds the documents of a page: reading more than its bytes is wasted, and each of
-// its readers needs room for their events.
+// its readers needs room for their events. The first page shows how large documents are.
 func (s *Scanner[T]) pageDocuments(c *scanning[T], readers int) int {
-	most := s.cfg.Documents(readers)
+	most := firstDocuments
 	if c.size > 0 {
-		most = min(most, PageBytes/c.size+1)
+		most = PageBytes/c.size + 1
 	}
-	return most
+	return min(most, s.cfg.Documents(readers))
 }
 
 // identities yields those of readers.

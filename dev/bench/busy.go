@@ -33,7 +33,7 @@ func (b *bench) raceBusy(ctx context.Context) error {
 
 // atOnce returns how many documents a node reads before the rate limits it: the first page, and one
 // more as soon as the rate allows its first document.
-func atOnce(rescan config.Rescan) int { return 2 * rescan.PageSize }
+func atOnce(rescan config.Rescan) int { return 2 * rescan.Page() }
 
 // rescanning returns a node's settings for reading documents.
 func (b *bench) rescanning() (config.Rescan, error) {

@@ -12,8 +12,10 @@ import (
 
 // The parts of a round.
 const (
-	writing  = 7 * time.Second  // everybody acts
-	settling = 7 * time.Second  // only the hot documents change
+	writing = 7 * time.Second // everybody acts
+	// settling is how long only the hot documents change, unless all copies are complete before.
+	// At the rate of a judge's nodes that takes a while on a busy machine.
+	settling = 40 * time.Second
 	believed = 5 * time.Second  // from when a copy says that it is complete until it must be
 	patience = 20 * time.Second // for a copy to say so
 )

@@ -156,10 +156,17 @@ type ServerTLS struct {
 type Rescan struct {
 	// Collections are namespaces, db.coll.
 	Collections []string `key:"collections" default:"" check:"collection"`
-	// PageSize is the number of documents read at a time, Rate the most of them a second.
-	PageSize int `key:"page_size" default:"500" range:"1..10000"`
+	// PageSize bounds the documents that are read at a time, Rate those that are read in a second.
+	// See Page.
+	PageSize int `key:"page_size" default:"2000" range:"1..10000"`
 	Rate     int `key:"rate" default:"1000" range:"1..1000000"`
 }
+
+// Page returns how many documents are read at a time: more than usualPage only if half a second at
+// the rate pays for them, because others wait for their turn meanwhile.
+func (r Rescan) Page() int { return min(r.PageSize, max(usualPage, r.Rate/2)) }
+
+const usualPage = 500
 
 // HTTP is the node's HTTP server and its event streams.
 type HTTP struct {

@@ -35,7 +35,7 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 			AssignmentCircuit: AssignmentCircuit{FailureThreshold: 3, HalfOpenTimeout: 30 * time.Second, SuccessThreshold: 2}},
 		Node: Node{ID: "n1", Capacity: 1}, OnHistoryLost: "resync",
 		Retention: Retention{Interval: 5 * time.Minute, MaxAge: 168 * time.Hour, MaxBytes: 100 << 30},
-		Rescan:    Rescan{PageSize: 500, Rate: 1000},
+		Rescan:    Rescan{PageSize: 2000, Rate: 1000},
 		MongoDB: MongoDB{
 			URI: "mongodb://127.0.0.1:27017/?replicaSet=rs0", FullDocument: "default", FullDocumentBeforeChange: "off", MaxStreams: 5,
 			RingSize: 48 << 20, Prefetch: 16 << 20, ServerSelectionTimeout: 30 * time.Second,
@@ -396,4 +396,14 @@ func variables(c *Config) []string {
 		environ = append(environ, envPrefix+strings.ToUpper(strings.ReplaceAll(path, ".", "_"))+"="+text)
 	}
 	return environ
+}
+
+// Pages are large where half a second at the rate pays for them.
+func TestPagesOfSnapshotsFollowTheRate(t *testing.T) {
+	t.Parallel()
+	for r, want := range map[*Rescan]int{{PageSize: 2000, Rate: 1000}: 500, {PageSize: 2000, Rate: 3000}: 1500, {PageSize: 2000, Rate: 1_000_000}: 2000, {PageSize: 7, Rate: 150}: 7} {
+		if got := r.Page(); got != want {
+			t.Errorf("%+v: %d, want %d", r, got, want)
+		}
+	}
 }

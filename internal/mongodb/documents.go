@@ -14,6 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
@@ -181,20 +182,47 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 	}
 	defer func() { _ = cursor.Close(ctx) }()
 	p.Documents = make([][]byte, 0, cursor.RemainingBatchLength())
-	size := 0
-	for cursor.Next(ctx) {
-		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
-			id := change.IDOf(cursor.Current)
-			p.Next = change.Value{Type: id.Type, Data: append([]byte(nil), id.Data...)}
-			if cursor.RemainingBatchLength() >= n { // the page would keep a reply that is far larger
-				p.Documents = joined(p.Documents, size)
-			}
-			break
+	for size := 0; cursor.Next(ctx); {
+		if size, err = addDocuments(p, q, size, takeReply(cursor)); err != nil || !p.Next.IsZero() {
+			return err
 		}
-		p.Documents = append(p.Documents, slices.Clip([]byte(cursor.Current))) // the driver does not use a reply again
-		size += len(cursor.Current)
 	}
 	return cursor.Err()
+}
+
+// takeReply returns the documents of a cursor's reply as an array. The cursor is at the first of
+// them, and afterwards at the end of the reply. Taking one after the other would allocate memory
+// for each. The driver does not use a reply again.
+func takeReply(cursor *mongo.Cursor) []byte {
+	batch := mongo.BatchCursorFromCursor(cursor).Batch()
+	reply := batch.List
+	*batch = bsoncore.Iterator{}
+	return reply
+}
+
+// addDocuments adds the documents of a reply to a page that has some of so many bytes, and returns
+// how many it has then. It sets Next where the page is full.
+func addDocuments(p *snapshot.Page, q snapshot.Query, size int, reply []byte) (int, error) {
+	for at := 4; ; {
+		name, v, next, err := change.Element(reply, at)
+		switch {
+		case err != nil:
+			return size, fmt.Errorf("read reply: %w", err)
+		case name == nil:
+			return size, nil
+		}
+		doc := v.Document()
+		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
+			id := change.IDOf(doc)
+			p.Next = change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
+			if len(reply)-at >= size { // the page would keep a reply that is far larger
+				p.Documents = joined(p.Documents, size)
+			}
+			return size, nil
+		}
+		p.Documents = append(p.Documents, slices.Clip(doc))
+		size, at = size+len(doc), next
+	}
 }
 
 // joined returns copies of documents in memory of their own.

@@ -248,3 +248,34 @@ func TestHashIsLookedForAmongAFewKeys(t *testing.T) {
 		t.Errorf("where there is none: %v", err)
 	}
 }
+
+// Documents that the server sends in several replies are all of the page.
+func TestPageOfSeveralReplies(t *testing.T) {
+	client := mongodbtest.Dial(t, devmongotest.URI(t))
+	coll := client.Driver().Database(mongodbtest.Database(t, client)).Collection("c")
+	q := snapshot.Query{Namespace: change.Namespace{DB: coll.Database().Name(), Coll: "c"}, Documents: 10, Bytes: snapshot.PageBytes}
+	const documents, size = 5, 6 << 20 // a reply has at most 16 MiB
+	for i := range documents {
+		if _, err := coll.InsertOne(t.Context(), bson.D{{Key: "_id", Value: int32(i)}, {Key: "large", Value: bson.Binary{Data: make([]byte, size)}}}); err != nil {
+			t.Fatal(err)
+		}
+		kind, data, err := bson.MarshalValue(int32(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.IDs = append(q.IDs, change.Value{Type: byte(kind), Data: data})
+	}
+	var err error
+	if q.After, err = client.Now(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := mongodb.NewDocuments(client, nil).Read(t.Context(), q)
+	if err != nil || len(p.Documents) != documents || !p.Next.IsZero() {
+		t.Fatalf("%d documents, %v, %v", len(p.Documents), p.Next, err)
+	}
+	for i, doc := range p.Documents {
+		if id, is := bson.Raw(doc).Lookup("_id").Int32OK(); !is || int(id) != i || len(doc) < size {
+			t.Errorf("document %d has _id %d and %d bytes", i, id, len(doc))
+		}
+	}
+}

@@ -214,8 +214,8 @@ func (s *Service) buildNode(context.Context) error {
 		QueueBytes: int(cfg.Gateway.QueueBytes),
 		Covers:     backend.Watch(cfg).Covers,
 		Kinds:      documents.Kinds,
-		Snapshots:  documents, SnapshotPage: cfg.Rescan.PageSize,
-		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.PageSize),
+		Snapshots:  documents, SnapshotPage: cfg.Rescan.Page(),
+		SnapshotRate: rate.NewLimiter(rate.Limit(cfg.Rescan.Rate), cfg.Rescan.Page()),
 		Recover:      recovered(cfg.Rescan.Collections), Stall: s.opts.StallHub, Logger: s.logger, Registerer: s.registry,
 		Tracer: s.tracer, Range: s.extent,
 	}, s.log)

@@ -14,8 +14,8 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// A jetStream is a NATS server that stops and comes back, with a stream whose duplicate window is as
-// short as it can be.
+// A jetStream is a NATS server that stops and comes back, with a stream whose duplicate window is
+// as short as it can be.
 type jetStream struct {
 	*testing.T
 
