@@ -163,7 +163,7 @@ func (w *world) until(what string, holds func() bool) {
 }
 
 // patience bounds waits that never last so long unless something is wrong.
-const patience = 3 * time.Minute
+const patience = 6 * time.Minute
 
 // write appends inserts, and returns their positions on the wire.
 func (w *world) write(n, pad int) {
