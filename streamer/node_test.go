@@ -504,7 +504,7 @@ func TestStartPolicies(t *testing.T) {
 			t.Errorf("to resume where nothing is known: %v", err)
 		}
 		_, err = n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: time.Unix(99999, 0)}, deliverytest.Everything(t))
-		if fault.Of(err) != fault.LogAhead {
+		if fault.Of(err) != fault.SessionBadRequest {
 			t.Errorf("in the future: %v", err)
 		}
 		earliest := w.connect(n, streamer.Request{Start: streamer.StartEarliest})
@@ -552,7 +552,7 @@ func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
 			t.Errorf("%d changes for the shared subscriber", got)
 		}
 		_, err := n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: present.Add(time.Minute)}, deliverytest.Everything(t))
-		if fault.Of(err) != fault.LogAhead {
+		if fault.Of(err) != fault.SessionBadRequest {
 			t.Errorf("a minute ahead: %v", err)
 		}
 	})
