@@ -20,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/mongodb/uri"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // Config configures the connection to a deployment.
@@ -68,7 +69,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
 	}
 	c.mu.uri = read
-	if _, err := c.Pool(func(o *options.ClientOptions) { c.observe(o.SetWriteConcern(writeconcern.Majority())) }); err != nil {
+	if err := c.first(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.inspect(ctx); err != nil {
@@ -76,6 +77,20 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// first makes the first pool. While the name server does not know the hosts of the connection
+// string, it waits, for as long as for a server.
+func (c *Client) first(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.SelectionTimeout)
+	defer cancel()
+	backoff := retry.Backoff{First: 200 * time.Millisecond, Longest: 5 * time.Second}
+	for failures := 1; ; failures++ {
+		_, err := c.Pool(func(o *options.ClientOptions) { c.observe(o.SetWriteConcern(writeconcern.Majority())) })
+		if fault.Of(err) != fault.MongoUnreachable || backoff.Wait(ctx, failures) != nil {
+			return err
+		}
+	}
 }
 
 // Driver returns the pool for all requests without a pool of their own.

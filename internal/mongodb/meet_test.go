@@ -78,6 +78,16 @@ func TestServersThatMayFitAreWaitedFor(t *testing.T) {
 	}
 }
 
+// A name server that does not know the hosts now may know them soon.
+func TestHostsThatAreNotFoundAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	_, err := mongodb.Dial(t.Context(), mongodb.Config{URI: "mongodb+srv://streamer.invalid/", SelectionTimeout: time.Second})
+	if took := time.Since(begun); fault.Of(err) != fault.MongoUnreachable || took < time.Second {
+		t.Errorf("after %v: %v", took, err)
+	}
+}
+
 // Whose certificate is not accepted is told, whichever side refuses it.
 func TestCertificatesThatAreRefusedAreTold(t *testing.T) {
 	t.Parallel()

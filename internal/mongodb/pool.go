@@ -2,6 +2,8 @@ package mongodb
 
 import (
 	"context"
+	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -59,7 +61,14 @@ func (c *Client) connect(read uri.URI, adjust func(*options.ClientOptions)) (*mo
 	return driver, nil
 }
 
-func asOptionsFault(err error) error { return fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err) }
+// asOptionsFault returns the fault of a connection string that the driver does not take. That the
+// name server does not know its hosts may pass.
+func asOptionsFault(err error) error {
+	if _, is := errors.AsType[*net.DNSError](err); is {
+		return fault.Newf(fault.MongoUnreachable, "find the servers of mongodb+srv://: %w", err)
+	}
+	return fault.Newf(fault.ConfigBadValue, "mongodb.uri: %w", err)
+}
 
 // Renew reconnects with a connection string that has changed, or whose files have, and closes the
 // old connections. The new string must lead to the same deployment: the same identity, and at least
