@@ -210,6 +210,9 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 		t.Errorf("a node of another cluster: %+v", list)
 	}
 	node.Close()
+	if asked, err := d.command("subscribers", "delete", "gateway/orders", "--address", node.URL); !strings.Contains(fmt.Sprint(asked, err), "No node tells whether it is connected: ") {
+		t.Errorf("%v: %s", err, asked)
+	}
 	list.NodeError = ""
 	other.result(&list, "subscribers", "list", "--address", node.URL)
 	if list.NodeError == "" || len(list.Subscribers) != 2 || list.Subscribers[0].Connected != nil || list.Subscribers[0].Lag == nil {

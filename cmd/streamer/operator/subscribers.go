@@ -480,23 +480,27 @@ type deleted struct {
 }
 
 // claimedAt returns the nodes at which a subscriber has a session, as nodes have told in their
-// heartbeats, or the one that was asked; "" where no node of the cluster tells.
-func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) string {
+// heartbeats, or the one that was asked; "" for none. The error says why no node of the cluster
+// tells.
+func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	answer, err := readSubscribers(ctx, node)
-	if err != nil || answer.Origin.Cluster != cluster {
-		return ""
+	if err != nil {
+		return "", err
+	}
+	if answer.Origin.Cluster != cluster {
+		return "", errors.New("the node belongs to another cluster")
 	}
 	if at := connectedAt(ctx, node)[name]; len(at) > 0 {
-		return strings.Join(at, ", ")
+		return strings.Join(at, ", "), nil
 	}
 	for _, s := range answer.Subscribers {
 		if s.Subscriber == name && s.Session != nil {
-			return s.Session.Node
+			return s.Session.Node, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func deleteCommand() *cobra.Command {
@@ -518,7 +522,10 @@ func deleteCommand() *cobra.Command {
 				return unread
 			}
 			question := fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(args[0]))
-			if d.Session = claimedAt(ctx, &node, origin.Cluster, args[0]); d.Session != "" {
+			switch d.Session, err = claimedAt(ctx, &node, origin.Cluster, args[0]); {
+			case err != nil:
+				question = fmt.Sprintf("No node tells whether it is connected: %s. %s", printable(err.Error()), question)
+			case d.Session != "":
 				question = fmt.Sprintf("Subscriber %s is connected at node %s, and its session ends. %s", quoted(args[0]), printable(d.Session), question)
 			}
 			if err := o.decide(ctx, w, d, d.write, nil, question); err != nil {

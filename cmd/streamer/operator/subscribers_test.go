@@ -28,7 +28,7 @@ func TestSessionsOfAnotherClusterAreNotShown(t *testing.T) {
 		{"OTHER", "carts", ""},
 		{"production", "orders", ""},
 	} {
-		if at := claimedAt(t.Context(), client, tt.origin, tt.name); at != tt.want {
+		if at, err := claimedAt(t.Context(), client, tt.origin, tt.name); at != tt.want || (err != nil) != (tt.origin != "ORIGIN") {
 			t.Errorf("%s of the cluster with the origin %s: %q, want %q", tt.name, tt.origin, at, tt.want)
 		}
 	}
