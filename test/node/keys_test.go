@@ -3,7 +3,10 @@ package node
 import (
 	"bufio"
 	"context"
+	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	devmongo "github.com/mongostream/streamer/dev/mongo"
@@ -36,5 +39,30 @@ func TestIdleEventStreamsAreWrittenToAsConfigured(t *testing.T) {
 	}
 	if beats < wanted {
 		t.Errorf("%d heartbeats in %s", beats, patience)
+	}
+}
+
+// A client of an event stream that reads nothing is disconnected after http.stall_timeout.
+func TestEventStreamThatIsNotReadEndsAsConfigured(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, devmongo.Config{}, "STREAMER_HTTP_STALL_TIMEOUT=1s").beginWith(nil)
+	n.status()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", n.service.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := fmt.Fprintf(conn, "GET /v1/events?db=shop HTTP/1.1\r\nHost: %s\r\n\r\n", n.service.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	n.until("the client is connected", func() bool { return n.metric("streamer_sse_clients") == 1 })
+	pad := strings.Repeat("x", 1<<20)
+	for id := range 16 { // more than the system takes for a client
+		n.insertPadded(id, pad)
+	}
+	begun := time.Now()
+	n.until("it is disconnected", func() bool { return n.metric("streamer_sessions_ended_total") > 0 })
+	if took := time.Since(begun); took > 20*time.Second { // the default is 30 s
+		t.Errorf("after %v", took)
 	}
 }
