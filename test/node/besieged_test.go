@@ -95,7 +95,6 @@ func buildFort(t *testing.T, nodes, intruders int) *fort {
 		f.nodes = append(f.nodes, r.begin(settings...))
 	}
 	f.live = f.nodes[0]
-	f.status()
 	f.until("the nodes share the partitions", func() bool {
 		all := 0
 		for _, n := range f.nodes {
