@@ -188,6 +188,26 @@ func TestLogOutlivesTheOplog(t *testing.T) {
 	})
 }
 
+// Segments are written as often as the Interval says, while they are not full.
+func TestSegmentsAreWrittenAsOftenAsConfigured(t *testing.T) {
+	written := func(interval time.Duration) (n int) {
+		synctest.Test(t, func(t *testing.T) {
+			mongo, store := newMongo(), &retentiontest.Memory{}
+			w := start(t, mongo, store, retention.WriterConfig{Interval: interval, Size: 1 << 20})
+			for minute := range int64(30) {
+				write(mongo, 1, minute)
+				w.pass(time.Minute)
+			}
+			n = len(store.Keys())
+			w.stop()
+		})
+		return n
+	}
+	if often, seldom := written(time.Minute), written(10*time.Minute); often < 20 || seldom > 5 {
+		t.Errorf("in half an hour, %d segments at an interval of a minute, %d at one of ten", often, seldom)
+	}
+}
+
 // Without the writer the same reader has a loss.
 func TestOplogAloneLosesWhatHasLeftIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

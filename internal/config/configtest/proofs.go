@@ -77,7 +77,7 @@ func Proofs() []Proof {
 		{"node.id", "test/process.TestSecondProcessOnTheSameMarksIsRefused", ""},
 		{"node.capacity", "cluster/plan.TestCapacityIsAShare", "Capacity"},
 		{"retention.store", "test/node.TestEventStreamsReadWhatHasLeftTheOplog", ""},
-		{"retention.interval", "test/node.TestEventStreamsReadWhatHasLeftTheOplog", ""},
+		{"retention.interval", "retention.TestSegmentsAreWrittenAsOftenAsConfigured", "Interval"},
 		{"retention.max_age", "retention.TestExpiredSegmentsAreALossForTheirReaders", "MaxAge"},
 		{"retention.max_bytes", "retention.TestFullDiskIsFreed", "MaxBytes"},
 		{"rescan.collections", "test/node.TestPromises", ""},
