@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 )

@@ -464,7 +464,7 @@ func (n *live) post(do string) {
 	n.asks("/v1/sinks/out/" + do)
 }
 
-// A sink that starts with a snapshot publishes the documents in their place among the changes. Who
+// A sink whose start is snapshot publishes the documents in their place among the changes. Who
 // gets partitions of it before all are read reads on, and who gets them later reads nothing.
 func TestSinkBeginsWithTheDocuments(t *testing.T) {
 	t.Parallel()
