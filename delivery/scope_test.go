@@ -27,11 +27,11 @@ type retainedLog struct {
 }
 
 func (r retainedLog) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
-	stream, _, err := r.OpenNarrow(ctx, from, nil)
+	stream, _, err := r.OpenNarrow(ctx, from, nil, false)
 	return stream, err
 }
 
-func (r retainedLog) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (oplog.Stream, bool, error) {
+func (r retainedLog) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope, _ bool) (oplog.Stream, bool, error) {
 	stream, err := r.Log.Open(ctx, from)
 	if err != nil || from.IsZero() || from.Time.Compare(r.until) >= 0 {
 		return stream, false, err

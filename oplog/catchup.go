@@ -34,6 +34,11 @@ func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
 func (l *Log) assign() (opening []*reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for r := range l.catchups {
+		if r.joins {
+			r.notify()
+		}
+	}
 	if !l.tail.opened && !l.late {
 		return nil
 	}
@@ -70,19 +75,21 @@ func (l *Log) assign() (opening []*reader) {
 			opening = append(opening, r)
 		}
 	}
-	l.endOneFor(without)
+	l.endOneFor(without, false)
+	l.endOneFor(without, true)
 	return opening
 }
 
-// endOneFor ends at most one catch-up for the cursors that get no reader: while its stream is being
-// closed, nobody knows who will still be without one.
-func (l *Log) endOneFor(cursors []*Cursor) {
+// endOneFor ends at most one catch-up, of the retained log or of MongoDB, for the cursors that get no
+// reader: while its stream is being closed, nobody knows who will still be without one.
+func (l *Log) endOneFor(cursors []*Cursor, retained bool) {
 	for r := range l.catchups {
-		if r.ending {
+		if r.ending && r.retained == retained {
 			return
 		}
 	}
-	if slices.ContainsFunc(cursors, func(c *Cursor) bool { return l.turn(c) < inTurn }) && l.preempt() {
+	cursors = slices.DeleteFunc(slices.Clone(cursors), func(c *Cursor) bool { return l.left(c) != retained })
+	if slices.ContainsFunc(cursors, func(c *Cursor) bool { return l.turn(c) < inTurn }) && l.preempt(retained) {
 		return
 	}
 	for _, c := range cursors {
@@ -98,13 +105,13 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	for r := range l.catchups {
 		base, end := r.reach()
 		readers, spans = append(readers, r), append(spans, span{
-			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened,
+			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened, retained: r.retained, joins: r.joins,
 		})
 	}
 	places, open := assign(l.wantsOf(pending), spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
 	for _, o := range open {
 		r := newReader(l, false, o.from)
-		r.settled = o.whole
+		r.settled, r.retained = o.whole, o.retained
 		readers = append(readers, r)
 	}
 	return readers, places
@@ -121,7 +128,7 @@ func (l *Log) unite(c *Cursor) (ends bool) {
 	var latest *reader
 	for r := range l.catchups {
 		within := c.open.Covers(r.ring.base) && !r.begun.Before(c.reread.Since)
-		shares := r.ends() && within && !r.scope.covers(c.scope)
+		shares := r.ends() && r.retained == l.left(c) && within && !r.scope.covers(c.scope)
 		if shares && (latest == nil || r.ring.end.After(latest.ring.end)) {
 			latest = r
 		}
@@ -142,13 +149,13 @@ func (l *Log) unite(c *Cursor) (ends bool) {
 // ends reports whether a catch-up can be ended: it has a stream and runs.
 func (r *reader) ends() bool { return r.opened && r.leave != nil }
 
-// preempt ends the catch-up with the latest position, if there is one, in favour of a cursor whose
-// position is about to leave the oplog, or which no other may serve because it reads anew. Its own
-// cursors wait again.
-func (l *Log) preempt() (ends bool) {
+// preempt ends the catch-up with the latest position, of the retained log or of MongoDB, if there is
+// one, in favour of a cursor whose position is about to leave the log, or which no other may serve
+// because it reads anew. Its own cursors wait again.
+func (l *Log) preempt(retained bool) (ends bool) {
 	var foremost *reader
 	for r := range l.catchups {
-		canWait := r.ends() && r.from.Time.Compare(l.floor) >= 0
+		canWait := r.ends() && r.retained == retained && r.from.Time.Compare(l.floor) >= 0
 		if canWait && (foremost == nil || r.from.After(foremost.from)) {
 			foremost = r
 		}
@@ -159,6 +166,22 @@ func (l *Log) preempt() (ends bool) {
 	l.logger.Info("catch-up preempted for a position that cannot wait", "from", foremost.from.String())
 	foremost.leave()
 	return true
+}
+
+// admits reports whether a catch-up may open a stream of MongoDB. One that may not is woken when
+// another one ends.
+func (l *Log) admits(r *reader) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	streams := 0
+	for other := range l.catchups {
+		if other != r && !other.retained {
+			streams++
+		}
+	}
+	admitted := streams < l.cfg.MaxStreams-1
+	r.joins, r.retained = !admitted, !admitted
+	return admitted
 }
 
 // runCatchup runs one catch-up. Cursors that it leaves wait for a reader again.

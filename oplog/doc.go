@@ -32,8 +32,11 @@
 // everything after its position, the cursor is placed there and skips entries that it has read.
 // Nothing is missed or repeated. The number of catch-ups is bounded; cursors near each other share
 // one, opened at the earliest position. A cursor that is read for some namespaces ([Scope]) may
-// share a catch-up that leaves out others, where the source can do that ([Narrower]). The tail
+// share a catch-up that leaves out others, where the source can do that ([Retainer]). The tail
 // pauses for a catch-up that makes no progress towards it.
+//
+// Catch-ups at positions that only a retained log has cost MongoDB nothing. They have a budget of
+// their own, as large, and wait at the end of that log until MongoDB's streams are not all in use.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
 //
@@ -63,6 +66,9 @@
 //     cursors of different namespaces get one of everything
 //     (oplog.TestCursorsOfDifferentNamespacesUnite). Catch-ups are ended for others one at a time
 //     (oplog.TestOneStreamIsEndedAtATime)
+//   - A catch-up of the retained log continues in MongoDB only within the budget of streams
+//     (oplog.TestRetainedLogIsLeftWithinTheBudget), and serves no cursor that reads anew what
+//     MongoDB has (oplog.TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog)
 //   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
 //     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
 //     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)

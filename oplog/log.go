@@ -31,7 +31,8 @@ type Config struct {
 	// PrefetchBytes bounds how far a reader fetches ahead of the cursor that it keeps pace with, in
 	// bytes. Defaults to 16 MiB. It may be exceeded by one reply.
 	PrefetchBytes int64
-	// MaxStreams bounds the open change streams, including the tail. Defaults to 5, at least 2.
+	// MaxStreams bounds the open change streams, including the tail. As many catch-ups may read the
+	// retained log besides. Defaults to 5, at least 2.
 	MaxStreams int
 	// Neighbourhood is the log time within which cursors share a catch-up even if another one could
 	// be opened. Defaults to 1 minute.
@@ -72,6 +73,7 @@ type Log struct {
 	catchups  map[*reader]struct{}
 	waiting   map[*Cursor]struct{} // cursors without a reader
 	pausedFor *reader              // the catch-up for which the tail is paused
+	reach     gap.Reach            // the extent of the oplog
 	floor     change.Timestamp     // earlier positions are about to leave the oplog
 	late      bool                 // opening the tail for the first time takes long
 	err       error                // why Run has ended
@@ -153,7 +155,7 @@ func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
 			}
 		}
 	}
-	l.floor = floor
+	l.reach, l.floor = reach, floor
 	if len(l.waiting) > 0 {
 		l.notify()
 	}
@@ -215,7 +217,10 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r.queued -= int64(reply.Size)
-	r.replied, r.retained = reply.At, reply.Retained
+	if r.replied = reply.At; r.retained != reply.Retained {
+		r.retained = reply.Retained
+		l.notify()
+	}
 	drained := reply.Drained && !reply.Unproven
 	turned := drained && !r.drained
 	r.drained = drained

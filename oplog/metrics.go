@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the metrics of a Log.
 type metrics struct {
-	streams, window                   prometheus.Gauge
+	window                            prometheus.Gauge
 	events, repeated, duplicates      prometheus.Counter
 	rescanned                         prometheus.Counter
 	detached, joins, catchups, pauses prometheus.Counter
@@ -25,10 +25,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 		window: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "streamer", Name: "dedup_cache_size", Help: "Events of the latest cluster time that the tail's deduplication window remembers.",
 		}),
-		gaps: design("gaps_detected_total", "Stretches of the oplog that were or may have been missed: read again, or lost."),
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: "streamer", Subsystem: "log", Name: "streams_open", Help: "Open change streams, including the tail and those being opened.",
-		}),
+		gaps:       design("gaps_detected_total", "Stretches of the oplog that were or may have been missed: read again, or lost."),
 		events:     counter("events_total", "Change events read from MongoDB, by all readers."),
 		repeated:   counter("events_repeated_total", "Change events that a reopened stream repeated, dropped by position."),
 		duplicates: design("duplicate_events_total", "Change events dropped because their changes came before under another form of resume token."),
@@ -45,7 +42,7 @@ func newMetrics(reg prometheus.Registerer, stats func() Stats) *metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(
-			m.streams, m.window, m.events, m.repeated, m.duplicates, m.rescanned, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.gaps, m.losses, collector{stats},
+			m.window, m.events, m.repeated, m.duplicates, m.rescanned, m.detached, m.joins, m.catchups, m.pauses, m.jumps, m.reread, m.gaps, m.losses, collector{stats},
 		)
 	}
 	return m
@@ -57,6 +54,8 @@ type collector struct{ stats func() Stats }
 
 //nolint:gochecknoglobals // descriptions are constants
 var (
+	streamsDesc  = prometheus.NewDesc("streamer_log_streams_open", "Open change streams, including the tail and those being opened.", nil, nil)
+	retainedDesc = prometheus.NewDesc("streamer_log_retained_readers", "Catch-ups that read the retained log, and cost MongoDB nothing.", nil, nil)
 	cursorsDesc  = prometheus.NewDesc("streamer_log_cursors", "Cursors by where they read: tail, catchup, or waiting for a reader.", []string{"reader"}, nil)
 	ringDesc     = prometheus.NewDesc("streamer_log_ring_bytes", "Bytes held in rings.", []string{"reader"}, nil)
 	distanceDesc = prometheus.NewDesc("streamer_log_distance_seconds", "Log time between the tail's end and the rearmost cursor.", nil, nil)
@@ -64,6 +63,8 @@ var (
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- streamsDesc
+	ch <- retainedDesc
 	ch <- cursorsDesc
 	ch <- ringDesc
 	ch <- distanceDesc
@@ -75,6 +76,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
+	gauge(streamsDesc, float64(s.Streams))
+	gauge(retainedDesc, float64(s.Retained))
 	gauge(cursorsDesc, float64(s.TailCursors), "tail")
 	gauge(cursorsDesc, float64(s.CatchupCursors), "catchup")
 	gauge(cursorsDesc, float64(s.Waiting), "waiting")

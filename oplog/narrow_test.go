@@ -20,30 +20,76 @@ import (
 	"github.com/mongostream/streamer/oplog/oplogtest"
 )
 
-// A narrowing source has everything before a time in lanes: who asks for some namespaces gets
-// nothing else of it.
+// A narrowing source retains everything before a time in lanes: who asks for some namespaces gets
+// nothing else of it. It counts its other streams.
 type narrowing struct {
 	*oplogtest.Log
 
-	until change.Timestamp
+	until      change.Timestamp
+	open, most *atomic.Int32
 }
 
-func (s narrowing) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (oplog.Stream, bool, error) {
-	stream, err := s.Open(ctx, from)
-	if err != nil || from.Time.Compare(s.until) >= 0 {
-		return stream, false, err
+func newNarrowing(log *oplogtest.Log, until uint32) narrowing {
+	return narrowing{log, change.Timestamp{T: until}, &atomic.Int32{}, &atomic.Int32{}}
+}
+
+// reach is the extent of a log that has lost what is retained.
+func (s narrowing) reach() gap.Reach {
+	return gap.Reach{First: s.until, Retained: change.Timestamp{T: 1}, Last: change.Timestamp{T: 1 << 30}}
+}
+
+func (s narrowing) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
+	stream, err := s.Log.Open(ctx, from)
+	if err != nil {
+		return nil, err
 	}
-	return narrowed{stream, scope}, true, nil
+	s.most.Store(max(s.most.Load(), s.open.Add(1)))
+	return counted{stream, s.open}, nil
+}
+
+type counted struct {
+	oplog.Stream
+
+	open *atomic.Int32
+}
+
+func (s counted) Close() {
+	s.open.Add(-1)
+	s.Stream.Close()
+}
+
+func (s narrowing) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope, left bool) (oplog.Stream, bool, error) {
+	switch has := from.Time.Compare(s.until) < 0; {
+	case has:
+		stream, err := s.Log.Open(ctx, from)
+		return &narrowed{stream, scope, s.until, from.Time}, true, err
+	case left:
+		return nil, false, oplog.ErrJoin
+	}
+	stream, err := s.Open(ctx, from)
+	return stream, false, err
 }
 
 type narrowed struct {
 	oplog.Stream
 
-	scope oplog.Scope
+	scope     oplog.Scope
+	until, at change.Timestamp
 }
 
-func (s narrowed) Next(ctx context.Context) (oplog.Reply, error) {
+func (s *narrowed) Next(ctx context.Context) (oplog.Reply, error) {
+	if s.at.Compare(s.until) >= 0 {
+		return oplog.Reply{}, oplog.ErrJoin
+	}
 	reply, err := s.Stream.Next(ctx)
+	reply.Retained = true
+	if s.at = reply.End.Time; len(reply.Events) > 0 {
+		e, err := change.Parse(reply.Events[len(reply.Events)-1])
+		if err != nil {
+			return reply, err
+		}
+		s.at = e.Time()
+	}
 	reply.Events = slices.DeleteFunc(reply.Events, func(raw []byte) bool {
 		e, err := change.Parse(raw)
 		return err == nil && !s.scope.Concerns(e.Namespace().String())
@@ -87,7 +133,7 @@ func (f *narrowFollower) read(t *testing.T) {
 
 // narrowDrive lets cursors with scopes come and go.
 func narrowDrive(t *testing.T, streams, until int, steps []narrowStep) error {
-	source := narrowing{&oplogtest.Log{ReplyEvents: 5}, change.Timestamp{T: uint32(1000 + until)}}
+	source := newNarrowing(&oplogtest.Log{ReplyEvents: 5}, uint32(1000+until))
 	source.Tick(1)
 	written := func(n, m int) (events []changetest.Event) {
 		for i := range n {
@@ -98,6 +144,7 @@ func narrowDrive(t *testing.T, streams, until int, steps []narrowStep) error {
 	all := written(40, 0)
 	l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 2_000, MaxStreams: streams, Neighbourhood: time.Second}, source, source.Reach, change.Position{})
 	defer end()
+	l.SetReach(source.reach(), change.Timestamp{})
 	synctest.Wait()
 	var followers []*narrowFollower
 	append1 := func(events []changetest.Event) {
@@ -142,7 +189,10 @@ func narrowDrive(t *testing.T, streams, until int, steps []narrowStep) error {
 		}
 		f.cursor.Close()
 	}
-	if _, most, _ := source.Streams(); most > streams {
+	if most := source.most.Load(); int(most) > streams {
+		return fmt.Errorf("%d streams of MongoDB at a time", most)
+	}
+	if _, most, _ := source.Streams(); most > 2*streams-1 {
 		return fmt.Errorf("%d streams at a time", most)
 	}
 	return nil
@@ -185,11 +235,11 @@ type bounded struct {
 	left atomic.Int32
 }
 
-func (s *bounded) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (oplog.Stream, bool, error) {
-	if s.left.Add(-1) < 0 {
+func (s *bounded) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope, left bool) (oplog.Stream, bool, error) {
+	if scope != nil && s.left.Add(-1) < 0 {
 		return nil, false, errors.New("streams are opened again and again")
 	}
-	return s.narrowing.OpenNarrow(ctx, from, scope)
+	return s.narrowing.OpenNarrow(ctx, from, scope, left)
 }
 
 // crowd has a stream of everything, one of the collection c0, and no room for another one. It
@@ -206,6 +256,7 @@ func crowd(t *testing.T, source *bounded) (l *oplog.Log, c0 *oplog.Cursor, of [2
 	source.Append(inserts(5, 100)...)
 	source.Tick(3600)
 	l, end = begin(t, oplog.Config{MaxStreams: 3}, source, source.Reach, change.Position{})
+	l.SetReach(source.reach(), change.Timestamp{})
 	synctest.Wait()
 	next(t, l.Cursor(oplog.Start{Position: change.At(later)}))
 	c0 = l.Cursor(oplog.Start{Position: change.At(change.Timestamp{T: 1000, I: 1}), Scope: oplog.Scope{{DB: "shop", Coll: "c0"}}})
@@ -243,7 +294,7 @@ func all(t *testing.T, c *oplog.Cursor, coll string, want []change.Position) {
 // everything: they do not end each other's streams in turn.
 func TestCursorsOfDifferentNamespacesUnite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}
+		source := &bounded{narrowing: newNarrowing(&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, 9000)}
 		source.left.Store(20)
 		l, c0, of, end := crowd(t, source)
 		defer end()
@@ -262,7 +313,7 @@ func TestCursorsOfDifferentNamespacesUnite(t *testing.T) {
 // A cursor that reads anew ends no stream that it could not share.
 func TestCursorsUniteOnlyWhereTheyCanShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}
+		source := &bounded{narrowing: newNarrowing(&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, 9000)}
 		source.left.Store(1)
 		l, c0, of, end := crowd(t, source)
 		defer end()
@@ -282,12 +333,11 @@ func TestCursorsUniteOnlyWhereTheyCanShare(t *testing.T) {
 // is ended and not two.
 func TestOneStreamIsEndedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &bounded{narrowing: narrowing{&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, change.Timestamp{T: 9000}}}
+		source := &bounded{narrowing: newNarrowing(&oplogtest.Log{ReplyEvents: 2, Delay: 100 * time.Millisecond}, 9000)}
 		source.left.Store(20)
 		l, c0, of, end := crowd(t, source)
 		defer end()
-		first, last := source.Reach()
-		l.SetReach(gap.Reach{First: first, Last: last}, change.Timestamp{T: 2000})
+		l.SetReach(source.reach(), change.Timestamp{T: 2000})
 		c1 := l.Cursor(oplog.Start{Position: of[1][3], Scope: oplog.Scope{{DB: "shop", Coll: "c1"}}})
 		all(t, c1, "c1", of[1][4:])
 		synctest.Wait()
@@ -295,5 +345,78 @@ func TestOneStreamIsEndedAtATime(t *testing.T) {
 			t.Errorf("%d streams are open, %d were at most, %d were opened", open, most, opened)
 		}
 		all(t, c0, "c0", of[0][1:])
+	})
+}
+
+// A catch-up that has read the retained log to its end waits for one of MongoDB's streams, and
+// continues when another catch-up has ended.
+func TestRetainedLogIsLeftWithinTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newNarrowing(&oplogtest.Log{ReplyEvents: 2}, 1100)
+		source.Tick(1)
+		old := source.Append(inserts(10, 0)...)
+		source.Tick(3600)
+		recent := source.Append(inserts(50, 100)...)
+		source.Tick(3600)
+		l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 1_000, MaxStreams: 2}, source, source.Reach, change.Position{})
+		defer end()
+		l.SetReach(source.reach(), change.Timestamp{})
+		synctest.Wait()
+		slow := l.Cursor(oplog.Start{Position: recent[0].Position()})
+		next(t, slow)
+		late := l.Cursor(oplog.Start{Position: old[0].Position()})
+		defer late.Close()
+		read := 0
+		poll := func() {
+			for {
+				synctest.Wait()
+				b, err := late.Poll()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b == nil {
+					return
+				}
+				read += b.Len()
+			}
+		}
+		if poll(); read < len(old)-1 || read >= len(old)+len(recent)-1 {
+			t.Errorf("%d changes were read while there was no stream", read)
+		}
+		if s := l.Stats(); s.Retained != 1 || s.Streams != 2 {
+			t.Errorf("%+v", s)
+		}
+		slow.Close()
+		if poll(); read != len(old)+len(recent)-1 {
+			t.Errorf("%d changes were read", read)
+		}
+		if most := source.most.Load(); most > 2 {
+			t.Errorf("%d streams of MongoDB at a time", most)
+		}
+	})
+}
+
+// The retained log has documents as they were looked up long ago: it serves no cursor that reads
+// anew what MongoDB still has.
+func TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newNarrowing(&oplogtest.Log{ReplyEvents: 2}, 4000)
+		source.Tick(1)
+		old := source.Append(inserts(50, 100)...)
+		source.Tick(3600)
+		recent := source.Append(inserts(50, 100)...)
+		source.Tick(3600)
+		l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 1_000, Neighbourhood: 3 * time.Hour}, source, source.Reach, change.Position{})
+		defer end()
+		l.SetReach(source.reach(), change.Timestamp{})
+		late := l.Cursor(oplog.Start{Position: old[0].Position()})
+		defer late.Close()
+		next(t, late)
+		anew := l.Cursor(oplog.Start{Position: recent[0].Position(), Reread: oplog.Reread{Since: time.Now().Add(-time.Hour), Until: recent[49].Time}})
+		defer anew.Close()
+		next(t, anew)
+		if s := l.Stats(); s.Retained != 1 || s.Streams != 2 {
+			t.Errorf("%+v", s)
+		}
 	})
 }

@@ -16,15 +16,21 @@ type span struct {
 	scope     Scope
 	settled   bool // it has that scope; otherwise its scope will be that of all its cursors
 	opened    bool // it keeps that scope; otherwise it may turn out to have everything
+	retained  bool // it reads the retained log
+	joins     bool // it waits for a stream of MongoDB, because the retained log has ended
 }
 
+// is reports whether a reader counts among those of the retained log, or of MongoDB.
+func (s *span) is(retained bool) bool { return s.retained == retained || s.joins }
+
 // A want is what a cursor needs: everything of the scope after the position, from a reader that has
-// not begun before since.
+// not begun before since. Only the retained log has the position, if retained is true.
 type want struct {
-	at    change.Position
-	scope Scope
-	since time.Time
-	turn  turn
+	at       change.Position
+	scope    Scope
+	since    time.Time
+	turn     turn
+	retained bool
 }
 
 // A turn is the order in which cursors get readers.
@@ -42,13 +48,15 @@ const (
 
 // An opening is a catch-up to be opened.
 type opening struct {
-	from  change.Position
-	whole bool // its scope is everything
+	from     change.Position
+	whole    bool // its scope is everything
+	retained bool
 }
 
 // limits are the limits for catch-ups.
 type limits struct {
-	// budget is the maximum number of catch-ups.
+	// budget is the maximum number of catch-ups that read MongoDB, and of those that read the
+	// retained log.
 	budget int
 	// neighbourhood is the log time that a shared reader may have to read to reach a cursor while
 	// another reader could be opened.
@@ -66,9 +74,15 @@ const (
 func (l *Log) wantsOf(cursors []*Cursor) []want {
 	wants := make([]want, len(cursors))
 	for i, c := range cursors {
-		wants[i] = want{c.open, c.scope, c.reread.Since, l.turn(c)}
+		wants[i] = want{c.open, c.scope, c.reread.Since, l.turn(c), l.left(c)}
 	}
 	return wants
+}
+
+// left reports whether a cursor's position has left the oplog, and the retained log may have it.
+func (l *Log) left(c *Cursor) bool {
+	_, retains := l.source.(Retainer)
+	return retains && l.reach.Begins().Compare(l.reach.First) < 0 && c.open.Time.Compare(l.reach.First) < 0
 }
 
 // turn returns when a cursor gets a reader.
@@ -105,11 +119,11 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 	for _, i := range order {
 		w := wants[i]
 		at := nearest(all, w)
-		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && len(all) < limits.budget {
-			whole := narrow(all) >= limits.budget/2
+		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && count(all, w.retained) < limits.budget {
+			whole := narrow(all, w.retained) >= limits.budget/2
 			at = len(all)
-			all = append(all, span{base: w.at, end: w.at, begun: latest, settled: whole})
-			open = append(open, opening{from: w.at, whole: whole})
+			all = append(all, span{base: w.at, end: w.at, begun: latest, settled: whole, retained: w.retained})
+			open = append(open, opening{from: w.at, whole: whole, retained: w.retained})
 		}
 		if at != nowhere && !all[at].has(w.scope) {
 			at = undecided
@@ -119,10 +133,20 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 	return places, open
 }
 
-// narrow returns how many readers may not have everything.
-func narrow(readers []span) (n int) {
+// count returns how many readers read the retained log, or MongoDB.
+func count(readers []span, retained bool) (n int) {
 	for i := range readers {
-		if !readers[i].settled || readers[i].scope != nil {
+		if readers[i].is(retained) {
+			n++
+		}
+	}
+	return n
+}
+
+// narrow returns how many of these may not have everything.
+func narrow(readers []span, retained bool) (n int) {
+	for i := range readers {
+		if readers[i].is(retained) && (!readers[i].settled || readers[i].scope != nil) {
 			n++
 		}
 	}
@@ -133,11 +157,13 @@ func narrow(readers []span) (n int) {
 func (s *span) has(scope Scope) bool { return !s.settled || s.scope.covers(scope) }
 
 // nearest returns the reader that will reach the position and is closest to it, among those that
-// may serve the cursor: they have its scope, or may turn out to have it.
+// may serve the cursor: they have its scope, or may turn out to have it. What can be read anew is
+// not read from the retained log, which has documents as they were looked up long ago.
 func nearest(readers []span, w want) (best int) {
 	best = nowhere
 	for i, r := range readers {
-		serves := !r.begun.Before(w.since) && (!r.opened || r.has(w.scope))
+		old := r.begun.Before(w.since) || r.retained && !w.since.IsZero() && !w.retained
+		serves := !old && (!r.opened || r.has(w.scope))
 		if serves && w.at.Covers(r.base) && (best == nowhere || r.end.After(readers[best].end)) {
 			best = i
 		}

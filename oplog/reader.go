@@ -55,7 +55,8 @@ type readerState struct {
 
 	waits    bool // the fetch loop is waiting
 	drained  bool // the last reply had all that there was
-	retained bool // the last reply was not MongoDB's
+	retained bool // it reads, or is to read, the retained log
+	joins    bool // it waits for a stream of MongoDB, because the retained log has ended
 	crowded  bool // the split loop waits for cursors
 
 	// The state of a catch-up at the last check: its distance from the tail, and its front.
@@ -99,27 +100,16 @@ func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.log.locked(func() { r.leave = func() { r.ending = true; cancel() } })
-	r.log.metrics.streams.Inc()
-	defer r.log.metrics.streams.Dec()
 	open, refused := r.from, error(nil)
 	for {
-		stream, err := r.open(ctx, open, refused)
-		if err != nil {
-			return err
-		}
-		base := stream.Base()
-		if r.splitter.end.IsZero() {
-			r.splitter.begin(base)
-		}
-		r.log.opened(r, base)
-		err = r.read(ctx, stream)
-		stream.Close()
-		r.log.locked(func() { r.reading, r.queued = false, 0 })
+		err := r.follow(ctx, open, refused)
 		if r.splitter.end.After(open) {
 			r.attempts = 0
 		}
 		open, refused = r.splitter.end, nil
 		switch {
+		case errors.Is(err, ErrJoin):
+			open = change.At(open.Time)
 		case errors.Is(err, errReadAgain):
 			r.log.metrics.reread.Inc()
 			r.log.metrics.gaps.Inc()
@@ -130,7 +120,39 @@ func (r *reader) run(ctx context.Context) error {
 		default:
 			return err
 		}
+		if err := r.join(ctx); err != nil {
+			return err
+		}
 	}
+}
+
+// follow opens a stream, and reads it until it fails or the context ends.
+func (r *reader) follow(ctx context.Context, from change.Position, refused error) error {
+	stream, err := r.open(ctx, from, refused)
+	if err != nil {
+		return err
+	}
+	base := stream.Base()
+	if r.splitter.end.IsZero() {
+		r.splitter.begin(base)
+	}
+	r.log.opened(r, base)
+	err = r.read(ctx, stream)
+	stream.Close()
+	r.log.locked(func() { r.reading, r.queued = false, 0 })
+	return err
+}
+
+// join waits until the reader may open a stream of MongoDB.
+func (r *reader) join(ctx context.Context) error {
+	for !r.tail && !r.log.admits(r) {
+		select {
+		case <-r.wanted:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // read reads a stream until it fails or the context ends. Entries that were fetched before the

@@ -65,39 +65,43 @@ func (s Scope) union(other Scope) Scope {
 	return ScopeOf(slices.Concat(s, other)...)
 }
 
-// A Narrower is a Source whose streams may leave out changes that nobody asks for.
-type Narrower interface {
+// A Retainer is a Source that also has a retained log, which goes back beyond MongoDB's.
+type Retainer interface {
 	Source
-	// OpenNarrow is Open for those who read a scope, which is not everything. If narrow is true,
-	// the stream may leave out changes, and losses, that do not concern the scope.
-	OpenNarrow(ctx context.Context, from change.Position, scope Scope) (stream Stream, narrow bool, err error)
+	// OpenNarrow is Open for those who read a scope, nil for everything. If retained is true, the
+	// stream begins in the retained log: it may leave out changes, and losses, that do not concern
+	// the scope. Where the retained log ends, Next returns ErrJoin. If left is true, MongoDB is not
+	// asked: then the error is ErrJoin if the retained log does not have the position.
+	OpenNarrow(ctx context.Context, from change.Position, scope Scope, left bool) (stream Stream, retained bool, err error)
 }
 
 // openSource opens a stream that has everything that the reader's cursors need.
 func (r *reader) openSource(ctx context.Context, from change.Position) (Stream, error) {
-	source, can := r.log.source.(Narrower)
+	source, can := r.log.source.(Retainer)
 	if !can || r.tail {
 		return r.log.source.Open(ctx, from)
 	}
-	scope := r.settle()
-	if scope == nil {
-		return source.Open(ctx, from)
+	scope, left := r.settle()
+	stream, retained, err := source.OpenNarrow(ctx, from, scope, left)
+	if err != nil {
+		return nil, err
 	}
-	stream, narrow, err := source.OpenNarrow(ctx, from, scope)
-	if err == nil && !narrow {
+	r.log.locked(func() { r.retained = retained; r.log.notify() })
+	if !retained {
 		r.widen()
 	}
-	return stream, err
+	return stream, nil
 }
 
 // settle decides the scope of a catch-up, before its first stream is opened: that of the cursors
-// that wait for it. From then on the catch-up takes only cursors that its scope covers.
-func (r *reader) settle() Scope {
+// that wait for it. From then on the catch-up takes only cursors that its scope covers. It also
+// returns whether MongoDB does not have the catch-up's position.
+func (r *reader) settle() (scope Scope, left bool) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.settled {
-		return r.scope
+		return r.scope, r.retained
 	}
 	r.settled = true
 	first := true
@@ -110,7 +114,7 @@ func (r *reader) settle() Scope {
 			r.scope = r.scope.union(c.scope)
 		}
 	}
-	return r.scope
+	return r.scope, r.retained
 }
 
 // widen makes the scope of a catch-up everything, unless it has begun to read a narrower one.

@@ -16,6 +16,9 @@ var ErrPositionLost = errors.New("position is no longer in the oplog")
 // a backup, or the position belongs to another deployment.
 var ErrAhead = errors.New("position is later than MongoDB's own time")
 
+// ErrJoin says that the retained log ends at a position, from which on MongoDB has it.
+var ErrJoin = errors.New("the retained log ends here")
+
 // A LostError contains the range of the oplog.
 type LostError struct {
 	// First and Last are the times of the oldest and the newest entry, zero if unknown. Last is
@@ -65,7 +68,7 @@ type Reply struct {
 	// found, and is not reported again.
 	Loss *Loss
 	Told bool
-	// Retained says that the reply is not MongoDB's: its reader costs MongoDB nothing.
+	// Retained says that the reply is from the retained log: its reader costs MongoDB nothing.
 	Retained bool
 	// End is the post-batch position: everything up to it has been delivered. It is zero if the
 	// server sends none or it is not proven yet; then the position of the last event counts.

@@ -9,7 +9,8 @@ import (
 // Stats is a snapshot of the state of a Log.
 type Stats struct {
 	Open                        bool // the tail is open
-	Streams                     int  // readers open or being opened
+	Streams                     int  // of MongoDB, open or being opened
+	Retained                    int  // catch-ups that read the retained log
 	TailCursors, CatchupCursors int
 	Waiting                     int // cursors without a reader
 	TailBytes, CatchupBytes     int64
@@ -29,7 +30,7 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Stats{
-		Open: l.tail.reading, Streams: 1 + len(l.catchups), Waiting: len(l.waiting), Paused: l.pausedFor != nil, Full: l.tail.full() || l.tail.waits,
+		Open: l.tail.reading, Streams: 1, Waiting: len(l.waiting), Paused: l.pausedFor != nil, Full: l.tail.full() || l.tail.waits,
 		TailCursors: len(l.tail.cursors), TailBytes: l.tail.ring.bytes(),
 		End: l.tail.ring.end, Moved: l.tail.moved, LastReply: l.tail.replied,
 	}
@@ -44,6 +45,11 @@ func (l *Log) Stats() Stats {
 	note(l.tail.cursors)
 	note(l.waiting)
 	for r := range l.catchups {
+		if r.retained {
+			s.Retained++
+		} else {
+			s.Streams++
+		}
 		s.CatchupCursors += len(r.cursors)
 		s.CatchupBytes += r.ring.bytes()
 		note(r.cursors)

@@ -27,6 +27,11 @@
 // A block has changes of one lane, and the footer says which namespaces they concern. A reader of
 // some namespaces reads only the lanes that may have changes of theirs, and gets only their losses.
 //
+// # Sharing
+//
+// The streams of a [Source] share what they fetch, up to a bound, so that readers of the same
+// stretch cost the store one. What is further apart than that is fetched again.
+//
 // # Not obvious, and the tests that guard it
 //
 //   - A number of the retained log that was deleted may be created again by a writer that stood
@@ -41,6 +46,8 @@
 //     (retention.TestNarrowReadersMissNothingOfTheirs)
 //   - An answer of the store says nothing: the object under the number decides who wrote it
 //     (retention.TestLostAnswersOfTheStore)
+//   - Readers come and go: what they have fetched stays for a minute after the last one
+//     (retention.TestReadersShareWhatTheyFetch)
 //   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes
 //     its store before the first segment (retention.TestWriterRefusesStoresThatOverwrite)
 package retention

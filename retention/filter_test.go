@@ -42,13 +42,6 @@ func (s *shelf) List(_ context.Context, folder, after string) (objects []Object,
 	return objects, false, nil
 }
 
-// An emptied MongoDB has lost everything that the chain may have.
-type emptied struct{}
-
-func (emptied) Open(context.Context, change.Position) (oplog.Stream, error) {
-	return nil, &oplog.LostError{First: change.Timestamp{T: 1 << 31}, Err: errors.New("emptied")}
-}
-
 // A node that watches some of the namespaces reads what one that watches all of them reads, without
 // the others: however the changes are distributed over times, segments and lanes, and from every
 // place.
@@ -116,13 +109,13 @@ type readEntry struct{ loss, coll, raw string }
 // readChain reads a chain from a time to its end.
 func readChain(t *testing.T, chain *Chain, from change.Timestamp, cfg SourceConfig) (all []readEntry) {
 	t.Helper()
-	s := &stream{source: NewSource(cfg, emptied{}, func() *Chain { return chain }), at: from, decoder: shared()}
+	s := &stream{source: NewSource(cfg, nil, func() *Chain { return chain }), at: from, decoder: shared()}
 	if found, err := s.begin(t.Context(), change.Timestamp{T: 1 << 31}); err != nil || !found {
 		t.Fatalf("nothing from %s: %t, %v", from, found, err)
 	}
 	for {
 		reply, err := s.Next(t.Context())
-		if errors.Is(err, oplog.ErrPositionLost) { // its end
+		if errors.Is(err, oplog.ErrJoin) { // its end
 			return all
 		} else if err != nil {
 			t.Fatal(err)

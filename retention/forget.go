@@ -193,7 +193,7 @@ func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd
 	if err != nil || h.From.Compare(e.Before) >= 0 {
 		return w, err
 	}
-	r := newSegmentReader(c.store, c.segment(h.Number), h, decoder)
+	r := newSegmentReader(c.store, c.segment(h.Number), h, decoder, nil)
 	if err := r.open(ctx, change.Timestamp{}); err != nil {
 		return w, err
 	}

@@ -161,7 +161,7 @@ func everyByte(t *testing.T, data []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newSegmentReader(&one{data: data}, "x", h, shared())
+	r := newSegmentReader(&one{data: data}, "x", h, shared(), nil)
 	f, err := r.readFooter(t.Context(), r.fetch)
 	if err != nil {
 		t.Fatal(err)

@@ -52,3 +52,30 @@ func (m *metrics) written(h *Header, raw int64, took time.Duration) {
 	m.seconds.Observe(took.Seconds())
 	m.to.Set(float64(h.To.T))
 }
+
+// readMetrics are the metrics of readers.
+type readMetrics struct{ reads, bytes prometheus.Counter }
+
+// newReadMetrics creates the metrics, and registers them unless the registerer is nil. kept returns
+// how many bytes are kept.
+func newReadMetrics(r prometheus.Registerer, kept func() int64) *readMetrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "retention", Name: name, Help: help})
+	}
+	m := &readMetrics{
+		reads: counter("reads_total", "Requests for blocks of segments, by readers of the retained log."),
+		bytes: counter("read_bytes_total", "Bytes of blocks of segments that readers of the retained log have fetched."),
+	}
+	if r != nil {
+		r.MustRegister(m.reads, m.bytes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "streamer", Subsystem: "retention", Name: "cache_bytes", Help: "Bytes of segments that are kept for several readers.",
+		}, func() float64 { return float64(kept()) }))
+	}
+	return m
+}
+
+// fetched counts a request and the bytes of its answer.
+func (m *readMetrics) fetched(n int) {
+	m.reads.Inc()
+	m.bytes.Add(float64(n))
+}

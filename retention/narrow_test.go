@@ -135,7 +135,7 @@ func (c *draftedChain) spoil() {
 		if err != nil {
 			c.rt.Fatal(err)
 		}
-		r := newSegmentReader(c.store, key, h, nil)
+		r := newSegmentReader(c.store, key, h, nil, nil)
 		f, err := r.readFooter(context.Background(), r.fetch)
 		if err != nil {
 			c.rt.Fatal(err)
@@ -162,14 +162,14 @@ type narrowRead struct {
 // readNarrow reads a scope from a time, and drops entries that the log's readers have
 // passed.
 func readNarrow(t *rapid.T, chain *Chain, from change.Timestamp, scope oplog.Scope) (got narrowRead) {
-	s := &stream{source: NewSource(SourceConfig{}, emptied{}, func() *Chain { return chain }), scope: scope, at: from, decoder: shared()}
+	s := &stream{source: NewSource(SourceConfig{}, nil, func() *Chain { return chain }), scope: scope, at: from, decoder: shared()}
 	if found, err := s.begin(context.Background(), change.Timestamp{T: 1 << 31}); err != nil || !found {
 		t.Fatalf("nothing from %s: %t, %v", from, found, err)
 	}
 	end := change.At(from)
 	for {
 		reply, err := s.Next(context.Background())
-		if errors.Is(err, oplog.ErrPositionLost) { // its end
+		if errors.Is(err, oplog.ErrJoin) { // its end
 			return got
 		} else if err != nil {
 			t.Fatal(err)

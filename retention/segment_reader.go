@@ -19,42 +19,30 @@ import (
 const (
 	// tailSize is how much of a segment's end is fetched for its footer.
 	tailSize = 64 << 10
-	// fetchSize is how much is fetched at once for several blocks.
+	// fetchSize is how much is fetched at once for several blocks, at most a quarter of the cache.
 	fetchSize = 1 << 20
 	// joinedGap bounds the bytes that are fetched in vain between two blocks, instead of another
 	// request.
 	joinedGap = 64 << 10
-	// maxFetched bounds the fetched bytes that are kept for blocks that are read later.
+	// maxFetched bounds the fetched bytes that one reader keeps for blocks that are read later.
 	maxFetched = 4 << 20
 )
 
 // A segmentReader yields the entries of a segment that concern a scope, and maybe others, in their
-// order. It holds a block of each lane, and fetched bytes up to maxFetched. It must not be used
-// concurrently.
+// order. It holds a block of each lane, and shares what it has fetched with the other readers of its
+// cache. It must not be used concurrently.
 type segmentReader struct {
 	store   Store
 	key     string
 	header  Header
 	decoder *zstd.Decoder
+	cache   *cache
 	scope   oplog.Scope // nil is everything
-
-	fetched []fetched
 
 	footer  *footer
 	cursors [lanes]laneCursor
 	unread  []*block     // of all lanes that are read, by their offsets
 	damaged []oplog.Loss // found and not returned yet
-}
-
-// A fetched is a part of the object.
-type fetched struct {
-	at   int64
-	data []byte
-}
-
-// has reports whether it has some bytes.
-func (f *fetched) has(offset int64, n int) bool {
-	return offset >= f.at && offset+int64(n) <= f.at+int64(len(f.data))
 }
 
 // A laneCursor is a place in a lane.
@@ -76,30 +64,24 @@ func readHeader(ctx context.Context, store Store, key string) (Header, Object, e
 	return h, about, err
 }
 
-// newSegmentReader returns a reader of the segment of a header.
-func newSegmentReader(store Store, key string, h Header, decoder *zstd.Decoder) *segmentReader {
-	return &segmentReader{store: store, key: key, header: h, decoder: decoder}
+// newSegmentReader returns a reader of the segment of a header. Without a cache it has its own.
+func newSegmentReader(store Store, key string, h Header, decoder *zstd.Decoder, shared *cache) *segmentReader {
+	if shared == nil {
+		shared = newCache(maxFetched, nil)
+	}
+	return &segmentReader{store: store, key: key, header: h, decoder: decoder, cache: shared}
 }
+
+// edition identifies what is read.
+func (r *segmentReader) edition() edition { return edition{r.key, r.header.ID, r.header.Rewritten} }
 
 // fetch returns n bytes from an offset. It fetches following blocks with them.
 func (r *segmentReader) fetch(ctx context.Context, offset int64, n int) ([]byte, error) {
-	for _, f := range r.fetched {
-		if f.has(offset, n) {
-			return f.data[offset-f.at:][:n], nil
-		}
+	b, err := r.cache.get(ctx, r.store, r.edition(), offset, int64(n), r.extent(offset, int64(n)))
+	if err == nil && len(b) < n {
+		err = fmt.Errorf("%w: it ends after %d of %d bytes", errDamaged, offset+int64(len(b)), r.header.Size)
 	}
-	b, _, err := r.store.Get(ctx, r.key, offset, r.extent(offset, int64(n)))
-	if err != nil {
-		return nil, err
-	}
-	r.fetched = append(r.fetched, fetched{at: offset, data: b})
-	for total := r.kept(); total > maxFetched && len(r.fetched) > 1; total = r.kept() {
-		r.fetched = slices.Delete(r.fetched, 0, 1)
-	}
-	if len(b) < n {
-		return nil, fmt.Errorf("%w: it ends after %d of %d bytes", errDamaged, offset+int64(len(b)), r.header.Size)
-	}
-	return b[:n], nil
+	return b, err
 }
 
 // extent returns how much is fetched from an offset where n bytes are needed: also blocks that
@@ -112,7 +94,7 @@ func (r *segmentReader) extent(offset, n int64) int64 {
 		switch {
 		case from < end:
 			continue
-		case from-end > joinedGap, to-offset > fetchSize, slices.ContainsFunc(r.fetched, func(f fetched) bool { return f.has(from, k.Stored) }):
+		case from-end > joinedGap, to-offset > min(fetchSize, r.cache.limit/4), r.cache.has(r.edition(), from, int64(k.Stored)):
 			return end - offset
 		}
 		end = to
@@ -120,25 +102,9 @@ func (r *segmentReader) extent(offset, n int64) int64 {
 	return end - offset
 }
 
-// kept returns how many fetched bytes are kept.
-func (r *segmentReader) kept() (n int) {
-	for _, f := range r.fetched {
-		n += len(f.data)
-	}
-	return n
-}
-
-// passed drops fetched bytes that are not needed once a block has been read.
-func (r *segmentReader) passed(k *block) {
-	r.unread = slices.DeleteFunc(r.unread, func(other *block) bool { return other == k })
-	r.fetched = slices.DeleteFunc(r.fetched, func(f fetched) bool {
-		return !slices.ContainsFunc(r.unread, func(k *block) bool { return f.has(r.header.size+k.Offset, k.Stored) })
-	})
-}
-
 // refetch is fetch without the bytes fetched before, which were damaged.
 func (r *segmentReader) refetch(ctx context.Context, offset int64, n int) ([]byte, error) {
-	r.fetched = nil
+	r.cache.drop(r.edition(), offset, int64(n))
 	return r.fetch(ctx, offset, n)
 }
 
@@ -232,7 +198,7 @@ func (r *segmentReader) advance(ctx context.Context, n int) error {
 			c.records = reading(k, content)
 		}
 		c.blocks = c.blocks[1:]
-		r.passed(k)
+		r.unread = slices.DeleteFunc(r.unread, func(other *block) bool { return other == k })
 	}
 }
 

@@ -73,7 +73,7 @@ func contents(data []byte) (raw [][]byte, stored int, damaged []oplog.Loss, err 
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	r := newSegmentReader(store, "x", h, shared())
+	r := newSegmentReader(store, "x", h, shared(), nil)
 	if err := r.open(context.Background(), change.Timestamp{}); err != nil {
 		return nil, 0, nil, err
 	}

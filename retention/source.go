@@ -1,12 +1,15 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/gap"
@@ -24,20 +27,25 @@ type SourceConfig struct {
 	Keep func(*change.Event) bool
 	// Reach asks MongoDB for the extent of its oplog. Required.
 	Reach func(ctx context.Context) (gap.Reach, error)
+	// CacheBytes bounds the fetched bytes that streams share. Defaults to 12 MiB.
+	CacheBytes int64
 	// Logger defaults to one that discards.
 	Logger *slog.Logger
+	// Registerer registers the metrics. Optional.
+	Registerer prometheus.Registerer
 }
 
 // patience is how long readers wait for a store that does not answer, from its first failure on,
 // before they continue in MongoDB with a loss.
 const patience = 5 * time.Minute
 
-// A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. A stream
-// of the chain continues in MongoDB where the chain ends.
+// A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. Streams of
+// the chain share what they fetch.
 type Source struct {
 	cfg   SourceConfig
 	mongo oplog.Source
 	chain func() *Chain
+	cache *cache
 
 	mu struct {
 		sync.Mutex
@@ -47,44 +55,83 @@ type Source struct {
 	}
 }
 
-var _ oplog.Narrower = (*Source)(nil)
+var _ oplog.Retainer = (*Source)(nil)
 
 // NewSource returns a Source. The chain may be unknown for a while: chain returns nil then.
 func NewSource(cfg SourceConfig, mongo oplog.Source, chain func() *Chain) *Source {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Source{cfg: cfg, mongo: mongo, chain: chain}
+	return &Source{cfg: cfg, mongo: mongo, chain: chain, cache: newCache(cmp.Or(cfg.CacheBytes, 12<<20), cfg.Registerer)}
 }
 
-// Open implements oplog.Source.
+// Open implements oplog.Source. A stream of the chain continues in MongoDB where the chain ends.
 func (s *Source) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
-	st, _, err := s.OpenNarrow(ctx, from, nil)
-	return st, err
+	st, err := s.open(ctx, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	st.joins = true
+	return st, nil
 }
 
-// OpenNarrow implements oplog.Narrower. A stream that begins in the chain is narrow: it leaves out
-// the lanes of its segments that do not concern the scope.
-func (s *Source) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope) (_ oplog.Stream, narrow bool, err error) {
-	st := &stream{source: s, base: from, at: from.Time}
+// OpenNarrow implements oplog.Retainer. A stream that begins in the chain leaves out the lanes of
+// its segments that do not concern the scope.
+func (s *Source) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope, left bool) (_ oplog.Stream, retained bool, err error) {
+	var st *stream
+	if left {
+		st, err = s.openChain(ctx, from, scope)
+	} else {
+		st, err = s.open(ctx, from, scope)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return st, st.mongo == nil, nil
+}
+
+// open opens a stream on MongoDB or, where that has lost the position, on the chain.
+func (s *Source) open(ctx context.Context, from change.Position, scope oplog.Scope) (*stream, error) {
 	mongo, err := s.mongo.Open(ctx, from)
 	switch {
 	case err == nil:
-		st.mongo, st.base = mongo, mongo.Base()
-		return st, false, nil
+		return &stream{source: s, base: mongo.Base(), at: from.Time, mongo: mongo}, nil
 	case from.IsZero(), !errors.Is(err, oplog.ErrPositionLost):
-		return nil, false, err
+		return nil, err
 	}
 	first, outlives := s.outlives(ctx, from, err)
 	if !outlives {
-		return nil, false, err
+		return nil, err
 	}
-	st.scope = scope
-	if found, findErr := st.begin(ctx, first); findErr != nil || !found {
-		return nil, false, errors.Join(err, findErr)
+	st, findErr := s.find(ctx, from, scope, first)
+	if findErr != nil || st == nil {
+		return nil, errors.Join(err, findErr)
+	}
+	return st, nil
+}
+
+// openChain opens a stream on the chain alone. Whatever is wrong with that, MongoDB is asked then.
+func (s *Source) openChain(ctx context.Context, from change.Position, scope oplog.Scope) (*stream, error) {
+	reach, err := s.cfg.Reach(ctx)
+	if err != nil || s.chain() == nil {
+		return nil, errors.Join(oplog.ErrJoin, err)
+	}
+	st, err := s.find(ctx, from, scope, reach.First)
+	if err != nil || st == nil {
+		return nil, errors.Join(oplog.ErrJoin, err)
+	}
+	return st, nil
+}
+
+// find returns a stream of the chain, nil if that does not have the position.
+func (s *Source) find(ctx context.Context, from change.Position, scope oplog.Scope, oplogFirst change.Timestamp) (*stream, error) {
+	st := &stream{source: s, base: from, at: from.Time, scope: scope}
+	found, err := st.begin(ctx, oplogFirst)
+	if err != nil || !found {
+		return nil, err
 	}
 	s.cfg.Logger.Info("reading the retained log", "from", from.String(), "segment", st.header.Number)
-	return st, true, nil
+	return st, nil
 }
 
 // outlives reports whether a position that MongoDB rejects is one that the chain may have: its

@@ -22,6 +22,7 @@ type stream struct {
 	scope  oplog.Scope // of the segments' lanes that are read; nil is everything
 	base   change.Position
 	mongo  oplog.Stream // nil while segments are read
+	joins  bool         // it continues in MongoDB where the chain ends
 
 	at      change.Timestamp // everything earlier was returned
 	entered change.Timestamp // where reading of the segment began
@@ -50,8 +51,15 @@ func (s *stream) Close() {
 	if s.mongo != nil {
 		s.mongo.Close()
 	}
+	s.release()
+}
+
+// release ends the reading of the chain.
+func (s *stream) release() {
 	if s.decoder != nil {
 		s.decoder.Close()
+		s.decoder = nil
+		s.source.cache.exit()
 	}
 }
 
@@ -132,10 +140,11 @@ func (s *stream) queue(told bool, losses ...oplog.Loss) {
 func (s *stream) enter(h Header) {
 	if s.decoder == nil {
 		s.decoder = newDecoder()
+		s.source.cache.enter()
 	}
 	chain := s.source.chain()
 	s.header, s.reached, s.entered = h, false, later(h.From, s.at)
-	s.reader = newSegmentReader(chain.store, chain.segment(h.Number), h, s.decoder)
+	s.reader = newSegmentReader(chain.store, chain.segment(h.Number), h, s.decoder, s.source.cache)
 	s.reader.scope = s.scope
 }
 
@@ -443,9 +452,13 @@ func (s *stream) tellDamaged() {
 	}
 }
 
-// join continues in MongoDB at the end of the chain. If MongoDB does not have that either, there
-// may be another segment meanwhile.
+// join continues in MongoDB at the end of the chain, or has the reader of the log do that. If
+// MongoDB does not have that either, there may be another segment meanwhile.
 func (s *stream) join(ctx context.Context) (oplog.Reply, error) {
+	if !s.joins {
+		s.source.cfg.Logger.Info("read the retained log, continuing in MongoDB", "at", s.at.String())
+		return oplog.Reply{}, oplog.ErrJoin
+	}
 	mongo, err := s.source.mongo.Open(ctx, change.At(s.at))
 	if errors.Is(err, oplog.ErrPositionLost) {
 		if ended, stepErr := s.step(ctx); stepErr == nil && !ended {
@@ -457,5 +470,6 @@ func (s *stream) join(ctx context.Context) (oplog.Reply, error) {
 	}
 	s.source.cfg.Logger.Info("read the retained log, continuing in MongoDB", "at", s.at.String())
 	s.mongo = mongo
+	s.release()
 	return mongo.Next(ctx)
 }

@@ -88,7 +88,7 @@ func (v *Verification) follows(previous, h *Header) {
 
 // read reads all entries of a segment.
 func (v *Verification) read(ctx context.Context, c *Chain, h *Header, decoder *zstd.Decoder) error {
-	r := newSegmentReader(c.store, c.segment(h.Number), *h, decoder)
+	r := newSegmentReader(c.store, c.segment(h.Number), *h, decoder, nil)
 	if err := r.open(ctx, change.Timestamp{}); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ type Lane struct {
 
 // Lanes returns the lanes of a segment that have something. It returns an error as Header does.
 func (c *Chain) Lanes(ctx context.Context, h Header) ([]Lane, error) {
-	r := newSegmentReader(c.store, c.segment(h.Number), h, nil)
+	r := newSegmentReader(c.store, c.segment(h.Number), h, nil, nil)
 	f, err := r.readFooter(ctx, r.fetch)
 	if err != nil {
 		return nil, fmt.Errorf("read footer of segment %d: %w", h.Number, err)

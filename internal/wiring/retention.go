@@ -92,7 +92,8 @@ func (s *Service) retainedSource() oplog.Source {
 		return s.source
 	}
 	s.retained.source = retention.NewSource(retention.SourceConfig{
-		Coverage: s.coverage(), Keep: backend.Watch(s.opts.Config).Exact(), Reach: s.extent.Recently, Logger: s.logger,
+		Coverage: s.coverage(), Keep: backend.Watch(s.opts.Config).Exact(), Reach: s.extent.Recently,
+		CacheBytes: s.opts.Config.MongoDB.RingSize / 4, Logger: s.logger, Registerer: s.registry,
 	}, s.source, s.retained.chain.Load)
 	return s.retained.source
 }

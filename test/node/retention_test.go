@@ -1,6 +1,8 @@
 package node
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,12 +10,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
+	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/gateway/sse"
 	"github.com/mongostream/streamer/notice"
@@ -217,4 +221,86 @@ func TestAuditLogHasWhatIsDoneToTheRetainedLog(t *testing.T) {
 	if got := strings.Join(told, "; "); got != "ann@bastion has confirmed: streamer retention prune --namespace=shop.orders; ann@bastion has confirmed: streamer retention forget --namespace=shop.orders" {
 		t.Errorf("the audit log has %q", got)
 	}
+}
+
+// Two hundred subscribers come back for what has left the oplog. Each gets everything once, and
+// all of them together cost the store about one read of each block, the node a bounded amount of
+// memory, and MongoDB no stream more than it allows.
+func TestSubscribersOfTheRetainedLogShareReaders(t *testing.T) {
+	t.Parallel()
+	const subscribers, waves, documents, ring, maxStreams = 200, 4, 300, 4 << 20, 3
+	store := t.TempDir()
+	r := newRig(t, devmongo.Config{}, "STREAMER_RETENTION_STORE=file://"+store, "STREAMER_RETENTION_INTERVAL=1s",
+		fmt.Sprintf("STREAMER_MONGODB_RING_SIZE=%dMiB", ring>>20), "STREAMER_MONGODB_PREFETCH=1MiB", fmt.Sprint("STREAMER_MONGODB_MAX_STREAMS=", maxStreams))
+	n := r.begin()
+	n.until("the retained log has begun", func() bool {
+		r.elsewhere(1)
+		return segments(t, store) > 0
+	})
+	early := r.now()
+	n.until("a later second has come", func() bool {
+		r.elsewhere(1)
+		return r.now().T > early.T
+	})
+	var docs []any
+	for i := range documents {
+		text := make([]byte, 2000)
+		_, _ = rand.Read(text) // never fails
+		docs = append(docs, bson.D{{Key: "_id", Value: i}, {Key: "text", Value: hex.EncodeToString(text)}})
+	}
+	if _, err := r.coll("orders").InsertMany(t.Context(), docs); err != nil {
+		t.Fatal(err)
+	}
+	begin := n.retains()
+	n.stopped() // the ring of the tail has it
+	r.server.TruncateOplogBefore(begin)
+	n = r.begin()
+
+	var programs []*program
+	cache, readers, streams := 0.0, 0.0, 0.0
+	for range waves { // each later than what memory has of the one before
+		for range subscribers / waves {
+			name := fmt.Sprint("s", len(programs))
+			programs = append(programs, n.connect(client.Config{Subscriber: name, Start: client.StartEarliest}, client.Subscription{ID: "x", DB: "shop", Coll: "orders"}))
+		}
+		n.until("all of them have everything", func() bool {
+			cache, readers = max(cache, n.metric("streamer_retention_cache_bytes")), max(readers, n.metric("streamer_log_retained_readers"))
+			streams = max(streams, n.metric("streamer_log_streams_open"))
+			return !slices.ContainsFunc(programs, func(p *program) bool { return len(p.changes) < documents })
+		})
+	}
+	for i, p := range programs {
+		got := make(map[string]bool)
+		for range documents {
+			got[<-p.changes] = true
+		}
+		if len(got) != documents || len(p.changes) > 0 {
+			t.Errorf("subscriber %d: %d documents, %d changes more", i, len(got), len(p.changes))
+		}
+	}
+	stored, read := folderSize(t, store), n.metric("streamer_retention_read_bytes_total")
+	t.Logf("%d bytes are stored, %.0f were read; %.0f were kept at most, by %.0f readers; %.0f streams", stored, read, cache, readers, streams)
+	if read == 0 || read > float64(2*stored) {
+		t.Errorf("%.0f bytes were read of %d", read, stored)
+	}
+	if cache > ring/4 || readers > maxStreams-1 || streams > maxStreams {
+		t.Errorf("%.0f bytes are kept by %.0f readers; %.0f streams", cache, readers, streams)
+	}
+}
+
+// folderSize returns the size of the files of a folder.
+func folderSize(t *testing.T, root string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		about, err := d.Info()
+		size += about.Size()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
 }
