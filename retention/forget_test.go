@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/oplog"
 )
 
 // stored keeps a segment with changes in a folder, and what interrupted writes have left of it.
@@ -306,6 +308,119 @@ func TestReadersSurviveAnErasure(t *testing.T) {
 				t.Errorf("only %d reads", store.reads)
 			}
 			return
+		}
+	}
+}
+
+// Readers that share what they fetch get everything of the rest in order, too, whichever of their
+// reads comes after a segment was written again, or deleted: then the rest is a loss. Nobody who
+// begins afterwards gets what was erased, although others have fetched it.
+func TestSharingReadersSurviveWhatHappensToASegment(t *testing.T) {
+	t.Parallel()
+	events := some(40)
+	for i := range events {
+		events[i].Pad, events[i].Noise = blockSize/4, i%4 == 0
+	}
+	e := erasures(t)["collection"]
+	happenings := map[string]func(*Chain) error{
+		"erased": func(chain *Chain) error {
+			_, err := chain.Forget(t.Context(), e, "me", true)
+			return err
+		},
+		"deleted": func(chain *Chain) error { return chain.store.Delete(t.Context(), chain.segment(1)) },
+	}
+	for name, happens := range happenings {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for at, last := 1, false; !last; at++ {
+				_, chain := stored(t, events)
+				store := &hooked{Store: chain.store, call: func() {
+					if err := happens(chain); err != nil {
+						t.Error(err)
+					}
+				}}
+				reading := ChainAt(store, chain.prefix)
+				source := NewSource(SourceConfig{}, nil, func() *Chain { return reading })
+				sharers := []*sharer{newSharer(t, source), newSharer(t, source)}
+				store.at = store.reads + at
+				for sharers[0].reads(t) || sharers[1].reads(t) {
+					sharers[1].reads(t)
+				}
+				for i, r := range sharers {
+					r.has(t, fmt.Sprintf("read %d, reader %d", at, i), gone(t, events, e))
+				}
+				if last = store.reads < store.at; last && at < 5 {
+					t.Errorf("only %d reads", store.reads)
+				}
+				if name == "erased" && !last {
+					late := newSharer(t, source)
+					for late.reads(t) {
+						continue
+					}
+					for _, raw := range late.events {
+						if parsed, err := change.Parse(raw); err != nil || e.erases(&parsed) {
+							t.Fatalf("read %d: somebody who began later got what was erased, %v", at, err)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// A sharer is a reader beside others.
+type sharer struct {
+	*stream
+
+	events [][]byte
+	lost   []*oplog.Loss
+}
+
+func newSharer(t *testing.T, source *Source) *sharer {
+	t.Helper()
+	s := &stream{source: source}
+	h, found, err := source.chain().find(t.Context(), change.Timestamp{})
+	if err != nil || !found {
+		t.Fatal(err)
+	}
+	s.enter(h)
+	return &sharer{stream: s}
+}
+
+// reads reads a reply; more is false at the end of the segment.
+func (r *sharer) reads(t *testing.T) (more bool) {
+	t.Helper()
+	switch {
+	case len(r.losses) > 0:
+		r.lost = append(r.lost, r.nextLoss().Loss)
+	case r.reader == nil:
+		r.release()
+		return false
+	default:
+		reply, err := r.read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.events = append(r.events, reply.Events...)
+	}
+	return true
+}
+
+// has looks whether every change was read, in order, or is within a loss.
+func (r *sharer) has(t *testing.T, who string, want []changetest.Event) {
+	t.Helper()
+	at := 0
+	for _, w := range want {
+		i := slices.IndexFunc(r.events[at:], func(raw []byte) bool { return bytes.Equal(raw, w.Bytes()) })
+		if i >= 0 {
+			at += i + 1
+			continue
+		}
+		told := slices.ContainsFunc(r.lost, func(l *oplog.Loss) bool {
+			return l.Reason != gap.Forgotten && l.From.Time.Compare(w.Time) <= 0 && w.Time.Compare(l.To.Time) < 0
+		})
+		if !told {
+			t.Fatalf("%s: a change at %s is missing without a loss: %v", who, w.Time, r.lost)
 		}
 	}
 }
