@@ -26,7 +26,7 @@ type cache struct {
 }
 
 // lingering is how long parts stay after the last reader: the next one often follows at once.
-const lingering = time.Minute
+const lingering = 10 * time.Second
 
 // A part is some bytes of a segment.
 type part struct {

@@ -46,7 +46,7 @@
 //     (retention.TestNarrowReadersMissNothingOfTheirs)
 //   - An answer of the store says nothing: the object under the number decides who wrote it
 //     (retention.TestLostAnswersOfTheStore)
-//   - Readers come and go: what they have fetched stays for a minute after the last one
+//   - Readers come and go: what they have fetched stays for some seconds after the last one
 //     (retention.TestReadersShareWhatTheyFetch)
 //   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes
 //     its store before the first segment (retention.TestWriterRefusesStoresThatOverwrite)

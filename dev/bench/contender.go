@@ -21,17 +21,18 @@ import (
 // contenders are the ways to read, by their names.
 func contenders() map[string]func() contender {
 	return map[string]func() contender{
-		"raw":     func() contender { return &raw{} },
-		"bare":    func() contender { return &stream{} },
-		"naive":   func() contender { return &stream{decode: true} },
-		"grpc":    func() contender { return &subscriber{} },
-		"sse":     func() contender { return &browsers{} },
-		"crowd":   func() contender { return &crowd{} },
-		"find":    func() contender { return &finder{} },
-		"scanned": func() contender { return &scanned{} },
-		"busy":    func() contender { return &busy{} },
-		"tenants": func() contender { return &tenants{} },
-		"moved":   func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
+		"raw":       func() contender { return &raw{} },
+		"bare":      func() contender { return &stream{} },
+		"naive":     func() contender { return &stream{decode: true} },
+		"grpc":      func() contender { return &subscriber{} },
+		"crowd":     func() contender { return &crowd{} },
+		"sse":       func() contender { return &browsers{} },
+		"returners": func() contender { return &returners{} },
+		"find":      func() contender { return &finder{} },
+		"scanned":   func() contender { return &scanned{} },
+		"busy":      func() contender { return &busy{} },
+		"tenants":   func() contender { return &tenants{} },
+		"moved":     func() contender { return &handoffContender{nodes: 2, move: (*testCluster).drain} },
 		"windowless": func() contender {
 			return &handoffContender{nodes: 2, settings: []string{"STREAMER_HANDOFF_OVERLAP=0s"}, move: (*testCluster).drain}
 		},

@@ -17,7 +17,7 @@ func order() []string {
 	return []string{
 		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
 		"sse_1000_vs_1", "event_streams", "snapshot_vs_find", "snapshot_live_p99", "snapshot_busy", "snapshot_rss", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare",
-		"retention_on_vs_off", "retained_catchup_vs_oplog", "rss_mib", "allocs_per_event",
+		"retention_on_vs_off", "retained_catchup_vs_oplog", "retained_200_vs_1", "rss_mib", "allocs_per_event",
 	}
 }
 
@@ -29,10 +29,12 @@ func (b *bench) report() *report {
 		"sse_1000_vs_1": b.manyVsOneBrowser(), "event_streams": b.crowded(), "snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_busy": b.snapshotBusy(),
 		"snapshot_rss": b.snapshotRSS(), "handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
 		"sink_kafka_vs_bare": b.sinkVsBare(toKafka, toTransactions), "sink_nats_vs_bare": b.sinkVsBare(toJetStream),
-		"retention_on_vs_off": b.retentionOnVsOff(), "retained_catchup_vs_oplog": b.retainedCatchup(), "rss_mib": b.rss(), "allocs_per_event": b.allocations(),
+		"retention_on_vs_off": b.retentionOnVsOff(), "retained_catchup_vs_oplog": b.retainedCatchup(), "retained_200_vs_1": b.retainedReturners(),
+		"rss_mib": b.rss(), "allocs_per_event": b.allocations(),
 	}
 	if b.uri != "" { // whose oplog cannot be truncated
 		delete(r, "retained_catchup_vs_oplog")
+		delete(r, "retained_200_vs_1")
 	}
 	if b.race != "" { // a figure whose races were not to run is none
 		maps.DeleteFunc(r, func(_ string, f metric) bool {

@@ -5,11 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/mongostream/streamer/client"
 )
 
 const (
@@ -107,8 +112,104 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 	if err := errors.Join(run("oplog", again, nil), run("oplog_rare", few, nil), b.log.call(ctx, "truncate", none{}, &none{})); err != nil {
 		return err
 	}
-	return errors.Join(run("segments", again, nil), run("segments_rare", few, nil))
+	if err := errors.Join(run("segments", again, nil), run("segments_rare", few, nil)); err != nil {
+		return err
+	}
+	few.Contender = "returners"
+	for _, c := range []struct {
+		name    string
+		clients int
+	}{{"single", 1}, {"returners", returnersCount}} {
+		few.Clients = c.clients
+		if err := run(c.name, few, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// returnersCount is how many clients read the retained log at once.
+const returnersCount = 200
+
+// returners are many clients that read the same changes of the retained log at once, which nobody has
+// read shortly before.
+type returners struct {
+	subscriber
+
+	others  []*clientRun
+	missing sync.WaitGroup // of the changes of the others
+	fetched float64        // by readers of the retained log before
+}
+
+// Open implements Contender.
+func (c *returners) Open(ctx context.Context, round *round) error {
+	for {
+		counted, err := round.retentionMetrics(ctx)
+		if err != nil {
+			return err
+		}
+		if c.fetched = counted["read_bytes_total"]; counted["cache_bytes"] == 0 {
+			break
+		}
+		if err := lookAgain(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if err := c.subscriber.Open(ctx, round); err != nil {
+		return err
+	}
+	for range round.Clients - 1 {
+		other, err := client.New(client.Config{
+			Logger: slog.New(slog.DiscardHandler), Addresses: []string{round.Node.GRPC}, Start: client.StartTime, Time: time.Unix(round.Start, 0),
+			OnNotice: connects(make(chan struct{}, 100)),
+		})
+		if err != nil {
+			return err
+		}
+		var got atomic.Int64
+		c.missing.Add(round.Events)
+		err = other.Subscribe(client.Subscription{ID: "all", DB: round.DB, Coll: rare}, func(context.Context, client.Change) error {
+			if got.Add(1) <= int64(round.Events) {
+				c.missing.Done()
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		c.others = append(c.others, runClient(ctx, other))
+	}
+	return nil
+}
+
+// Read implements Contender.
+func (c *returners) Read(ctx context.Context) error {
+	if err := c.subscriber.Read(ctx); err != nil {
+		return err
+	}
+	arrived := make(chan struct{})
+	go func() {
+		c.missing.Wait()
+		close(arrived)
+	}()
+	if err := c.client.await(ctx, arrived); err != nil {
+		return err
+	}
+	c.round.stop()
+	counted, err := c.round.retentionMetrics(ctx)
+	c.round.record("fetched", counted["read_bytes_total"]-c.fetched)
+	return err
+}
+
+// Close implements Contender.
+func (c *returners) Close() error {
+	for _, other := range c.others {
+		other.stop()
+	}
+	return c.subscriber.Close()
+}
+
+var _ contender = (*returners)(nil)
 
 // fill writes changes that push all others out of the ring of the tail, and waits until they are
 // retained.
@@ -206,6 +307,19 @@ func (b *bench) retentionOnVsOff() metric {
 			atLeast("events/s", ratio, 0.97),
 			atMost("node's CPU with it over that without, µs an event", f.of(on).CPU.Median-f.of(off).CPU.Median, 1.5),
 			atMost("bytes stored for a byte of changes", stored, 0.25),
+		}
+	})
+}
+
+func (b *bench) retainedReturners() metric {
+	const many, single = "retention/returners", "retention/single"
+	f := b.from(fmt.Sprintf("bytes of segments that a node fetches for %d clients of a collection with %d %% of the changes ÷ for one", returnersCount, rarePercent), many, single)
+	return f.done(func() (float64, []target) {
+		f.Values["fetched"] = f.of(single).Values["fetched"].Median
+		ratio := f.of(many).Values["fetched"].Median / f.Values["fetched"]
+		return ratio, []target{
+			atMost("bytes fetched", ratio, 2),
+			atMost("entries that MongoDB looked at for an event", f.of(many).Examined.Median, 0.001),
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -303,4 +304,29 @@ func folderSize(t *testing.T, root string) (size int64) {
 		t.Fatal(err)
 	}
 	return size
+}
+
+// A stretch ends where MongoDB is known to be past its end, although nothing that is watched
+// happens: MongoDB moves its clock on by itself while it is idle.
+func TestEndOfAStretchComesWithoutChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, devmongo.Config{NoopEvery: 200 * time.Millisecond})
+	n := r.begin()
+	n.sees(r.series(0, 3)...)
+	for _, filter := range []string{"", "&filter=" + url.QueryEscape("op == 'delete'")} {
+		at := r.now().Time().Add(2 * time.Second).UTC().Format(time.RFC3339)
+		events, end := n.eventsFrom("&start=earliest&end="+at+filter, "")
+		for kind := ""; kind != "end"; {
+			m, err := events.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind = m.Event
+		}
+		end()
+		at = r.now().Time().Add(2 * time.Second).UTC().Format(time.RFC3339)
+		if past := n.changesOf("1", "&end="+at); len(past.Changes) != 1 {
+			t.Errorf("%d changes of the document", len(past.Changes))
+		}
+	}
 }
