@@ -37,15 +37,24 @@ func Updated(doc, description []byte) (after []byte, told bool) {
 }
 
 // isAmbiguous reports whether a name in an updateDescription may be a name with dots or a path. The
-// truncatedArrays come from MongoDB 5.0 on, the disambiguatedPaths from 6.1 on.
+// truncatedArrays come from MongoDB 5.0 on, the disambiguatedPaths from 6.1 on: they have the steps
+// of one field only where two have the same text.
 func isAmbiguous(update Value) bool {
-	if update.Lookup("truncatedArrays").IsZero() || update.Lookup("disambiguatedPaths").Document() != nil {
+	if update.Lookup("truncatedArrays").IsZero() {
 		return false
 	}
-	dotted := func(name []byte) bool { return bytes.IndexByte(name, '.') >= 0 }
-	return slices.ContainsFunc(elements(update.Lookup("updatedFields").Data), func(e namedValue) bool { return dotted(e.name) }) ||
-		slices.ContainsFunc(elements(update.Lookup("removedFields").Data), func(e namedValue) bool { return dotted(e.value.Text()) }) ||
-		slices.ContainsFunc(elements(update.Lookup("truncatedArrays").Data), func(e namedValue) bool { return dotted(e.value.Lookup("field").Text()) })
+	ambiguous := func(name []byte) bool { return bytes.IndexByte(name, '.') >= 0 }
+	if paths := update.Lookup("disambiguatedPaths").Document(); paths != nil {
+		named := make(map[string]bool)
+		ambiguous = func(name []byte) bool {
+			twice := named[string(name)]
+			named[string(name)] = true
+			return twice
+		}
+	}
+	return slices.ContainsFunc(elements(update.Lookup("updatedFields").Data), func(e namedValue) bool { return ambiguous(e.name) }) ||
+		slices.ContainsFunc(elements(update.Lookup("removedFields").Data), func(e namedValue) bool { return ambiguous(e.value.Text()) }) ||
+		slices.ContainsFunc(elements(update.Lookup("truncatedArrays").Data), func(e namedValue) bool { return ambiguous(e.value.Lookup("field").Text()) })
 }
 
 // An updater applies an update.

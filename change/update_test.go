@@ -64,6 +64,8 @@ func TestUpdated(t *testing.T) {
 		fromJSON(t, `{"updatedFields":{"a.b":2},"removedFields":[],"truncatedArrays":[]}`),
 		fromJSON(t, `{"updatedFields":{},"removedFields":["a.b"],"truncatedArrays":[]}`),
 		fromJSON(t, `{"updatedFields":{},"removedFields":[],"truncatedArrays":[{"field":"a.b","newSize":1}]}`),
+		fromJSON(t, `{"updatedFields":{"a.b":2},"removedFields":["a.b"],"truncatedArrays":[],"disambiguatedPaths":{"a.b":["a.b"]}}`),
+		fromJSON(t, `{"updatedFields":{"a.b":2,"a.b":3},"removedFields":[],"truncatedArrays":[],"disambiguatedPaths":{"a.b":["a.b"]}}`),
 	} {
 		if _, told := change.Updated(fromJSON(t, `{"a":1}`), description); told {
 			t.Errorf("%s tells what the update has done", bson.Raw(description))

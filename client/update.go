@@ -25,7 +25,7 @@ type liveUpdate struct {
 // all of them. sure is false where it cannot be known which fields the update means, or where it
 // does not fit the document. Containers on the way to what changes are copied.
 func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bool) {
-	sure = true
+	sure = !u.isTwofold()
 	var all any = doc
 	step := func(field string, change func(any) (any, bool)) {
 		path, known := u.path(field)
@@ -54,6 +54,29 @@ func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bo
 	}
 	after, isDocument := all.(Document)
 	return after, sure && isDocument
+}
+
+// isTwofold reports whether one text names two fields, one of which has dots in its name: paths has
+// the steps of one of them only.
+func (u *liveUpdate) isTwofold() bool {
+	if len(u.Paths) == 0 {
+		return false
+	}
+	named := make(map[string]bool)
+	twice := func(field string) bool {
+		before := named[field]
+		named[field] = true
+		return before
+	}
+	for field := range u.Updated {
+		named[field] = true
+	}
+	for _, t := range u.Truncated {
+		if twice(t.Field) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(u.Removed, twice)
 }
 
 // selects reports whether a field may be one of some, or in one of them.

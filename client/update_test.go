@@ -37,6 +37,7 @@ func TestUpdateIsAppliedOrSaidToBeUnclear(t *testing.T) {
 		"7.0 nested":               {`{"a":{"b":1}}`, `{"updatedFields":{"a.b":2},` + paths + `{}}`, `{"a":{"b":2}}`},
 		"7.0 a dot in a name":      {`{"a":{"b":1}}`, `{"updatedFields":{"a.b":2},` + paths + `{"a.b":["a.b"]}}`, `{"a":{"b":1},"a.b":2}`},
 		"7.0 a dot further below":  {`{"a":{}}`, `{"updatedFields":{"a.b.c":2},` + paths + `{"a.b.c":["a","b.c"]}}`, `{"a":{"b.c":2}}`},
+		"7.0 a name and a path":    {`{"a":{"b":1}}`, `{"updatedFields":{"a.b":2},"removedFields":["a.b"],"truncatedArrays":[],"disambiguatedPaths":{"a.b":["a.b"]}}`, ``},
 		"7.0 number as a name":     {`{"m":{"1":1}}`, `{"updatedFields":{"m.1":2},` + paths + `{"m.1":["m","1"]}}`, `{"m":{"1":2}}`},
 		"7.0 both kinds":           {`{"l":[{"0":1}]}`, `{"updatedFields":{"l.0.0":2},` + paths + `{"l.0.0":["l",0,"0"]}}`, `{"l":[{"0":2}]}`},
 		"7.0 index":                {`{"l":[1]}`, `{"updatedFields":{"l.1":2},` + paths + `{}}`, `{"l":[1,2]}`},

@@ -166,12 +166,13 @@ export class LiveQuery<T extends object = Record<string, unknown>> {
 
 /**
  * isClear reports whether an update says which fields it means. The name of a field may have dots: servers from 5.0 on can set such fields, and those
- * from 6.1 on say which ones they are. What is too large comes without a description.
+ * from 6.1 on say which ones they are, unless two have the same text. What is too large comes without a description.
  */
 function isClear<T>({ updateDescription: u }: Change<T>): boolean {
   if (!u) return false;
-  if (u.disambiguatedPaths || !u.truncatedArrays) return true;
+  if (!u.truncatedArrays) return true;
   const paths = [...Object.keys(u.updatedFields), ...u.removedFields, ...u.truncatedArrays.map(({ field }) => field)];
+  if (u.disambiguatedPaths) return new Set(paths).size === paths.length;
   return !paths.some((path) => path.includes("."));
 }
 
