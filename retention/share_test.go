@@ -3,6 +3,8 @@ package retention_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,5 +152,54 @@ func shareReading(t *testing.T, limit, most int) {
 	}
 	if _, streams, _ := mongo.Streams(); streams > maxStreams {
 		t.Errorf("%d streams of MongoDB at a time", streams)
+	}
+}
+
+// A staleStore lists segments late, as stores do that list from another copy.
+type staleStore struct{ *retentiontest.Memory }
+
+func (s staleStore) List(ctx context.Context, folder, after string) ([]retention.Object, bool, error) {
+	objects, more, err := s.Memory.List(ctx, folder, after)
+	if strings.HasSuffix(folder, "/seg") {
+		late := s.Clock().Add(-2 * time.Minute)
+		objects = slices.DeleteFunc(objects, func(o retention.Object) bool { return o.Modified.After(late) })
+	}
+	return objects, more, err
+}
+
+// Lists that lack the newest segments, and a store's clock that jumps, cost nothing: writers that
+// take an old segment for the last one find its number taken, and readers ask for the next one.
+func TestStaleListsAndJumpingClocksLoseNothing(t *testing.T) {
+	for name, jump := range map[string]time.Duration{"same time": 0, "an hour ahead": time.Hour, "a day ahead": 24 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var jumped time.Duration
+				mongo, store := newMongo(), staleStore{&retentiontest.Memory{Clock: func() time.Time { return time.Now().Add(jumped) }}}
+				var all []changetest.Event
+				for round := range 4 {
+					n := start(t, mongo, store, retention.WriterConfig{Node: fmt.Sprint("n", round%2), Shared: true, MaxAge: 72 * time.Hour})
+					all = append(all, write(mongo, 60, int64(1000*round))...)
+					n.pass(5 * time.Minute)
+					jumped += jump / 4
+					n.pass(5 * time.Minute)
+					n.stop()
+				}
+				n := start(t, mongo, store, retention.WriterConfig{Shared: true})
+				defer n.stop()
+				n.pass(30 * time.Minute)
+				mongo.Truncate(1)
+				got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
+				if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 || len(n.lost) > 0 {
+					t.Errorf("%v, losses %v, %v", err, losses, n.lost)
+				}
+				events := 0
+				for _, h := range verify(t, store.Memory) {
+					events += h.Events
+				}
+				if events != len(all) {
+					t.Errorf("%d changes are stored, %d were written", events, len(all))
+				}
+			})
+		})
 	}
 }
