@@ -202,6 +202,10 @@ export async function hostileNames(page, site) {
 // operators rewind a subscriber after a preview, and delete it.
 export async function operators(page, site) {
   await page.goto(site);
+  const second = await page.evaluate(() => { // before the subscriber begins: a slow page keeps it there
+    const d = new Date(Date.now() - 5000);
+    return new Date(d - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  });
   await page.evaluate(async () => {
     window.reading = (await fetch('/v1/events?subscriber=rewound&db=demo')).body.getReader();
     const {value} = await window.reading.read();
@@ -211,10 +215,6 @@ export async function operators(page, site) {
   await page.evaluate(() => { location.hash = '#/subscribers/rewound'; });
   await page.getByRole('heading', {name: 'Subscriber rewound'}).waitFor();
   await page.getByRole('table', {name: 'Checkpoints, newest first'}).locator('tbody tr').first().waitFor();
-  const second = await page.evaluate(() => {
-    const d = new Date(Date.now() - 5000);
-    return new Date(d - d.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
-  });
   await page.getByLabel('Back to').fill(second);
   await page.getByRole('button', {name: 'Preview'}).click();
   await has(page, 'will be delivered again');
