@@ -18,7 +18,10 @@ type donorServer struct{ *Membership }
 var _ handoff.Server = donorServer{}
 
 // Drain implements handoff.Server.
-func (s donorServer) Drain(ctx context.Context, terms []change.Term) { s.cfg.Node.Drain(ctx, terms) }
+func (s donorServer) Drain(ctx context.Context, terms []change.Term) {
+	s.terms.leave(terms)
+	s.cfg.Node.Drain(ctx, terms)
+}
 
 // Broadcast implements handoff.Server.
 func (s donorServer) Broadcast(window []change.Term) { s.cfg.Node.Broadcast(window) }

@@ -68,6 +68,18 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 	return ended
 }
 
+// leave removes terms that the node hands over: whoever does that returns them, and until then
+// their keys must be there to be transferred.
+func (t *terms) leave(terms []change.Term) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, term := range terms {
+		if t.mu.served[term.Partition].Epoch == term.Epoch {
+			delete(t.mu.served, term.Partition)
+		}
+	}
+}
+
 // An owner takes back terms that are no longer in use.
 type owner interface{ Return(change.Term) }
 
@@ -84,8 +96,7 @@ func (m *Membership) returning(ctx context.Context, run func() error) error {
 }
 
 // returnEnded reports to the owner, until the context ends, the terms that the node has ended:
-// because the store refused a checkpoint, the term's context has ended, or the partition moves to
-// another node.
+// because the store refused a checkpoint, or the term's context has ended.
 func (t *terms) returnEnded(ctx context.Context, node *streamer.Node, o owner) {
 	tick := time.NewTicker(returnEvery)
 	defer tick.Stop()

@@ -121,6 +121,24 @@ func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 	})
 }
 
+// A term that the node has drained stays its key's until it is transferred: returned in between, the
+// partition would have no owner until the other node claims it.
+func TestTermThatIsHandedOverIsNotGivenBack(t *testing.T) {
+	node, _ := newNode(t, 2, checkpointtest.NewMemory(2))
+	m := NewMembership(MembershipConfig{Node: node, Registry: &registry{partitions: 2}, Partitions: 2})
+	var terms []change.Term
+	for p := range change.Partition(2) {
+		terms = append(terms, change.Term{Partition: p, Epoch: change.Epoch{Incarnation: 1, Revision: 7}, Context: t.Context()})
+	}
+	if err := m.resume(t.Context(), terms); err != nil {
+		t.Fatal(err)
+	}
+	donorServer{m}.Drain(t.Context(), terms[:1])
+	if ended := m.terms.ended(node); len(ended) > 0 || node.Epoch(0) != (change.Epoch{}) || node.Epoch(1) == (change.Epoch{}) {
+		t.Errorf("%+v would be given back, the node serves %+v", ended, node.Status())
+	}
+}
+
 type takes chan change.Term
 
 func (t takes) Return(term change.Term) { t <- term }
