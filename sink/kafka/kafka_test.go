@@ -24,6 +24,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience bounds every wait for something that must come.
+const patience = 3 * time.Minute
+
 // brokers are those of a real cluster, where the environment names some, or of a fake one.
 func brokers(t *testing.T) []string {
 	t.Helper()
@@ -71,7 +74,7 @@ func committed(t *testing.T, brokers []string, topic string, want int) (values [
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for len(values) < want {
 		fetches := client.PollFetches(ctx)
@@ -203,9 +206,20 @@ func TestRecordThatABrokerHoldsFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(target.Close)
-			if err := sink.One(t.Context(), target, message("held", 1, 1)); err != nil {
-				t.Fatal(err)
+			repeated := false
+			publish := func(n int) { // as a sink does, also where the machine has stood still for the timeout
+				t.Helper()
+				for begun := time.Now(); ; repeated = true {
+					err := sink.One(t.Context(), target, message("held", n, 1))
+					if err == nil {
+						return
+					}
+					if time.Since(begun) > patience {
+						t.Fatal(err)
+					}
+				}
 			}
+			publish(1)
 			var holds atomic.Bool
 			holds.Store(true)
 			release := make(chan struct{})
@@ -223,21 +237,28 @@ func TestRecordThatABrokerHoldsFails(t *testing.T) {
 			m := message("held", 2, 1)
 			sink.Report(m, func(err error) { outcome <- err })
 			target.Publish(t.Context(), m)
-			if err := <-outcome; err == nil {
-				t.Error("a record that the broker holds is acknowledged")
+			select {
+			case err := <-outcome:
+				if err == nil {
+					t.Error("a record that the broker holds is acknowledged")
+				}
+			case <-time.After(patience):
+				t.Fatal("a record that the broker holds does not fail")
 			}
 			holds.Store(false)
-			for n := 2; n <= 3; n++ {
-				if err := sink.One(t.Context(), target, message("held", n, 1)); err != nil {
-					t.Fatal(err)
-				}
-			}
+			publish(2)
+			publish(3)
 			close(release)
 			held.Wait()
-			if err := sink.One(t.Context(), target, message("held", 4, 1)); err != nil {
-				t.Fatal(err)
+			publish(4)
+			got := committed(t, k.ListenAddrs(), "shop.held", 4)
+			for n := 5; !slices.Contains(got, "4"); n++ {
+				got = committed(t, k.ListenAddrs(), "shop.held", n)
 			}
-			if got := committed(t, k.ListenAddrs(), "shop.held", 4); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
+			if repeated && !transactional { // what was late may be there twice, but not after what is newer
+				got = slices.Compact(got)
+			}
+			if !slices.Equal(got, []string{"1", "2", "3", "4"}) {
 				t.Errorf("consumers see %q", got)
 			}
 		})
