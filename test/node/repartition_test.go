@@ -3,13 +3,13 @@ package node
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/client"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/etcd"
 )
@@ -25,7 +25,7 @@ func TestRewindsOutliveRepartitions(t *testing.T) {
 			t.Parallel()
 			l := &landing{}
 			r := sinkRig(t, start(t, l))
-			address := free(t)
+			address := devmongotest.FreeAddress()
 			count := partitions
 			begin := func() *live {
 				return r.beginWith(nil, "STREAMER_GRPC_LISTEN="+address, fmt.Sprint("STREAMER_CLUSTER_PARTITIONS=", count))
@@ -106,19 +106,6 @@ func (p *program) takesEach(t *testing.T, documents int) {
 // following is the configuration of a gateway that is saved often and comes back soon.
 func following(name string) client.Config {
 	return client.Config{Subscriber: name, Start: client.StartEarliest, ReconnectWait: 10 * time.Millisecond, MaxReconnectWait: 100 * time.Millisecond}
-}
-
-// free returns an address at which nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return listener.Addr().String()
 }
 
 // rewinds moves a subscriber back, past nodes that count so many partitions.

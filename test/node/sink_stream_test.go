@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	devbroker "github.com/mongostream/streamer/dev/broker"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/sink"
 )
 
@@ -21,23 +23,28 @@ type jetStream struct {
 
 	server *devbroker.NATS
 	dir    string
+	port   int // at which it comes back
 	conn   *nats.Conn
 	stream jetstream.Stream
 }
 
 func newJetStream(t *testing.T) *jetStream {
 	t.Helper()
-	s := &jetStream{T: t, dir: t.TempDir()}
-	s.begin(0)
+	at, err := netip.ParseAddrPort(devmongotest.FreeAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &jetStream{T: t, dir: t.TempDir(), port: int(at.Port())}
+	s.begin()
 	t.Cleanup(func() { s.end() })
 	return s
 }
 
 // begin starts the server, with the stream that it had.
-func (s *jetStream) begin(port int) {
+func (s *jetStream) begin() {
 	s.Helper()
 	var err error
-	if s.server, err = devbroker.StartNATS(s.dir, port); err != nil {
+	if s.server, err = devbroker.StartNATS(s.dir, s.port); err != nil {
 		s.Fatal(err)
 	}
 	if s.conn, err = nats.Connect(s.server.URL()); err != nil {
@@ -124,12 +131,11 @@ func TestStreamsAreContinued(t *testing.T) {
 			write()
 			arrives("the first changes arrive")
 
-			port := s.server.Port()
 			s.end()
 			write()
 			retried := out().Status().Retried
 			n.until("the server is away for longer than the window", func() bool { return out().Status().Retried > retried+3 })
-			s.begin(port)
+			s.begin()
 			arrives("what happened without the server arrives")
 
 			write()
