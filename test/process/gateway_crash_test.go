@@ -165,7 +165,7 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 	}
 }
 
-// call connects a subscriber. cut breaks the connection without a word.
+// call connects a subscriber, which sends nothing more. cut breaks the connection without a word.
 func (f *fleet) call(address, subscriber string) (cut func()) {
 	f.t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -205,7 +205,7 @@ func TestDeadGatewaysHideNoDeadNode(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	f := newFleet(t, "etcd", 3, unhurried, "STREAMER_NOTICES_WEBHOOK_URL="+receiver.URL, "STREAMER_NOTICES_WEBHOOK_SECRET="+strings.Repeat("s", 32),
-		"STREAMER_CLUSTER_HEARTBEAT_INTERVAL=500ms", "STREAMER_GRPC_HEARTBEAT_TIMEOUT=2s")
+		"STREAMER_CLUSTER_HEARTBEAT_INTERVAL=500ms", "STREAMER_GRPC_HEARTBEAT_TIMEOUT=5m")
 	f.begin()
 	leader, _ := f.owning(true)
 	victim, _ := f.owning(false)

@@ -148,7 +148,7 @@ func TestKilledNodeStartsBesideARestartOfEtcd(t *testing.T) {
 			t.Parallel()
 			etcd, dir, address := newServer(t), t.TempDir(), devmongotest.FreeAddress()
 			etcd.runEtcd(dir, address)
-			l := labOn(t, "etcd", devmongotest.URI(t), "http://"+address).with("STREAMER_CLUSTER_LEASE_TTL=5s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms")
+			l := labOn(t, "etcd", devmongotest.URI(t), "http://"+address).with("STREAMER_CLUSTER_LEASE_TTL=30s", "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=100ms")
 			p := l.node()
 			p.await(nodeRuns)
 			l.insert(0, 10)
@@ -163,7 +163,7 @@ func TestKilledNodeStartsBesideARestartOfEtcd(t *testing.T) {
 			}
 			again := l.node()
 			if when == "while it waits" {
-				again.await("waiting")
+				again.await("waiting for its claim")
 				restart()
 			}
 			again.await(nodeRuns)
