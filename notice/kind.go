@@ -174,28 +174,29 @@ func (n Notice) History() History {
 // MemberGateway is the member_kind of gateways.
 const MemberGateway = "gateway"
 
-// newest removes the oldest notices of each history beyond the bound, and returns the others, and
-// how many it has removed.
-func newest(notices []Notice, keep int) (kept []Notice, removed int) {
+// newest takes the oldest notices of each history beyond the bound out of the notices, and returns
+// the others and these.
+func newest(notices []Notice, keep int) (kept, removed []Notice) {
 	if len(notices) <= keep {
-		return notices, 0
+		return notices, nil
 	}
 	over := make(map[History]int)
 	for _, n := range notices {
 		over[n.History()]++
 	}
 	for _, h := range Histories() {
-		over[h] = max(over[h]-keep, 0)
-		removed += over[h]
+		over[h] -= keep
 	}
-	if removed == 0 {
-		return notices, 0
-	}
-	return slices.DeleteFunc(notices, func(n Notice) bool {
+	kept = slices.DeleteFunc(notices, func(n Notice) bool {
 		h := n.History()
+		if over[h] <= 0 {
+			return false
+		}
 		over[h]--
-		return over[h] >= 0
-	}), removed
+		removed = append(removed, n)
+		return true
+	})
+	return kept, removed
 }
 
 // Newest returns the newest notices of each history, as many of each as the bound says.

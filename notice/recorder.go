@@ -63,7 +63,7 @@ type Recorder struct {
 		sync.Mutex
 
 		collected uint64 // up to which ID of the board
-		dropped   uint64 // how many were dropped
+		dropped   uint64 // how many of operators were dropped
 		waiting   []Notice
 		writing   []Notice      // the batch under way
 		changed   chan struct{} // closed and replaced when these have changed
@@ -138,7 +138,8 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 		}
 		last = notices[len(notices)-1].ID
 		r.mu.Lock()
-		r.drop(missed)
+		r.mu.dropped += missed // they may be of operators
+		r.metrics.dropped.Add(float64(missed))
 		for _, n := range notices {
 			if !n.Relayed {
 				r.mu.waiting = append(r.mu.waiting, n)
@@ -146,8 +147,8 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 		}
 		r.mu.collected = last
 		waiting, removed := newest(r.mu.waiting, r.cfg.Bound)
-		if removed > 0 {
-			r.drop(uint64(removed))
+		if len(removed) > 0 {
+			r.drop(removed)
 			r.mu.waiting = append([]Notice(nil), waiting...)
 		}
 		r.change()
@@ -160,9 +161,13 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 }
 
 // drop counts notices that will never be in the history. The caller holds the mutex.
-func (r *Recorder) drop(n uint64) {
-	r.mu.dropped += n
-	r.metrics.dropped.Add(float64(n))
+func (r *Recorder) drop(notices []Notice) {
+	for _, n := range notices {
+		if n.History() == Operations {
+			r.mu.dropped++
+		}
+	}
+	r.metrics.dropped.Add(float64(len(notices)))
 }
 
 // take removes and returns the next batch.
@@ -183,11 +188,12 @@ func (r *Recorder) change() {
 	r.mu.changed = make(chan struct{})
 }
 
-// ErrDropped says that too many notices waited for the history.
-var ErrDropped = errors.New("more notices waited for the history than are kept, and the oldest were dropped")
+// ErrDropped says that too many notices of operators waited for the history.
+var ErrDropped = errors.New("more notices of operators waited for the history than are kept, and the oldest were dropped")
 
-// Flush waits until everything that was posted on the board before is in the history. It returns
-// the context's cause if that ends first, and ErrDropped if notices were dropped meanwhile.
+// Flush waits until what operators have done, and was posted on the board before, is in the
+// history; the notices of others too, unless they were dropped. It returns the context's cause if
+// that ends first, and ErrDropped if notices of operators were dropped meanwhile.
 func (r *Recorder) Flush(ctx context.Context) error {
 	last := r.board.last()
 	r.mu.Lock()
@@ -261,7 +267,7 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 		}
 		if soft.Err() != nil {
 			r.mu.Lock()
-			r.drop(uint64(len(batch)))
+			r.drop(batch)
 			r.change()
 			r.mu.Unlock()
 			return false

@@ -141,9 +141,20 @@ func (b *bubble) start() {
 }
 
 func (b *bubble) post(from, to int) (texts []string) {
+	return b.postLike(notice.Notice{Channel: notice.Health}, from, to)
+}
+
+// operate posts what operators have done.
+func (b *bubble) operate(from, to int) {
+	b.postLike(notice.Notice{Channel: notice.Audit, Kind: notice.KindOperated}, from, to)
+}
+
+func (b *bubble) postLike(n notice.Notice, from, to int) (texts []string) {
+	n.Level = notice.Info
 	for i := from; i < to; i++ {
-		b.board.Post(notice.Notice{Channel: notice.Health, Level: notice.Info, Text: fmt.Sprint(i)})
-		texts = append(texts, fmt.Sprint(i))
+		n.Text = fmt.Sprint(i)
+		b.board.Post(n)
+		texts = append(texts, n.Text)
 	}
 	return texts
 }
@@ -282,19 +293,19 @@ func TestFlushWaitsForTheHistory(t *testing.T) {
 	})
 }
 
-// A notice that was dropped, because too many waited while the history was away, is not in it: who
-// waits for it is told so.
+// A notice of an operator that was dropped, because too many waited while the history was away, is
+// not in it: who waits for it is told so.
 func TestFlushDoesNotTakeDroppedNoticesForWritten(t *testing.T) {
 	run(t, notice.RecorderConfig{Bound: 10}, func(b *bubble) {
 		b.memory.leave(true)
 		b.start()
 		b.post(0, 1)
 		synctest.Wait() // in the hands of the writer
-		b.post(1, 2)
+		b.operate(1, 2)
 		flushed := make(chan error, 1)
 		go func() { flushed <- b.recorder.Flush(b.Context()) }()
 		synctest.Wait()
-		b.post(2, 12) // as many as may wait
+		b.operate(2, 12) // as many as may wait
 		synctest.Wait()
 		b.memory.leave(false)
 		if err := <-flushed; !errors.Is(err, notice.ErrDropped) {
@@ -304,6 +315,36 @@ func TestFlushDoesNotTakeDroppedNoticesForWritten(t *testing.T) {
 			b.Errorf("what was dropped before: %v", err)
 		}
 		if texts, _, _ := b.memory.written(); slices.Contains(texts, "1") || len(texts) != 11 {
+			b.Errorf("written: %v", texts)
+		}
+	})
+}
+
+// What is dropped of other histories, however much, does not concern who waits for what an operator
+// has done.
+func TestFlushIgnoresDroppedNoticesOfOthers(t *testing.T) {
+	run(t, notice.RecorderConfig{Bound: 10}, func(b *bubble) {
+		b.memory.leave(true)
+		b.start()
+		b.post(0, 1)
+		synctest.Wait() // in the hands of the writer
+		logins := notice.Notice{Channel: notice.Audit, Kind: notice.KindLoginAccepted}
+		b.postLike(logins, 1, 11) // as many as may wait
+		b.operate(11, 12)
+		flushed := make(chan error, 1)
+		go func() { flushed <- b.recorder.Flush(b.Context()) }()
+		synctest.Wait()
+		b.postLike(logins, 12, 17)
+		b.post(17, 37)
+		synctest.Wait()
+		b.memory.leave(false)
+		if err := <-flushed; err != nil {
+			b.Error(err)
+		}
+		if dropped := b.count("streamer_notice_history_dropped_total"); dropped != 15 {
+			b.Errorf("%v were dropped", dropped)
+		}
+		if texts, _, _ := b.memory.written(); !slices.Contains(texts, "11") {
 			b.Errorf("written: %v", texts)
 		}
 	})
