@@ -225,20 +225,21 @@ manifests:
 	cd deploy/check && $(GO) test -run '^TestManifestsAreRendered$$' . -args -rewrite
 
 # Everything in deploy/ against the tools that it is for: Helm's and Compose's libraries, Kubernetes' types, Prometheus' parser and promtool, systemd, a
-# node's own metrics, of which Prometheus draws the dashboards' panels. The first run builds these tools, which takes some minutes. promtool and Prometheus are Debian's, taken from
-# their package without installing it, where there is no promtool.
+# node's own metrics, of which Prometheus draws the dashboards' panels. The first run builds these tools, which takes some minutes. Where promtool or Prometheus is missing, it is
+# Debian's, taken from its package without installing it.
 PROMTOOL := $(shell command -v promtool || echo $(CURDIR)/bin/promtool/usr/bin/promtool)
-deploy-check: $(PROMTOOL)
+PROMETHEUS := $(shell command -v prometheus || echo $(CURDIR)/bin/promtool/usr/bin/prometheus)
+deploy-check: $(PROMTOOL) $(PROMETHEUS)
 	$(PROMTOOL) check rules deploy/prometheus/rules.yaml
 	$(PROMTOOL) check config deploy/prometheus/prometheus.yml
 	cd deploy/prometheus && $(PROMTOOL) test rules rules.test.yaml
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer.service
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer-backup.service
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
-	STREAMER_TEST_PROMETHEUS=$(dir $(PROMTOOL))prometheus $(GO) test -tags clients -run '^TestPanels' ./test/process
+	STREAMER_TEST_PROMETHEUS=$(PROMETHEUS) $(GO) test -tags clients -run '^TestPanels' ./test/process
 	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test/process ./internal/config
 
-$(CURDIR)/bin/promtool/usr/bin/promtool:
+$(CURDIR)/bin/promtool/usr/bin/promtool $(CURDIR)/bin/promtool/usr/bin/prometheus &:
 	mkdir -p bin/promtool && cd bin/promtool && apt-get download prometheus && dpkg-deb -x prometheus_*.deb .
 
 # The clients in a real Chromium (CHROMIUM, /usr/bin/chromium), against real nodes; needs Node 20 and npm.

@@ -37,6 +37,20 @@ func quiet() []string {
 // where tests take their tools. make deploy-check names the program of Prometheus.
 func TestPanelsShowARunningCluster(t *testing.T) {
 	t.Parallel()
+	program, err := exec.LookPath(os.Getenv("STREAMER_TEST_PROMETHEUS"))
+	if err != nil {
+		t.Fatalf("STREAMER_TEST_PROMETHEUS names no program, see make deploy-check: %v", err)
+	}
+	empty := panels(t)
+	for _, query := range quiet() {
+		if empty[query] == "" {
+			t.Fatalf("no panel has the query %s any more", query)
+		}
+		delete(empty, query)
+	}
+	if len(empty) < 60 {
+		t.Fatalf("%d queries were found", len(empty))
+	}
 	demo := filepath.Join(t.TempDir(), "demo")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", demo, "../../dev/demo").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -49,12 +63,7 @@ func TestPanelsShowARunningCluster(t *testing.T) {
 	nodes := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindAllString(cluster.awaitIn(cluster.output, "HTTP at"), 3)
 	defer events(t, nodes[0], "?subscriber=page")()
 	events(t, nodes[0], "")() // one that has ended
-	prometheus := prometheusOf(t, nodes)
-	empty := panels(t)
-	maps.DeleteFunc(empty, func(query, _ string) bool { return slices.Contains(quiet(), query) })
-	if len(empty) < 60 {
-		t.Fatalf("%d queries were found", len(empty))
-	}
+	prometheus := prometheusOf(t, program, nodes)
 	defer func() {
 		if t.Failed() {
 			t.Logf("these are empty:\n%s", strings.Join(slices.Sorted(maps.Keys(empty)), "\n"))
@@ -129,12 +138,8 @@ func events(t *testing.T, node, query string) (end func()) {
 }
 
 // prometheusOf starts a Prometheus that reads the nodes each second, and returns its address.
-func prometheusOf(t *testing.T, nodes []string) string {
+func prometheusOf(t *testing.T, program string, nodes []string) string {
 	t.Helper()
-	program := os.Getenv("STREAMER_TEST_PROMETHEUS")
-	if program == "" {
-		t.Fatal("STREAMER_TEST_PROMETHEUS names no program: see make deploy-check")
-	}
 	dir, address := t.TempDir(), devmongotest.FreeAddress()
 	config := filepath.Join(dir, "prometheus.yml")
 	text := fmt.Sprintf("global: {scrape_interval: 1s}\nscrape_configs:\n  - job_name: streamer\n    static_configs: [{targets: [%s]}]\n", strings.Join(nodes, ", "))
