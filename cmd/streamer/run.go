@@ -34,7 +34,7 @@ once it is written. After a crash it continues after the last saved checkpoint, 
 node stops when the reader closes the pipe.
 
 With --mongodb-uri, and without a file and variables for etcd or several nodes, one node runs with nothing else: it keeps its checkpoints in
-MongoDB. Other users of the machine can see the connection string: set STREAMER_MONGODB_URI instead if it has a password.`,
+MongoDB.`,
 		Args: operator.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			environment, inMongoDB := operator.Alone(os.Environ(), file, uri)

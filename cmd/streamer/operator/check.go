@@ -24,7 +24,7 @@ import (
 // URIFlag adds the flag --mongodb-uri. An empty one is refused.
 func URIFlag(cmd *cobra.Command, uri *string) {
 	const name = "mongodb-uri"
-	cmd.Flags().StringVar(uri, name, "", "MongoDB's connection string, instead of mongodb.uri")
+	cmd.Flags().StringVar(uri, name, "", "MongoDB's connection string, instead of mongodb.uri; other users of the machine can see it: with a password set STREAMER_MONGODB_URI")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if *uri == "" && cmd.Flags().Changed(name) {
 			return fault.Newf(fault.CommandBadArgument, "--%s is empty: give MongoDB's connection string, or leave the flag out", name)
