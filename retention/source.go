@@ -39,8 +39,8 @@ type SourceConfig struct {
 // before they continue in MongoDB with a loss.
 const patience = 5 * time.Minute
 
-// A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. Streams of
-// the chain share what they fetch.
+// A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. Streams
+// of the chain share what they fetch.
 type Source struct {
 	cfg   SourceConfig
 	mongo oplog.Source

@@ -131,8 +131,8 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 // returnersCount is how many clients read the retained log at once.
 const returnersCount = 200
 
-// returners are many clients that read the same changes of the retained log at once, which nobody has
-// read shortly before.
+// returners are many clients that read the same changes of the retained log at once, which nobody
+// has read shortly before.
 type returners struct {
 	subscriber
 

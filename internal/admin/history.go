@@ -14,8 +14,8 @@ import (
 )
 
 // A History keeps a node's measurements of the last hour: every HistoryEvery a sample of rate, lag
-// and sessions of the nodes, of the subscribers with a session here, and of where changes take their
-// time. It is in memory only, and takes at most MaxHistoryBytes, without names.
+// and sessions of the nodes, of the subscribers with a session here, and of where changes take
+// their time. It is in memory only, and takes at most MaxHistoryBytes, without names.
 type History struct {
 	mu struct {
 		sync.Mutex

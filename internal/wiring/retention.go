@@ -144,7 +144,7 @@ func (s *Service) auditRetained(ctx context.Context) {
 	for _, a := range actions {
 		n := admin.OperatedNotice(a.By, a.Command, a.Arguments)
 		n.At = a.At
-		if !s.told(n) {
+		if !s.onBoard(n) {
 			s.board.Post(n)
 		}
 	}
@@ -159,8 +159,8 @@ func (s *Service) auditRetained(ctx context.Context) {
 	}
 }
 
-// told reports whether the board has a notice of that time and text.
-func (s *Service) told(n notice.Notice) bool {
+// onBoard reports whether the board has a notice of that time and text.
+func (s *Service) onBoard(n notice.Notice) bool {
 	all, _ := s.board.Since(0)
 	return slices.ContainsFunc(all, func(other notice.Notice) bool {
 		return other.Kind == n.Kind && other.At.Equal(n.At) && other.Text == n.Text

@@ -121,8 +121,8 @@ func TestTermThatHasEndedIsGivenBack(t *testing.T) {
 	})
 }
 
-// A term that the node has drained stays its key's until it is transferred: returned in between, the
-// partition would have no owner until the other node claims it.
+// The key of a drained term stays until it is transferred: returned in between, the partition would
+// have no owner until the other node claims it.
 func TestTermThatIsHandedOverIsNotGivenBack(t *testing.T) {
 	node, _ := newNode(t, 2, checkpointtest.NewMemory(2))
 	m := NewMembership(MembershipConfig{Node: node, Registry: &registry{partitions: 2}, Partitions: 2})

@@ -117,8 +117,8 @@ func events(s received) (names []string) {
 // serves returns how many partitions a node serves.
 func (n *live) serves() int { return len(n.service.Node().Status()) }
 
-// steps returns the steps of a handoff, and the nodes that took them. Partitions are claimed together
-// or one after another.
+// steps returns the steps of a handoff, and the nodes that took them. Partitions are claimed
+// together or one after another.
 func (r *receiver) steps(handoff received) (steps []string) {
 	for _, s := range r.below(handoff) {
 		steps = append(steps, s.node+" "+s.GetName())

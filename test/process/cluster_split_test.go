@@ -45,8 +45,8 @@ func away(t *testing.T, length time.Duration, ways map[string][]string) {
 	f.judge()
 }
 
-// soon fails the test where delivery goes on late after etcd is back. The machine may have been busy
-// then: of three times one must be in time.
+// soon fails the test where delivery resumes late after etcd is back. The machine may have been
+// busy then: of three times one must be in time.
 func soon(t *testing.T, name string, once func() (took time.Duration)) {
 	t.Helper()
 	const most = 4 * time.Second * pace

@@ -1,4 +1,5 @@
-// Where in the log an id of an event stream is (change.Ref, AppendText): a byte that says which parts follow, the cluster, the time, the index in a transaction, a hash, a checksum.
+// Where in the log an id of an event stream is (change.Ref, AppendText): a byte that says which
+// parts follow, the cluster, the time, the index in a transaction, a hash, a checksum.
 
 // The bits of the first byte. Earlier builds wrote 2, and a head of 18 bytes after the cluster.
 const version = 0x30;
