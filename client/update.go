@@ -1,7 +1,9 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,8 +14,8 @@ import (
 // dots or be numbers, so that a path of names between dots can mean several fields. Since MongoDB
 // 6.1 paths says which one is meant.
 type liveUpdate struct {
-	Updated   map[string]any `json:"updatedFields"`
-	Removed   []string       `json:"removedFields"`
+	Updated   updatedFields `json:"updatedFields"`
+	Removed   []string      `json:"removedFields"`
 	Truncated []struct {
 		Field string      `json:"field"`
 		Size  json.Number `json:"newSize"`
@@ -46,8 +48,8 @@ func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bo
 			return slices.Clone(list[:n]), true
 		})
 	}
-	for field, v := range u.Updated {
-		step(field, func(any) (any, bool) { return v, true })
+	for _, f := range u.Updated {
+		step(f.name, func(any) (any, bool) { return f.value, true })
 	}
 	for _, field := range u.Removed {
 		step(field, func(any) (any, bool) { return removed{}, true })
@@ -62,21 +64,48 @@ func (u *liveUpdate) isTwofold() bool {
 	if len(u.Paths) == 0 {
 		return false
 	}
-	named := make(map[string]bool)
-	twice := func(field string) bool {
-		before := named[field]
-		named[field] = true
-		return before
-	}
-	for field := range u.Updated {
-		named[field] = true
+	all := slices.Clone(u.Removed)
+	for _, f := range u.Updated {
+		all = append(all, f.name)
 	}
 	for _, t := range u.Truncated {
-		if twice(t.Field) {
-			return true
-		}
+		all = append(all, t.Field)
 	}
-	return slices.ContainsFunc(u.Removed, twice)
+	slices.Sort(all)
+	return len(slices.Compact(all)) < len(u.Removed)+len(u.Updated)+len(u.Truncated)
+}
+
+// updatedFields are not a map, because two of them may have the same text.
+type updatedFields []updatedField
+
+// An updatedField is the text of a field, and its value after the update.
+type updatedField struct {
+	name  string
+	value any
+}
+
+// UnmarshalJSON reads the fields of an object.
+func (u *updatedFields) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	switch open, err := d.Token(); {
+	case err != nil || open == nil: // null
+		return err
+	case open != json.Delim('{'):
+		return errors.New("updatedFields is not an object")
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		f := updatedField{name: name.(string)} // as names of objects are
+		if err := d.Decode(&f.value); err != nil {
+			return err
+		}
+		*u = append(*u, f)
+	}
+	return nil
 }
 
 // selects reports whether a field may be one of some, or in one of them.

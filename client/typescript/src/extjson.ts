@@ -57,6 +57,14 @@ export function stringify(value: unknown): string {
   return `{${fields.map(([k, v]) => `${JSON.stringify(k)}:${stringify(v)}`).join(",")}}`;
 }
 
+/** twofold are the objects that were read of a text in which two of their fields have one name: they have the last one. */
+const twofold = new WeakSet<object>();
+
+/** isTwofold reports whether an object of parse lacks a field, because another one has the same name. */
+export function isTwofold(parsed: object): boolean {
+  return twofold.has(parsed);
+}
+
 const maxDepth = 1000; // BSON allows 100
 
 class Parser {
@@ -142,6 +150,7 @@ class Parser {
         if (this.next() !== '"') this.fail();
         const name = this.string();
         this.take(":");
+        if (Object.hasOwn(all, name)) twofold.add(all);
         // A field may be called __proto__.
         Object.defineProperty(all, name, { value: this.value(), writable: true, enumerable: true, configurable: true });
         if (this.next() !== ",") break;

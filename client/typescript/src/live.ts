@@ -1,4 +1,4 @@
-import { parse, stringify } from "./extjson.js";
+import { isTwofold, parse, stringify } from "./extjson.js";
 import { attempts, checkAddresses, open, refusal, StreamerError, subscribe, warn, type Change, type Options, type Progress } from "./subscribe.js";
 
 /** LiveOptions say which documents are wanted, and where. */
@@ -172,7 +172,7 @@ function isClear<T>({ updateDescription: u }: Change<T>): boolean {
   if (!u) return false;
   if (!u.truncatedArrays) return true;
   const paths = [...Object.keys(u.updatedFields), ...u.removedFields, ...u.truncatedArrays.map(({ field }) => field)];
-  if (u.disambiguatedPaths) return new Set(paths).size === paths.length;
+  if (u.disambiguatedPaths) return new Set(paths).size === paths.length && !isTwofold(u.updatedFields);
   return !paths.some((path) => path.includes("."));
 }
 

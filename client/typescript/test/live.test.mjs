@@ -179,6 +179,8 @@ test("a live query reads the documents again after an unclear update", async (t)
   const unclear = [
     '"updateDescription":{"updatedFields":{"a.b":2},"removedFields":[],"truncatedArrays":[]}',
     '"updateDescription":{"updatedFields":{},"removedFields":["a.b"],"truncatedArrays":[]}',
+    '"updateDescription":{"updatedFields":{"a.b":2},"removedFields":["a.b"],"truncatedArrays":[],"disambiguatedPaths":{"a.b":["a.b"]}}',
+    '"updateDescription":{"updatedFields":{"a.b":2,"a.b":3},"removedFields":[],"truncatedArrays":[],"disambiguatedPaths":{"a.b":["a.b"]}}',
     '"incomplete":true',
   ];
   let pages = 0;
