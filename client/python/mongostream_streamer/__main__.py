@@ -38,7 +38,7 @@ def main(arguments: List[str]) -> int:
         ) as messages:  # fmt: skip
             for message in messages:
                 if isinstance(message, Change):
-                    print(f'{{"id":"{message.id}",{message.text[1:]}', flush=True)
+                    print(_with_id(message), flush=True)
                 elif not isinstance(message, Progress):  # a loss: its namespaces are to be read again
                     print(message, file=sys.stderr, flush=True)
                 if file and message.id:
@@ -51,6 +51,13 @@ def main(arguments: List[str]) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _with_id(change: Change) -> str:
+    """Returns the event, an object, with the id in it. Nodes of earlier builds sent it there as well."""
+    if not change.id or len(change.text) <= len("{}") or change.text.startswith('{"id":'):
+        return change.text
+    return f'{{"id":"{change.id}",{change.text[1:]}'
 
 
 def _save(file: str, position: str) -> None:

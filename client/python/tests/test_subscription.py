@@ -313,6 +313,11 @@ class Program(unittest.TestCase):
             self.assertEqual(self.saved(), "end")
             self.assertEqual(self.run_it(server.address), (0, "", ""))
 
+    def test_a_line_has_its_id_once(self) -> None:
+        stream = 'id: 1\ndata: {"n":2}\n\nid: 2\ndata: {"id":"2","n":3}\n\nid: 3\ndata: {}\n\nevent: end\ndata: {}\nid: end\n\n'
+        with node(lambda request: request.reply(200, stream)) as server:
+            self.assertEqual(self.run_it(server.address), (0, '{"id":"1","n":2}\n{"id":"2","n":3}\n{}\n', ""))
+
     def test_a_position_is_on_disk_before_it_has_its_name(self) -> None:
         synced: List[int] = []
 
