@@ -294,7 +294,7 @@ func (n *Node) startTime(ctx context.Context, r Request, reach gap.Reach) (at ch
 	}
 	at = now.At(r.Time)
 	if now.Ahead(change.At(at)) {
-		return at, false, fault.Newf(fault.SessionBadRequest, "the start %s is in the future: MongoDB is at %s", r.Time.UTC().Format(time.RFC3339), now.Last)
+		return at, false, fault.Newf(fault.SessionBadRequest, "the start %s is in the future: MongoDB is at %s", r.Time.UTC().Format(time.RFC3339), now.Last.Time().Format(time.RFC3339))
 	}
 	if now.Begins().Compare(at) > 0 {
 		// The log never had this span for the subscriber, so there is no loss: the session begins

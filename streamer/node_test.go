@@ -504,7 +504,8 @@ func TestStartPolicies(t *testing.T) {
 			t.Errorf("to resume where nothing is known: %v", err)
 		}
 		_, err = n.Connect(t.Context(), streamer.Request{Start: streamer.StartTime, Time: time.Unix(99999, 0)}, deliverytest.Everything(t))
-		if fault.Of(err) != fault.SessionBadRequest {
+		last := newer[len(newer)-1].Time.Time().Format(time.RFC3339)
+		if fault.Of(err) != fault.SessionBadRequest || !strings.HasSuffix(err.Error(), "the start 1970-01-02T03:46:39Z is in the future: MongoDB is at "+last) {
 			t.Errorf("in the future: %v", err)
 		}
 		earliest := w.connect(n, streamer.Request{Start: streamer.StartEarliest})
