@@ -34,8 +34,8 @@ type EventsConfig struct {
 	Accounts *access.Accounts
 	// Heartbeat is the interval of comments on an idle connection. Defaults to 15 s.
 	Heartbeat time.Duration
-	// StallTimeout is how long a write may block before the client is disconnected. Defaults to 30
-	// s.
+	// StallTimeout is how long a write may block before the client is disconnected, or up to a
+	// sixteenth less: writes shortly after another one share its deadline. Defaults to 30 s.
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int

@@ -82,8 +82,9 @@ func (s *Service) listen(ctx context.Context) (err error) {
 func (s *Service) buildServers() error {
 	cfg, accounts := s.opts.Config, s.listeners.Accounts
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
+	heartbeat := min(cfg.HTTP.Heartbeat, cfg.HTTP.StallTimeout/2) // over HTTP/2 the deadline of a write also ends a stream that is idle
 	events := gateway.NewEvents(gateway.EventsConfig{
-		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
+		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node)
 	v1.Handle("/v1/events", events)
@@ -92,7 +93,7 @@ func (s *Service) buildServers() error {
 		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
 	}, s.node))
 	v1.Handle("GET /v1/notices", accounts.Handler(access.Notices, notice.NewStream(notice.StreamConfig{
-		Heartbeat: cfg.HTTP.Heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
+		Heartbeat: heartbeat, StallTimeout: cfg.HTTP.StallTimeout, MaxClients: listen.MaxNotices, Show: shown,
 	}, s.board)))
 	self := s.self()
 	s.registry.MustRegister(problemMetric(s.Judge))

@@ -18,9 +18,25 @@ func TestIdleEventStreamsAreWrittenToAsConfigured(t *testing.T) {
 	t.Parallel()
 	n := newRig(t, devmongo.Config{}, "STREAMER_HTTP_HEARTBEAT=20ms").beginWith(nil)
 	n.status()
+	n.awaitHeartbeats("/v1/events", 100) // at every 15 s, which is the default, they take longer than patience
+}
+
+// An idle stream is written to before the deadline of its last write, at which HTTP/2 ends it.
+func TestIdleStreamsAreWrittenToWithinTheStallTimeout(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, devmongo.Config{}, "STREAMER_HTTP_HEARTBEAT=1h", "STREAMER_HTTP_STALL_TIMEOUT=2s").beginWith(nil)
+	n.status()
+	n.awaitHeartbeats("/v1/events", 2)
+	n.awaitHeartbeats("/v1/notices", 2)
+}
+
+// awaitHeartbeats reads a stream until some heartbeats have come.
+func (n *live) awaitHeartbeats(path string, wanted int) {
+	t := n.T
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.service.Addr()+"/v1/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.service.Addr()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +47,6 @@ func TestIdleEventStreamsAreWrittenToAsConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	const wanted = 100 // at every 15 s, which is the default, they take longer than patience
 	beats := 0
 	for lines := bufio.NewScanner(resp.Body); beats < wanted && lines.Scan(); {
 		if lines.Text() == ": heartbeat" {
@@ -39,7 +54,7 @@ func TestIdleEventStreamsAreWrittenToAsConfigured(t *testing.T) {
 		}
 	}
 	if beats < wanted {
-		t.Errorf("%d heartbeats in %s", beats, patience)
+		t.Errorf("%s: %d heartbeats in %s", path, beats, patience)
 	}
 }
 
