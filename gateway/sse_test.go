@@ -342,7 +342,7 @@ func TestBadRequestsAreRefusedWithACode(t *testing.T) {
 		"id of another":              {id: id(position, "another"), code: fault.SessionBadPosition},
 		"id that is too short":       {id: ours[:20], code: fault.SessionBadPosition},
 		"id that is ahead":           {id: id(change.At(change.Timestamp{T: 5000, I: 1}), "c"), status: http.StatusConflict, code: fault.LogAhead},
-		"a start that is not begun":  {query: "?start=2100-01-01T00:00:00Z", status: http.StatusConflict, code: fault.LogAhead},
+		"a start in the future":      {query: "?start=2100-01-01T00:00:00Z", code: fault.SessionBadRequest},
 		"a filter that is too large": {query: "?filter=" + strings.Repeat("x", 5000), code: fault.FilterTooLarge},
 	} {
 		resp := w.do(c.query, c.id)
