@@ -127,7 +127,7 @@ func newFrame(b *delivery.Batch) *frame {
 // A frameWriter encodes events. What follows their payloads is mostly the same for all events of a
 // batch, and is encoded once.
 type frameWriter struct {
-	of   *delivery.Event // that the tail is of
+	of   *delivery.Event // the event whose tail is encoded
 	tail []byte
 }
 

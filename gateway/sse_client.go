@@ -20,8 +20,8 @@ import (
 const (
 	// maxWrite is the size in bytes at which the buffer is written to the client.
 	maxWrite = 256 << 10
-	// sameLimit is the share of the stall timeout, as a divisor, for which writes have one deadline:
-	// moving it costs as much as encoding an event.
+	// sameLimit is the share of the stall timeout, as a divisor, for which writes have one
+	// deadline: moving it costs as much as encoding an event.
 	sameLimit = 16
 )
 

@@ -261,8 +261,8 @@ func (d *deadlines) Write(text []byte) (int, error) {
 	return d.ResponseWriter.Write(text)
 }
 
-// Each write may block for the stall timeout: neither longer, nor much shorter because of an earlier
-// one.
+// Each write may block for the stall timeout: neither longer, nor much shorter because of an
+// earlier one.
 func TestWritesMayBlockForTheStallTimeout(t *testing.T) {
 	const stall = time.Hour
 	w := newWorld(t, options{})

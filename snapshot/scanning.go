@@ -15,8 +15,7 @@ const (
 	// them.
 	patience = time.Second
 	// maxUntold is how often the documents of a page may have changes that do not contain their
-	// effect.
-	// After that the documents come as they are read.
+	// effect. After that the documents come as they are read.
 	maxUntold = 5
 	// longestStand is how long sessions wait for pages while there are no changes, longestLag how
 	// long they do after the log has been considered further.
