@@ -41,7 +41,7 @@ func spec() *service.ConfigSpec {
 const description = `
 A message is a change event as Extended JSON (https://github.com/mongostream/streamer/blob/main/docs/concepts.md#keys). Its metadata are:
 
-- ` + "`id`" + `: identifies the message; the same whenever it is delivered again
+- ` + "`id`" + `: identifies the message; the same whenever a change is delivered again. A document of a snapshot that was not acknowledged may be read again after a crash, and then has another one
 - ` + "`partition`" + `: the unit of order; "all" for a change of a whole collection or database
 - ` + "`operation`" + `: insert, update, replace, delete, snapshot, left, drop, …
 - ` + "`db`, `coll`, `namespace`" + `
