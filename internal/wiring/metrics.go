@@ -26,7 +26,7 @@ import (
 // newMetricsRegistry returns a registry with the standard metrics of a process, and its build
 // information.
 func newMetricsRegistry(version string, logger *slog.Logger) *metricsRegistry {
-	r := &metricsRegistry{Registry: prometheus.NewRegistry(), logger: logger, failed: prometheus.NewCounter(prometheus.CounterOpts{
+	r := &metricsRegistry{Registry: prometheus.NewRegistry(), histograms: prometheus.NewRegistry(), logger: logger, failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "streamer_metrics_failures_total", Help: "Collections in which a part of the metrics could not be collected: its series are missing.",
 	})}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -64,13 +64,21 @@ func (s *Service) logWritten() error {
 type metricsRegistry struct {
 	*prometheus.Registry
 
-	logger *slog.Logger
-	failed prometheus.Counter
+	histograms *prometheus.Registry // those among the metrics, which are soon gathered, however many subscribers there are
+	logger     *slog.Logger
+	failed     prometheus.Counter
 }
 
 // Register implements prometheus.Registerer.
 func (r *metricsRegistry) Register(c prometheus.Collector) error {
-	return r.Registry.Register(guardedCollector{c, r})
+	if err := r.Registry.Register(guardedCollector{c, r}); err != nil {
+		return err
+	}
+	switch c.(type) {
+	case prometheus.Histogram, *prometheus.HistogramVec:
+		return r.histograms.Register(c)
+	}
+	return nil
 }
 
 // MustRegister implements prometheus.Registerer.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/mongostream/streamer/internal/admin"
 )
 
 // A spoilt collector panics, or collects what no series can be made of, or one series twice.
@@ -64,6 +66,23 @@ func TestMetricsAnswerAlthoughACollectorFails(t *testing.T) {
 	r.MustRegister(spoilt{"good", ""})
 	if r.Register(spoilt{"good", ""}) == nil {
 		t.Error("one metric was registered twice")
+	}
+}
+
+// The charts of the last hour ask the histograms alone: not what has a series for each subscriber,
+// nor what judges the node.
+func TestStagesOfTheHistoryAskHistogramsOnly(t *testing.T) {
+	s := &Service{registry: newMetricsRegistry("v", slog.New(slog.DiscardHandler))}
+	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "streamer_stage_seconds", Help: "h"}, []string{"stage"})
+	held := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "streamer_mongodb_held_seconds", Help: "h"})
+	s.registry.MustRegister(stages, held, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "g", Help: "h"}, func() float64 {
+		t.Error("a gauge was asked")
+		return 0
+	}))
+	stages.WithLabelValues("hub").Observe(2)
+	held.Observe(3)
+	if got, want := s.stages(), []admin.Stage{{Name: "mongodb", Seconds: 3, Count: 1}, {Name: "hub", Seconds: 2, Count: 1}}; !slices.Equal(got, want) {
+		t.Errorf("%+v, not %+v", got, want)
 	}
 }
 
