@@ -80,8 +80,8 @@ func (l *Log) assign() (opening []*reader) {
 	return opening
 }
 
-// endOneFor ends at most one catch-up, of the retained log or of MongoDB, for the cursors that get no
-// reader: while its stream is being closed, nobody knows who will still be without one.
+// endOneFor ends at most one catch-up, of the retained log or of MongoDB, for the cursors that get
+// no reader: while its stream is being closed, nobody knows who will still be without one.
 func (l *Log) endOneFor(cursors []*Cursor, retained bool) {
 	for r := range l.catchups {
 		if r.ending && r.retained == retained {
@@ -149,14 +149,16 @@ func (l *Log) unite(c *Cursor) (ends bool) {
 // ends reports whether a catch-up can be ended: it has a stream and runs.
 func (r *reader) ends() bool { return r.opened && r.leave != nil }
 
-// preempt ends the catch-up with the latest position, of the retained log or of MongoDB, if there is
-// one, in favour of a cursor whose position is about to leave the log, or which no other may serve
-// because it reads anew. Its own cursors wait again.
+// preempt ends the catch-up with the latest position, of the retained log or of MongoDB, if there
+// is one, in favour of a cursor whose position is about to leave the log, or which no other may
+// serve because it reads anew. Its own cursors wait again. For MongoDB it may also be one of the
+// retained log, where these are more than their budget.
 func (l *Log) preempt(retained bool) (ends bool) {
 	var foremost *reader
+	tooMany := !retained && l.retained() >= l.cfg.MaxStreams
 	for r := range l.catchups {
-		canWait := r.ends() && r.retained == retained && r.from.Time.Compare(l.floor) >= 0
-		if canWait && (foremost == nil || r.from.After(foremost.from)) {
+		canWait := r.retained == retained && r.from.Time.Compare(l.floor) >= 0 || r.retained && tooMany
+		if canWait && r.ends() && (foremost == nil || r.from.After(foremost.from)) {
 			foremost = r
 		}
 	}
@@ -166,6 +168,16 @@ func (l *Log) preempt(retained bool) (ends bool) {
 	l.logger.Info("catch-up preempted for a position that cannot wait", "from", foremost.from.String())
 	foremost.leave()
 	return true
+}
+
+// retained returns how many catch-ups read the retained log.
+func (l *Log) retained() (n int) {
+	for r := range l.catchups {
+		if r.retained {
+			n++
+		}
+	}
+	return n
 }
 
 // admits reports whether a catch-up may open a stream of MongoDB. One that may not is woken when

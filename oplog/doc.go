@@ -37,6 +37,7 @@
 //
 // Catch-ups at positions that only a retained log has cost MongoDB nothing. They have a budget of
 // their own, as large, and wait at the end of that log until MongoDB's streams are not all in use.
+// Others whose positions leave the oplog read it, too; a budget of both together bounds them.
 //
 // Only [Cursor.Next] blocks, until there is something or the context ends.
 //
@@ -68,7 +69,10 @@
 //     (oplog.TestOneStreamIsEndedAtATime)
 //   - A catch-up of the retained log continues in MongoDB only within the budget of streams
 //     (oplog.TestRetainedLogIsLeftWithinTheBudget), and serves no cursor that reads anew what
-//     MongoDB has (oplog.TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog)
+//     MongoDB has (oplog.TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog). A cursor that cannot
+//     wait has one of MongoDB's streams before those that have come to the end of the retained log
+//     (oplog.TestWhoeverCannotWaitGoesBeforeThoseThatJoin), and the number of readers is bounded
+//     whatever is known of that log (oplog.TestReadersOfTheRetainedLogAreBounded)
 //   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
 //     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
 //     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)

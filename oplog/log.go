@@ -31,8 +31,8 @@ type Config struct {
 	// PrefetchBytes bounds how far a reader fetches ahead of the cursor that it keeps pace with, in
 	// bytes. Defaults to 16 MiB. It may be exceeded by one reply.
 	PrefetchBytes int64
-	// MaxStreams bounds the open change streams, including the tail. As many catch-ups may read the
-	// retained log besides. Defaults to 5, at least 2.
+	// MaxStreams bounds the open change streams, including the tail. With those that read the
+	// retained log there are at most twice as many catch-ups. Defaults to 5, at least 2.
 	MaxStreams int
 	// Neighbourhood is the log time within which cursors share a catch-up even if another one could
 	// be opened. Defaults to 1 minute.

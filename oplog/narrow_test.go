@@ -420,3 +420,134 @@ func TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog(t *testing.T) {
 		}
 	})
 }
+
+// However far apart cursors are, and whatever is known of the retained log, the number of readers is
+// bounded, and all get everything. One that cannot wait gets a stream of MongoDB.
+func TestReadersOfTheRetainedLogAreBounded(t *testing.T) {
+	const maxStreams, retained = 3, 2
+	for name, c := range map[string]struct {
+		reach func(*gap.Reach)
+		most  int
+	}{
+		"it reaches the oplog":        {func(*gap.Reach) {}, retained},
+		"it does not reach the oplog": {func(r *gap.Reach) { r.Retained = change.Timestamp{} }, retained},
+		"it is not known what it has": {func(r *gap.Reach) { *r = gap.Reach{Last: r.Last} }, 2 * retained},
+		"readers leave the oplog":     {func(r *gap.Reach) { r.First.T = 10 * 3600 }, 2 * retained},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := newNarrowing(&oplogtest.Log{ReplyEvents: 1, Delay: 100 * time.Millisecond}, 30*3600)
+				source.Tick(1)
+				var events []changetest.Event
+				for i := range 40 {
+					source.Tick(3600)
+					events = append(events, source.Append(changetest.Event{ID: int64(i)})...)
+				}
+				l, end := begin(t, oplog.Config{MaxStreams: maxStreams}, source, source.Reach, change.Position{})
+				defer end()
+				reach := source.reach()
+				c.reach(&reach)
+				l.SetReach(reach, change.Timestamp{})
+				synctest.Wait()
+				most := 0
+				var reading sync.WaitGroup
+				follow := func(from int, reread oplog.Reread) {
+					reading.Go(func() {
+						cursor := l.Cursor(oplog.Start{Position: events[from].Position(), Reread: reread})
+						defer cursor.Close()
+						if err := same(read(t, cursor, len(events)-from-1), positions(events[from+1:])); err != nil {
+							t.Errorf("cursor %d: %v", from, err)
+						}
+					})
+				}
+				for i := range 20 {
+					follow(i, oplog.Reread{})
+				}
+				for range 10 {
+					time.Sleep(10 * time.Millisecond)
+					most = max(most, l.Stats().Retained)
+				}
+				_, _, before := source.Streams()
+				begun := time.Now()
+				anew := l.Cursor(oplog.Start{
+					Position: events[35].Position(), Reread: oplog.Reread{Since: time.Now(), Until: events[39].Time},
+				})
+				if err := same(read(t, anew, 4), positions(events[36:])); err != nil {
+					t.Error(err)
+				}
+				if _, _, opened := source.Streams(); opened != before+1 {
+					t.Errorf("for one that cannot wait %d streams were opened", opened-before)
+				}
+				if took := time.Since(begun); took > time.Second {
+					t.Errorf("one that cannot wait has read after %s", took)
+				}
+				anew.Close()
+				reading.Wait()
+				if most > c.most {
+					t.Errorf("%d readers of the retained log", most)
+				}
+				if most := source.most.Load(); most > maxStreams {
+					t.Errorf("%d streams of MongoDB at a time", most)
+				}
+				if _, most, _ := source.Streams(); most > 2*maxStreams-1 {
+					t.Errorf("%d readers at a time", most)
+				}
+			})
+		})
+	}
+}
+
+// A cursor that cannot wait has a stream of MongoDB before those that have read the retained log to
+// its end: one stream is ended for it, and not one for each of them.
+func TestWhoeverCannotWaitGoesBeforeThoseThatJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newNarrowing(&oplogtest.Log{ReplyEvents: 2}, 9000)
+		source.Tick(1)
+		var old, recent []changetest.Event
+		for i := range 4 {
+			old = append(old, source.Append(inserts(5, int64(10*i))...)...)
+			source.Tick(1000)
+		}
+		source.Tick(9000)
+		for i := range 4 {
+			recent = append(recent, source.Append(inserts(50, int64(100*i))...)...)
+			source.Tick(1000)
+		}
+		l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 1_000, MaxStreams: 3}, source, source.Reach, change.Position{})
+		defer end()
+		l.SetReach(source.reach(), change.Timestamp{})
+		synctest.Wait()
+		next(t, l.Cursor(oplog.Start{Position: recent[0].Position()}))
+		next(t, l.Cursor(oplog.Start{Position: recent[50].Position()}))
+		for _, from := range []int{0, 10} {
+			joins := l.Cursor(oplog.Start{Position: old[from].Position()})
+			read(t, joins, len(old)-from-1)
+			if _, err := joins.Poll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if s := l.Stats(); s.Retained != 2 || s.Streams != 3 {
+			t.Fatalf("%+v", s)
+		}
+		time.Sleep(time.Millisecond)
+		anew := l.Cursor(oplog.Start{
+			Position: recent[120].Position(), Reread: oplog.Reread{Since: time.Now(), Until: recent[199].Time},
+		})
+		if got := next(t, anew); got[0].at.Compare(recent[121].Position()) != 0 {
+			t.Errorf("the first change is %s", got[0].at)
+		}
+		synctest.Wait()
+		if s := l.Stats(); s.Retained != 2 || s.Streams != 3 {
+			t.Errorf("%+v", s)
+		}
+		if _, _, opened := source.Streams(); opened != 6 {
+			t.Errorf("%d streams were opened", opened)
+		}
+		anew.Close() // then one of them joins
+		synctest.Wait()
+		if s := l.Stats(); s.Retained != 1 || s.Streams != 3 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

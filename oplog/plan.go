@@ -20,7 +20,7 @@ type span struct {
 	joins     bool // it waits for a stream of MongoDB, because the retained log has ended
 }
 
-// is reports whether a reader counts among those of the retained log, or of MongoDB.
+// is reports whether a reader reads the retained log, or MongoDB, or will.
 func (s *span) is(retained bool) bool { return s.retained == retained || s.joins }
 
 // A want is what a cursor needs: everything of the scope after the position, from a reader that has
@@ -55,8 +55,9 @@ type opening struct {
 
 // limits are the limits for catch-ups.
 type limits struct {
-	// budget is the maximum number of catch-ups that read MongoDB, and of those that read the
-	// retained log.
+	// budget is the maximum number of catch-ups that read MongoDB, and of those that are opened to
+	// read the retained log. Those opened for MongoDB may turn out to read it, too, so that there
+	// may be twice as many in all.
 	budget int
 	// neighbourhood is the log time that a shared reader may have to read to reach a cursor while
 	// another reader could be opened.
@@ -79,10 +80,11 @@ func (l *Log) wantsOf(cursors []*Cursor) []want {
 	return wants
 }
 
-// left reports whether a cursor's position has left the oplog, and the retained log may have it.
+// left reports whether a cursor's position has left the oplog, and the retained log may have it:
+// also one that does not reach the oplog, or whose extent is unknown.
 func (l *Log) left(c *Cursor) bool {
 	_, retains := l.source.(Retainer)
-	return retains && l.reach.Begins().Compare(l.reach.First) < 0 && c.open.Time.Compare(l.reach.First) < 0
+	return retains && c.open.Time.Compare(l.reach.First) < 0
 }
 
 // turn returns when a cursor gets a reader.
@@ -119,7 +121,7 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 	for _, i := range order {
 		w := wants[i]
 		at := nearest(all, w)
-		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && count(all, w.retained) < limits.budget {
+		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && limits.allow(all, w) {
 			whole := narrow(all, w.retained) >= limits.budget/2
 			at = len(all)
 			all = append(all, span{base: w.at, end: w.at, begun: latest, settled: whole, retained: w.retained})
@@ -133,14 +135,16 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 	return places, open
 }
 
-// count returns how many readers read the retained log, or MongoDB.
-func count(readers []span, retained bool) (n int) {
+// allow reports whether there may be another reader for a want. One that cannot wait has a stream
+// of MongoDB before the readers that wait to join it.
+func (l limits) allow(readers []span, w want) bool {
+	n := 0
 	for i := range readers {
-		if readers[i].is(retained) {
+		if readers[i].retained == w.retained || readers[i].joins && w.turn == inTurn {
 			n++
 		}
 	}
-	return n
+	return n < l.budget && len(readers) < 2*l.budget
 }
 
 // narrow returns how many of these may not have everything.
