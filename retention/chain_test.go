@@ -937,6 +937,49 @@ func TestLargeTransactionsAreCut(t *testing.T) {
 	})
 }
 
+// Where a chain ends within a transaction that MongoDB has lost, the rest is a loss: nothing is asked
+// again and again.
+func TestChainThatEndsWithinALostTransactionIsFollowedByALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		n := start(t, mongo, store, retention.WriterConfig{Interval: time.Hour})
+		all := write(mongo, 5, 0)
+		at := mongo.Append(changetest.Event{ID: 1000, Txn: 1})[0]
+		for i := range 100 {
+			all = append(all, mongo.Append(changetest.Event{ID: int64(1001 + i), Index: uint64(i + 1), Txn: 1, Time: at.Time, Pad: 100})...)
+		}
+		synctest.Wait()
+		n.stop()
+		extent, err := retention.ChainAt(store, chainFolder).Extent(t.Context())
+		if err != nil || extent.To != at.Time {
+			t.Fatalf("the chain ends at %s, the transaction is at %s: %v", extent.To, at.Time, err)
+		}
+		mongo.Tick(3600)
+		later := write(mongo, 5, 3000)
+		mongo.Truncate(len(later))
+		mongo.Tick(1)
+		asked := 0
+		store.Before = func(context.Context, string, string) error {
+			if asked++; asked%1000 == 0 {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}
+		n = start(t, mongo, store, retention.WriterConfig{Interval: time.Hour, Size: 1 << 20})
+		defer n.stop()
+		got, losses := n.read(all[0].Position(), later[len(later)-1].Position())
+		if len(losses) != 1 || losses[0].From.Time != at.Time || losses[0].To.Time.Compare(later[0].Time) > 0 {
+			t.Errorf("losses %v", losses)
+		}
+		if len(got) < len(later) || same(got[len(got)-len(later):], positions(later)) != nil {
+			t.Errorf("%d changes were read", len(got))
+		}
+		if asked > 100 {
+			t.Errorf("the store was asked %d times", asked)
+		}
+	})
+}
+
 // What MongoDB itself could not deliver is a loss in the chain too, and is not told as a new one.
 func TestLossesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -107,6 +107,7 @@ func (s *Source) open(ctx context.Context, from change.Position, scope oplog.Sco
 	if findErr != nil || st == nil {
 		return nil, errors.Join(err, findErr)
 	}
+	st.lost = from.Time
 	return st, nil
 }
 

@@ -25,6 +25,7 @@ type stream struct {
 	joins  bool         // it continues in MongoDB where the chain ends
 
 	at      change.Timestamp // everything earlier was returned
+	lost    change.Timestamp // where MongoDB was left, because it has rejected that
 	entered change.Timestamp // where reading of the segment began
 	header  Header           // of the segment that is read, or was read last
 	reader  *segmentReader   // nil between segments
@@ -80,7 +81,7 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 		}
 		s.source.cfg.Logger.Info("continuing in the retained log", "from", s.at.String(), "segment", s.header.Number)
 		s.mongo.Close()
-		s.mongo = nil
+		s.mongo, s.lost = nil, s.at
 	}
 	return s.fromChain(ctx)
 }
@@ -453,8 +454,12 @@ func (s *stream) tellDamaged() {
 }
 
 // join continues in MongoDB at the end of the chain, or has the reader of the log do that. If
-// MongoDB does not have that either, there may be another segment meanwhile.
+// MongoDB does not have that either, there may be another segment meanwhile. A chain that ends
+// within a transaction may end where MongoDB was left.
 func (s *stream) join(ctx context.Context) (oplog.Reply, error) {
+	if !s.joins && s.at == s.lost {
+		return oplog.Reply{}, oplog.ErrPositionLost
+	}
 	if !s.joins {
 		s.source.cfg.Logger.Info("read the retained log, continuing in MongoDB", "at", s.at.String())
 		return oplog.Reply{}, oplog.ErrJoin
