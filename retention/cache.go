@@ -31,7 +31,7 @@ const lingering = 10 * time.Second
 // A part is some bytes of a segment.
 type part struct {
 	of       edition
-	at, size int64         // size is 0 once it failed
+	at, size int64
 	fetched  chan struct{} // closed when data and err are set
 	data     []byte
 	err      error
@@ -67,6 +67,14 @@ func (c *cache) exit() {
 	if c.mu.readers--; c.mu.readers == 0 {
 		c.mu.linger = time.AfterFunc(lingering, c.clear)
 	}
+}
+
+// share returns how much one of the readers may fetch at once, so that what others fetch does not
+// push it out before it is read.
+func (c *cache) share() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.limit / int64(2*max(2, c.mu.readers))
 }
 
 func (c *cache) clear() {

@@ -19,7 +19,8 @@ import (
 const (
 	// tailSize is how much of a segment's end is fetched for its footer.
 	tailSize = 64 << 10
-	// fetchSize is how much is fetched at once for several blocks, at most a quarter of the cache.
+	// fetchSize is how much is fetched at once for several blocks, at most a reader's share of the
+	// cache.
 	fetchSize = 1 << 20
 	// joinedGap bounds the bytes that are fetched in vain between two blocks, instead of another
 	// request.
@@ -94,7 +95,7 @@ func (r *segmentReader) extent(offset, n int64) int64 {
 		switch {
 		case from < end:
 			continue
-		case from-end > joinedGap, to-offset > min(fetchSize, r.cache.limit/4), r.cache.has(r.edition(), from, int64(k.Stored)):
+		case from-end > joinedGap, to-offset > min(fetchSize, r.cache.share()), r.cache.has(r.edition(), from, int64(k.Stored)):
 			return end - offset
 		}
 		end = to

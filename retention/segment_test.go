@@ -302,3 +302,48 @@ func TestCoverageOfSegments(t *testing.T) {
 		}
 	}
 }
+
+// A meteredStore is a store of one object that counts the bytes that are read of it.
+type meteredStore struct {
+	one
+
+	read int
+}
+
+func (s *meteredStore) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+	data, about, err := s.one.Get(ctx, key, offset, n)
+	s.read += len(data)
+	return data, about, err
+}
+
+// However many readers of different segments share a cache, each fetches its blocks about once.
+func TestReadersFarApartFetchTheirBlocksOnce(t *testing.T) {
+	t.Parallel()
+	const readers = 20
+	events := some(160)
+	for i := range events {
+		events[i].Pad, events[i].Noise = blockSize/8, i%8 == 0 // many blocks, which compress well
+	}
+	data, h := segmentOf(t, events)
+	store, common := &meteredStore{one: one{data: data}}, newCache(1<<20, nil)
+	var all []*segmentReader
+	for i := range readers {
+		common.enter()
+		r := newSegmentReader(store, fmt.Sprint("segment ", i), h, shared(), common)
+		if err := r.open(t.Context(), change.Timestamp{}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	for more := true; more; {
+		for _, r := range all { // by turns
+			var err error
+			if _, more, err = r.next(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if stored := readers * len(data); store.read > 2*stored {
+		t.Errorf("%d bytes were read, of %d", store.read, stored)
+	}
+}
