@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -345,5 +346,61 @@ func TestReadersFarApartFetchTheirBlocksOnce(t *testing.T) {
 	}
 	if stored := readers * len(data); store.read > 2*stored {
 		t.Errorf("%d bytes were read, of %d", store.read, stored)
+	}
+}
+
+// A lateStore is a store of one object that answers after a second, unless the context ends; the
+// first answer may be an error.
+type lateStore struct {
+	one
+
+	reads int
+	err   error
+}
+
+func (s *lateStore) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
+	s.reads++
+	first := s.reads == 1
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return nil, Object{}, context.Cause(ctx)
+	}
+	if first && s.err != nil {
+		return nil, Object{}, s.err
+	}
+	return s.one.Get(ctx, key, offset, n)
+}
+
+// A reader that waits for what another one fetches gets it also if the other one leaves or fails.
+func TestWaitingReaderOutlivesTheOneThatFetches(t *testing.T) {
+	t.Parallel()
+	unavailable := errors.New("unavailable")
+	for name, failure := range map[string]error{"leaves": nil, "fails": unavailable} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store, common := &lateStore{one: one{data: []byte("block")}, err: failure}, newCache(1<<20, nil)
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				failed := make(chan error, 1)
+				go func() {
+					_, err := common.get(ctx, store, edition{}, 0, 5, 5)
+					failed <- err
+				}()
+				synctest.Wait() // it fetches
+				want := failure
+				if failure == nil {
+					want = context.Canceled
+					time.AfterFunc(time.Millisecond, leave)
+				}
+				got, err := common.get(t.Context(), store, edition{}, 0, 5, 5)
+				if string(got) != "block" || err != nil || store.reads != 2 {
+					t.Errorf("%q after %d reads: %v", got, store.reads, err)
+				}
+				if err := <-failed; !errors.Is(err, want) {
+					t.Errorf("the other one: %v", err)
+				}
+			})
+		})
 	}
 }
