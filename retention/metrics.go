@@ -63,12 +63,12 @@ func newReadMetrics(r prometheus.Registerer, kept func() int64) *readMetrics {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "streamer", Subsystem: "retention", Name: name, Help: help})
 	}
 	m := &readMetrics{
-		reads: counter("reads_total", "Requests for blocks of segments, by readers of the retained log."),
-		bytes: counter("read_bytes_total", "Bytes of blocks of segments that readers of the retained log have fetched."),
+		reads: counter("reads_total", "Requests for parts of segments, by readers of the retained log."),
+		bytes: counter("read_bytes_total", "Bytes of parts of segments that readers of the retained log have fetched."),
 	}
 	if r != nil {
 		r.MustRegister(m.reads, m.bytes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Namespace: "streamer", Subsystem: "retention", Name: "cache_bytes", Help: "Bytes of segments that are kept for several readers.",
+			Namespace: "streamer", Subsystem: "retention", Name: "cache_bytes", Help: "Bytes of parts of segments that are kept for several readers, or are being fetched.",
 		}, func() float64 { return float64(kept()) }))
 	}
 	return m
