@@ -41,7 +41,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		// Clients send little: fixed windows bound the unread data of one client.
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// And connections without traffic hold little.
-		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.ForceServerCodecV2(newCodec(s.input)), grpc.UnaryInterceptor(s.admitCall),
 		grpc.StreamInterceptor(s.admitStream()), //nolint:contextcheck // a stream has a context of its own
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),

@@ -92,11 +92,7 @@ func (l *Log) endOneFor(cursors []*Cursor, retained bool) {
 	if slices.ContainsFunc(cursors, func(c *Cursor) bool { return l.turn(c) < inTurn }) && l.preempt(retained) {
 		return
 	}
-	for _, c := range cursors {
-		if l.unite(c) {
-			return
-		}
-	}
+	_ = slices.ContainsFunc(cursors, l.unite) // until one is ended
 }
 
 // plan returns the existing and planned catch-ups and the index of one for each cursor.

@@ -361,8 +361,10 @@ type lateStore struct {
 func (s *lateStore) Get(ctx context.Context, key string, offset, n int64) ([]byte, Object, error) {
 	s.reads++
 	first := s.reads == 1
+	answer := time.NewTimer(time.Second)
+	defer answer.Stop()
 	select {
-	case <-time.After(time.Second):
+	case <-answer.C:
 	case <-ctx.Done():
 		return nil, Object{}, context.Cause(ctx)
 	}

@@ -129,8 +129,7 @@ func TestKeysArriveInTheFieldsThatObeyThem(t *testing.T) {
 // section: by the section's name, by its type's, and as a part of the whole section.
 func keyFields(prefix, name string, section reflect.Type) map[string][]string {
 	all := make(map[string][]string)
-	for i := range section.NumField() {
-		f := section.Field(i)
+	for f := range section.Fields() {
 		key := prefix + f.Tag.Get("key")
 		if _, leaf := f.Tag.Lookup("default"); leaf {
 			all[key] = []string{name + "." + f.Name, section.Name() + "." + f.Name}

@@ -237,12 +237,14 @@ func TestRecordThatABrokerHoldsFails(t *testing.T) {
 			m := message("held", 2, 1)
 			sink.Report(m, func(err error) { outcome <- err })
 			target.Publish(t.Context(), m)
+			timeout := time.NewTimer(patience)
+			defer timeout.Stop()
 			select {
 			case err := <-outcome:
 				if err == nil {
 					t.Error("a record that the broker holds is acknowledged")
 				}
-			case <-time.After(patience):
+			case <-timeout.C:
 				t.Fatal("a record that the broker holds does not fail")
 			}
 			holds.Store(false)

@@ -220,7 +220,8 @@ func TestDeadGatewaysHideNoDeadNode(t *testing.T) {
 	}
 	leader.await("gateways are dead")
 	victim.kill()
-	timeout := time.After(patience)
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
 	for {
 		select {
 		case d := <-posts:
@@ -232,7 +233,7 @@ func TestDeadGatewaysHideNoDeadNode(t *testing.T) {
 			if s := d.Summary; s != nil && s.Level == notice.Critical {
 				t.Fatalf("what is critical is in a summary: %+v", s)
 			}
-		case <-timeout:
+		case <-timeout.C:
 			t.Fatal("the node's death is not posted")
 		}
 	}
