@@ -158,8 +158,9 @@ func (a *attachment) renew(ctx context.Context) func() error {
 	sent := a.cfg.Clock()
 	ttl, err := a.membership.Renew(ctx)
 	return func() error {
-		if left := onlyLeft(err); left != nil && a.cfg.Alone && a.deadline.RanOut(sent) {
-			a.left, a.deadline.Due = left, a.cfg.Clock()
+		// A request that has waited may be answered after the claim has run out.
+		if left, now := onlyLeft(err), a.cfg.Clock(); left != nil && a.cfg.Alone && a.deadline.RanOut(now) {
+			a.left, a.deadline.Due = left, now
 			return nil
 		}
 		return a.answered(sent, ttl, err)

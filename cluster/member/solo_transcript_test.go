@@ -369,6 +369,7 @@ func TestSoloTranscripts(t *testing.T) {
 		"failing-while-stopping":     {renews: times(99, fails), stop: 20 * time.Second, drain: 15 * time.Second, release: fails},
 		"silent-for-long":            {renews: times(99, answer{after: never}), stop: 40 * time.Second, release: answer{after: never}},
 		"away-then-claimed-anew":     {renews: after(times(20, fails), lost), stop: 20 * time.Second},
+		"away-then-answered-late":    {renews: after(times(15, fails), answer{after: 1500 * time.Millisecond, err: lost.err}), stop: 20 * time.Second},
 		"away-then-held":             {renews: after(times(20, fails), lost), claims: []answer{{}, held}},
 		"away-then-anew-unanswered":  {renews: after(times(20, fails), lost), claims: []answer{{}, {after: never}, fails}, stop: 25 * time.Second},
 		"away-then-slow":             {renews: after(times(4, answer{after: never}), answer{after: 1900 * time.Millisecond, err: lost.err}), claims: []answer{{}, {after: 2400 * time.Millisecond}}, slow: 300 * time.Microsecond, stop: 20 * time.Second},
