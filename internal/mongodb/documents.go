@@ -192,14 +192,9 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 
 // takeReply returns the documents of a cursor's reply as an array. The cursor is at the first of
 // them, and afterwards at the end of the reply. Taking one after the other would allocate memory
-// for each. The driver does not use a reply again. It does not promise to keep the function that
-// shows the reply, nor that there is one: then the document at the cursor is all that is taken.
+// for each. The driver does not use a reply again.
 func takeReply(cursor *mongo.Cursor) []byte {
-	of := mongo.BatchCursorFromCursor(cursor) //nolint:staticcheck // it may go, and nothing else shows the reply
-	if of == nil {
-		return bsoncore.NewArrayBuilder().AppendDocument(bsoncore.Document(cursor.Current)).Build()
-	}
-	batch := of.Batch()
+	batch := mongo.BatchCursorFromCursor(cursor).Batch() //nolint:staticcheck // it may go, and nothing else shows the reply
 	reply := batch.List
 	*batch = bsoncore.Iterator{}
 	return reply
