@@ -42,7 +42,7 @@ type client struct {
 	until  change.Timestamp // where the response ends, zero if nowhere
 	ended  bool             // that has been reached
 	begins change.Timestamp // of the log, if that is later than the start that was asked for
-	sent   time.Time        // when something was written last
+	sent   time.Time        // when the last write began
 	limit  time.Time        // when a write that blocks fails
 	over   func(reason string)
 }
@@ -346,8 +346,8 @@ func (c *client) send(ctx context.Context) error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
-	stall := c.events.cfg.StallTimeout
-	if now := time.Now(); c.limit.Sub(now) < stall-stall/sameLimit {
+	now, stall := time.Now(), c.events.cfg.StallTimeout
+	if c.limit.Sub(now) < stall-stall/sameLimit {
 		c.limit = now.Add(stall)
 		if err := c.out.SetWriteDeadline(c.limit); err != nil {
 			return fmt.Errorf("set write deadline: %w", err)
@@ -359,7 +359,7 @@ func (c *client) send(ctx context.Context) error {
 	if _, err := c.w.Write(c.buffer); err != nil { //nolint:gosec // text/event-stream is never taken for HTML
 		return fmt.Errorf("write: %w", err)
 	}
-	c.sent = time.Now()
+	c.sent = now                                                           // as the deadline, which outlives a write that took long
 	if c.buffer, c.written = c.buffer[:0], 0; cap(c.buffer) > 4*maxWrite { // of a large event
 		c.buffer = nil
 	}

@@ -114,7 +114,8 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 	out := http.NewResponseController(w)
 	buffer := fmt.Appendf(nil, "retry: %d\n: connected\n\n", (500*time.Millisecond + mathrand.N(time.Second)).Milliseconds()) // not all clients of a node at once
 	for {
-		if err := out.SetWriteDeadline(time.Now().Add(s.cfg.StallTimeout)); err != nil {
+		begun := time.Now()
+		if err := out.SetWriteDeadline(begun.Add(s.cfg.StallTimeout)); err != nil {
 			return
 		}
 		if _, err := w.Write(buffer); err != nil { //nolint:gosec // JSON as server-sent events, which no browser renders
@@ -123,7 +124,7 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 		if err := out.Flush(); err != nil {
 			return
 		}
-		wait, cancel := context.WithTimeout(ctx, s.cfg.Heartbeat)
+		wait, cancel := context.WithDeadline(ctx, begun.Add(s.cfg.Heartbeat)) // the deadline outlives a write that took long
 		notices, missed, err := s.board.Follow(wait, after)
 		cancel()
 		switch buffer = buffer[:0]; {
