@@ -35,6 +35,7 @@ type part struct {
 	fetched  chan struct{} // closed when data and err are set
 	data     []byte
 	err      error
+	left     bool // by its reader, before it was there
 }
 
 // An edition is a segment as it was written, or rewritten.
@@ -98,6 +99,7 @@ func (c *cache) get(ctx context.Context, store Store, of edition, offset, n, ext
 		p, missing := c.find(of, offset, n, extent)
 		if missing {
 			p.data, _, p.err = store.Get(ctx, of.key, offset, extent)
+			p.left = ctx.Err() != nil
 			c.metrics.fetched(len(p.data))
 			c.settle(p)
 		}
@@ -110,9 +112,9 @@ func (c *cache) get(ctx context.Context, store Store, of edition, offset, n, ext
 		case p.err == nil:
 			from := min(offset-p.at, int64(len(p.data)))
 			return p.data[from:min(from+n, int64(len(p.data)))], nil
-		case missing:
+		case missing || !p.left:
 			return nil, p.err
-		} // else another reader has failed, or was stopped
+		}
 	}
 }
 
