@@ -21,11 +21,11 @@ test:
 	$(GO) test ./...
 
 race:
-	$(GO) test -race -vet=off ./...
+	$(GO) test -race -vet=off -timeout 20m ./...
 
 # What talks to MongoDB, on servers that behave as real ones that others use too.
 lively:
-	STREAMER_TEST_MONGODB_PROFILE=lively $(GO) test $$($(MAKE) -s list-mongodb)
+	STREAMER_TEST_MONGODB_PROFILE=lively $(GO) test -timeout 20m $$($(MAKE) -s list-mongodb)
 
 list-plain:
 	@echo $(PLAIN)

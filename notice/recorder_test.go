@@ -293,6 +293,14 @@ func TestFlushWaitsForTheHistory(t *testing.T) {
 	})
 }
 
+// flushing begins to wait for the history, and returns what becomes of that.
+func (b *bubble) flushing() <-chan error {
+	flushed := make(chan error, 1)
+	go func() { flushed <- b.recorder.Flush(b.Context()) }()
+	synctest.Wait()
+	return flushed
+}
+
 // A notice of an operator that was dropped, because too many waited while the history was away, is
 // not in it: who waits for it is told so.
 func TestFlushDoesNotTakeDroppedNoticesForWritten(t *testing.T) {
@@ -302,9 +310,7 @@ func TestFlushDoesNotTakeDroppedNoticesForWritten(t *testing.T) {
 		b.post(0, 1)
 		synctest.Wait() // in the hands of the writer
 		b.operate(1, 2)
-		flushed := make(chan error, 1)
-		go func() { flushed <- b.recorder.Flush(b.Context()) }()
-		synctest.Wait()
+		flushed := b.flushing()
 		b.operate(2, 12) // as many as may wait
 		synctest.Wait()
 		b.memory.leave(false)
@@ -331,9 +337,7 @@ func TestFlushIgnoresDroppedNoticesOfOthers(t *testing.T) {
 		logins := notice.Notice{Channel: notice.Audit, Kind: notice.KindLoginAccepted}
 		b.postLike(logins, 1, 11) // as many as may wait
 		b.operate(11, 12)
-		flushed := make(chan error, 1)
-		go func() { flushed <- b.recorder.Flush(b.Context()) }()
-		synctest.Wait()
+		flushed := b.flushing()
 		b.postLike(logins, 12, 17)
 		b.post(17, 37)
 		synctest.Wait()

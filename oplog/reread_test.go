@@ -47,10 +47,10 @@ func TestCursorsReadAnew(t *testing.T) {
 			oplog.Start
 			want []int64
 		}{
-			"anew":                 {oplog.Start{Position: from, Reread: asks}, []int64{2, 2, 2, 2, 2}},
-			"anew, from the end":   {oplog.Start{Position: change.At(change.Timestamp{T: last.T, I: 2}), Reread: asks}, []int64{2, 2}},
-			"from the end":         {oplog.Start{Position: change.At(change.Timestamp{T: last.T, I: 2})}, []int64{1, 1}},
-			"anew, what is behind": {oplog.Start{Position: change.At(change.Timestamp{T: last.T, I: 2}), Reread: oplog.Reread{Since: time.Now(), Until: change.Timestamp{T: last.T, I: 1}}}, []int64{1, 1}},
+			"anew":                              {oplog.Start{Position: from, Reread: asks}, []int64{2, 2, 2, 2, 2}},
+			"anew, from the end":                {oplog.Start{Position: change.At(change.Timestamp{T: last.T, I: 2}), Reread: asks}, []int64{2, 2}},
+			"from the end":                      {oplog.Start{Position: change.At(change.Timestamp{T: last.T, I: 2})}, []int64{1, 1}},
+			"anew, what is before its position": {oplog.Start{Position: change.At(change.Timestamp{T: last.T, I: 2}), Reread: oplog.Reread{Since: time.Now(), Until: change.Timestamp{T: last.T, I: 1}}}, []int64{1, 1}},
 		} {
 			c, begun := l.Cursor(start.Start), time.Now()
 			var got []int64

@@ -63,7 +63,7 @@ func TestStatusPageOfANodeAlone(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	var past admin.HistoryList
-	if status := n.fetch(n.service.Addr(), "/v1/history?subscriber=stdout", &past); status != http.StatusOK || len(past.Nodes["n"].Rate) == 0 || past.Node != "n" {
+	if status := n.fetch(n.service.Addr(), "/v1/history?subscriber=stdout", &past); status != http.StatusOK || len(past.Nodes["n"].Rate) == 0 || past.Node != "n" || len(past.Stages["hub"]) == 0 {
 		t.Errorf("the last hour: %d, %+v", status, past)
 	}
 	var detail admin.SubscriberDetail
