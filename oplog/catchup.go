@@ -34,11 +34,7 @@ func (l *Log) runCatchups(ctx context.Context, fail context.CancelCauseFunc) {
 func (l *Log) assign() (opening []*reader) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r := range l.catchups {
-		if r.joins {
-			r.notify()
-		}
-	}
+	l.wakeJoiners()
 	if !l.tail.opened && !l.late {
 		return nil
 	}
@@ -80,16 +76,36 @@ func (l *Log) assign() (opening []*reader) {
 	return opening
 }
 
+// wakeJoiners has the catch-ups that wait to join MongoDB ask again whether they may. One that was
+// never opened ends if nobody waits for it any longer.
+func (l *Log) wakeJoiners() {
+	awaited := make(map[*reader]bool)
+	for c := range l.waiting {
+		awaited[c.waiting] = true
+	}
+	for r := range l.catchups {
+		switch {
+		case !r.joins:
+		case r.opened || awaited[r]:
+			r.notify()
+		default:
+			r.leave()
+		}
+	}
+}
+
 // endOneFor ends at most one catch-up, of the retained log or of MongoDB, for the cursors that get
-// no reader: while its stream is being closed, nobody knows who will still be without one.
+// no reader: while its stream is being closed, nobody knows who will still be without one. One of
+// the retained log may be ended for MongoDB's cursors, too.
 func (l *Log) endOneFor(cursors []*Cursor, retained bool) {
 	for r := range l.catchups {
-		if r.ending && r.retained == retained {
+		if r.ending && (r.retained || !retained) {
 			return
 		}
 	}
 	cursors = slices.DeleteFunc(slices.Clone(cursors), func(c *Cursor) bool { return l.left(c) != retained })
-	if slices.ContainsFunc(cursors, func(c *Cursor) bool { return l.turn(c) < inTurn }) && l.preempt(retained) {
+	urgent := slices.ContainsFunc(cursors, func(c *Cursor) bool { return l.turn(c) < inTurn }) || !retained && l.joinsLate()
+	if urgent && l.preempt(retained) {
 		return
 	}
 	_ = slices.ContainsFunc(cursors, l.unite) // until one is ended
@@ -104,7 +120,7 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened, retained: r.retained, joins: r.joins,
 		})
 	}
-	places, open := assign(l.wantsOf(pending), spans, limits{budget: l.cfg.MaxStreams - 1, neighbourhood: l.cfg.Neighbourhood})
+	places, open := assign(l.wantsOf(pending), spans, limits{budget: l.budget(), neighbourhood: l.cfg.Neighbourhood})
 	for _, o := range open {
 		r := newReader(l, false, o.from)
 		r.settled, r.retained = o.whole, o.retained
@@ -151,10 +167,11 @@ func (r *reader) ends() bool { return r.opened && r.leave != nil }
 // retained log, where these are more than their budget.
 func (l *Log) preempt(retained bool) (ends bool) {
 	var foremost *reader
-	tooMany := !retained && l.retained() >= l.cfg.MaxStreams
+	tooMany := !retained && l.count(true) > l.budget()
 	for r := range l.catchups {
-		canWait := r.retained == retained && r.from.Time.Compare(l.floor) >= 0 || r.retained && tooMany
-		if canWait && r.ends() && (foremost == nil || r.from.After(foremost.from)) {
+		canWait := r.retained == retained && r.from.Time.Compare(l.floor) >= 0
+		isOver := r.retained && tooMany
+		if (canWait || isOver) && r.ends() && (foremost == nil || r.from.After(foremost.from)) {
 			foremost = r
 		}
 	}
@@ -166,30 +183,56 @@ func (l *Log) preempt(retained bool) (ends bool) {
 	return true
 }
 
-// retained returns how many catch-ups read the retained log.
-func (l *Log) retained() (n int) {
+// joinsLate reports whether a catch-up waits to join MongoDB from where the oplog is about to end,
+// or has ended, while no stream is free: it can wait no longer than a cursor there.
+func (l *Log) joinsLate() bool {
+	if l.count(false) < l.budget() {
+		return false
+	}
 	for r := range l.catchups {
-		if r.retained {
+		if _, end := r.reach(); r.joins && end.Time.Compare(l.floor) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// budget is how many catch-ups may read MongoDB, and how many are opened to read the retained log.
+func (l *Log) budget() int { return l.cfg.MaxStreams - 1 }
+
+// count returns how many catch-ups read the retained log, or MongoDB.
+func (l *Log) count(retained bool) (n int) {
+	for r := range l.catchups {
+		if r.retained == retained {
 			n++
 		}
 	}
 	return n
 }
 
-// admits reports whether a catch-up may open a stream of MongoDB. One that may not is woken when
-// another one ends.
+// admits reports whether a catch-up may open a stream of MongoDB: there is one, and no cursor that
+// cannot wait is about to get it. One that may not is woken when another one ends.
 func (l *Log) admits(r *reader) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	streams := 0
-	for other := range l.catchups {
-		if other != r && !other.retained {
-			streams++
+	waited := r.joins
+	r.joins, r.retained = true, true
+	if l.count(false) < l.budget() && !l.isAwaited() {
+		r.joins, r.retained = false, false
+	} else if !waited {
+		l.notify() // another one may be ended for it
+	}
+	return !r.joins
+}
+
+// isAwaited reports whether a cursor that cannot wait waits for a stream of MongoDB.
+func (l *Log) isAwaited() bool {
+	for c := range l.waiting {
+		if c.waiting == nil && !c.position.IsZero() && !l.left(c) && l.turn(c) < inTurn {
+			return true
 		}
 	}
-	admitted := streams < l.cfg.MaxStreams-1
-	r.joins, r.retained = !admitted, !admitted
-	return admitted
+	return false
 }
 
 // runCatchup runs one catch-up. Cursors that it leaves wait for a reader again.

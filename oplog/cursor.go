@@ -204,6 +204,9 @@ func (c *Cursor) leave() {
 		c.position = c.place()
 		c.reader.remove(c)
 	}
+	if c.waiting != nil {
+		c.log.notify() // nobody may wait for that reader any longer
+	}
 	c.waiting = nil
 	delete(c.log.waiting, c)
 	c.signal()

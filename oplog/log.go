@@ -156,9 +156,7 @@ func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
 		}
 	}
 	l.reach, l.floor = reach, floor
-	if len(l.waiting) > 0 {
-		l.notify()
-	}
+	l.notify() // for those that wait, and for catch-ups that do
 }
 
 // End returns the position up to which the tail has read, zero before it is open.

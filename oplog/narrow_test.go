@@ -421,8 +421,8 @@ func TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog(t *testing.T) {
 	})
 }
 
-// However far apart cursors are, and whatever is known of the retained log, the number of readers is
-// bounded, and all get everything. One that cannot wait gets a stream of MongoDB.
+// However far apart cursors are, and whatever is known of the retained log, the number of readers
+// is bounded, and all get everything. One that cannot wait gets a stream of MongoDB.
 func TestReadersOfTheRetainedLogAreBounded(t *testing.T) {
 	const maxStreams, retained = 3, 2
 	for name, c := range map[string]struct {
@@ -550,4 +550,57 @@ func TestWhoeverCannotWaitGoesBeforeThoseThatJoin(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// Whoever waits to join MongoDB from where the oplog is about to end, because the retained log does
+// not have what follows, has a stream before others that can wait. When its client has gone,
+// nothing is opened for it.
+func TestWhoeverJoinsLateIsNotLeftToWait(t *testing.T) {
+	for name, floor := range map[string]change.Timestamp{"late": {T: 9000}, "in turn": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := newNarrowing(&oplogtest.Log{ReplyEvents: 2}, 1) // it retains nothing
+				source.Tick(1)
+				early := source.Append(inserts(5, 0)...)
+				source.Tick(20_000)
+				var recent []changetest.Event
+				for i := range 3 {
+					recent = append(recent, source.Append(inserts(50, int64(100*(i+1)))...)...)
+					source.Tick(1000)
+				}
+				l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 1_000, MaxStreams: 3}, source, source.Reach, change.Position{})
+				defer end()
+				l.SetReach(gap.Reach{First: change.Timestamp{T: 8000}, Last: change.Timestamp{T: 1 << 30}}, floor)
+				synctest.Wait()
+				next(t, l.Cursor(oplog.Start{Position: recent[0].Position()}))
+				next(t, l.Cursor(oplog.Start{Position: recent[50].Position()}))
+				_, _, before := source.Streams()
+
+				joins := l.Cursor(oplog.Start{Position: early[0].Position()})
+				if floor.IsZero() {
+					if _, err := joins.Poll(); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+					if s := l.Stats(); s.Retained != 1 {
+						t.Errorf("it waits: %+v", s)
+					}
+					joins.Close()
+					synctest.Wait()
+					if s := l.Stats(); s.Retained != 0 || s.Streams != 3 {
+						t.Errorf("its client has gone: %+v", s)
+					}
+					return
+				}
+				begun := time.Now()
+				if got := next(t, joins); got[0].at.Compare(early[1].Position()) != 0 || time.Since(begun) > time.Second {
+					t.Errorf("the first change is %s, after %s", got[0].at, time.Since(begun))
+				}
+				synctest.Wait()
+				if _, _, opened := source.Streams(); opened != before+1 || l.Stats().Streams != 3 {
+					t.Errorf("%d streams were opened for it: %+v", opened-before, l.Stats())
+				}
+			})
+		})
+	}
 }
