@@ -380,6 +380,9 @@ func (c *Checkpoint) settle() {
 	c.Position = change.Position{}
 	c.Position = c.Earliest()
 	maps.DeleteFunc(c.Positions, func(_ change.Partition, at change.Position) bool { return equal(at, c.Position) })
+	if len(c.Positions) == 0 {
+		c.Positions = nil
+	}
 }
 
 // Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if

@@ -49,6 +49,18 @@ func TestPositionOfNobodyFollows(t *testing.T) {
 	}
 }
 
+// Where all partitions meet at one position, the checkpoint has that alone, as when it is read back.
+func TestPartitionsThatMeetHaveOnePosition(t *testing.T) {
+	t.Parallel()
+	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
+	stands := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "a"}, Position: at(1), Positions: map[change.Partition]change.Position{0: at(7)}, Partitions: 2}
+	save := checkpoint.Checkpoint{Key: stands.Key, Positions: map[change.Partition]change.Position{1: at(7)}, Partitions: 2}
+	merged, _, err := checkpoint.Merge(&stands, save)
+	if err != nil || merged.Position.Compare(at(7)) != 0 || merged.Positions != nil {
+		t.Errorf("%+v, %v", merged, err)
+	}
+}
+
 // A snapshot that a session begins that is earlier than the checkpoint is in the checkpoint from
 // then on, from its beginning: nobody else knows of it.
 func TestSnapshotOfAnEarlierSessionIsOwed(t *testing.T) {
