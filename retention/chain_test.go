@@ -937,8 +937,8 @@ func TestLargeTransactionsAreCut(t *testing.T) {
 	})
 }
 
-// Where a chain ends within a transaction that MongoDB has lost, the rest is a loss: nothing is asked
-// again and again.
+// Where a chain ends within a transaction that MongoDB has lost, the rest is a loss: nothing is
+// asked again and again.
 func TestChainThatEndsWithinALostTransactionIsFollowedByALoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mongo, store := newMongo(), &retentiontest.Memory{}

@@ -29,8 +29,8 @@ type rewriter interface {
 	// replaced.
 	Replace(ctx context.Context, key string, data []byte, version string) error
 	// Hold prepares for replacements in a folder until release is called. It fails if the store
-	// cannot replace or keeps replaced objects, or while another process, whose writes Replace would
-	// not notice, replaces. It removes the rest of interrupted writes.
+	// cannot replace or keeps replaced objects, or while another process, whose writes Replace
+	// would not notice, replaces. It removes the rest of interrupted writes.
 	Hold(ctx context.Context, folder string) (release func(), err error)
 }
 

@@ -103,8 +103,8 @@ func testsIn(t *testing.T, dir string) map[string]string {
 }
 
 // Where a node is assembled, a key whose effect is shown by a test of the part that obeys it is the
-// value of that part's field. This reads the sources: it does not see whether the function that sets
-// the field is called, nor whether the value is changed afterwards.
+// value of that part's field. This reads the sources: it does not see whether the function that
+// sets the field is called, nor whether the value is changed afterwards.
 func TestKeysArriveInTheFieldsThatObeyThem(t *testing.T) {
 	t.Parallel()
 	fields := fieldsSet(t, "internal/wiring", "internal/listen", "internal/backend")

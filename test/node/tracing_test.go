@@ -142,8 +142,8 @@ func TestHandoffIsOneTraceOverBothNodes(t *testing.T) {
 	target := r.begin(several("n2")...)
 	target.until("both nodes serve", func() bool { return target.serves() == partitions/2 && donor.serves() == partitions/2 })
 
-	// A handoff that takes too long is given back, and spans that cannot be exported are dropped rather
-	// than collected: then there is another one.
+	// A handoff that takes too long is given back, and spans that cannot be exported are dropped
+	// rather than collected: then there is another one.
 	again := time.NewTicker(20 * time.Second)
 	defer again.Stop()
 	donor.until("all of a handoff's trace arrives", func() bool {
