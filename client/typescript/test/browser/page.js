@@ -19,6 +19,7 @@ live.run().catch(failed);
 (async () => {
   const { position, handled } = window.state.kept();
   for await (const m of subscribe({ ...options, start: "earliest", after: position, onReconnect })) {
+    if (m.kind === "notice") continue; // such as that the collection does not exist yet: no change
     await new Promise((resolve) => setTimeout(resolve)); // work, in which the page may be left
     handled.push(m.kind === "change" ? m.change.documentKey._id : m.kind);
     localStorage.setItem("kept", JSON.stringify({ position: m.id || window.state.kept().position, handled }));
