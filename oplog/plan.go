@@ -20,9 +20,6 @@ type span struct {
 	joins     bool // it waits for a stream of MongoDB, because the retained log has ended
 }
 
-// is reports whether a reader reads the retained log, or MongoDB, or will.
-func (s *span) is(retained bool) bool { return s.retained == retained || s.joins }
-
 // A want is what a cursor needs: everything of the scope after the position, from a reader that has
 // not begun before since. Only the retained log has the position, if retained is true.
 type want struct {
@@ -122,7 +119,7 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 		w := wants[i]
 		at := nearest(all, w)
 		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && limits.allow(all, w) {
-			whole := narrow(all, w.retained) >= limits.budget/2
+			whole := narrow(all, w) >= limits.budget/2
 			at = len(all)
 			all = append(all, span{base: w.at, end: w.at, begun: latest, settled: whole, retained: w.retained})
 			open = append(open, opening{from: w.at, whole: whole, retained: w.retained})
@@ -135,22 +132,27 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 	return places, open
 }
 
-// allow reports whether there may be another reader for a want. One that cannot wait has a stream
-// of MongoDB before the readers that wait to join it.
+// counts reports whether a reader is one of those of the want's log, which have a budget. One that
+// waits to join MongoDB is for those that can wait, too: others have a stream before it.
+func (s *span) counts(w want) bool {
+	return s.retained == w.retained || s.joins && w.turn == inTurn
+}
+
+// allow reports whether there may be another reader for a want.
 func (l limits) allow(readers []span, w want) bool {
 	n := 0
 	for i := range readers {
-		if readers[i].retained == w.retained || readers[i].joins && w.turn == inTurn {
+		if readers[i].counts(w) {
 			n++
 		}
 	}
 	return n < l.budget && len(readers) < 2*l.budget
 }
 
-// narrow returns how many of these may not have everything.
-func narrow(readers []span, retained bool) (n int) {
+// narrow returns how many readers that count for a want may not have everything.
+func narrow(readers []span, w want) (n int) {
 	for i := range readers {
-		if readers[i].is(retained) && (!readers[i].settled || readers[i].scope != nil) {
+		if readers[i].counts(w) && (!readers[i].settled || readers[i].scope != nil) {
 			n++
 		}
 	}

@@ -30,7 +30,7 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Stats{
-		Open: l.tail.reading, Streams: 1, Waiting: len(l.waiting), Paused: l.pausedFor != nil, Full: l.tail.full() || l.tail.waits,
+		Open: l.tail.reading, Streams: 1 + l.count(false), Retained: l.count(true), Waiting: len(l.waiting), Paused: l.pausedFor != nil, Full: l.tail.full() || l.tail.waits,
 		TailCursors: len(l.tail.cursors), TailBytes: l.tail.ring.bytes(),
 		End: l.tail.ring.end, Moved: l.tail.moved, LastReply: l.tail.replied,
 	}
@@ -45,11 +45,6 @@ func (l *Log) Stats() Stats {
 	note(l.tail.cursors)
 	note(l.waiting)
 	for r := range l.catchups {
-		if r.retained {
-			s.Retained++
-		} else {
-			s.Streams++
-		}
 		s.CatchupCursors += len(r.cursors)
 		s.CatchupBytes += r.ring.bytes()
 		note(r.cursors)
