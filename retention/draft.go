@@ -26,7 +26,8 @@ const (
 // lane. It must not be used concurrently.
 type draft struct {
 	encoder *zstd.Encoder
-	names   map[string]int // lane of each namespace
+	names   map[string]int // lane of each namespace, by its key
+	key     []byte         // memory for the key of a namespace
 	open    [lanes]openBlock
 	footer  footer
 	body    []byte
@@ -35,7 +36,7 @@ type draft struct {
 	events, losses int
 	raw            int64            // bytes of changes
 	time           change.Timestamp // of the last change
-	last           change.Ref       // the last change
+	last           change.Position  // of the last change, a copy
 	cut            change.Timestamp // the latest time at which the segment may end
 }
 
@@ -50,6 +51,15 @@ func newDraft(encoder *zstd.Encoder) *draft {
 	return &draft{encoder: encoder, names: make(map[string]int), footer: footer{Lanes: make([]lane, lanes), Targets: true}}
 }
 
+// next returns an empty draft with the memory of this one, which must not be used again.
+func (d *draft) next() *draft {
+	next := newDraft(d.encoder)
+	for n := range d.open {
+		next.open[n].records = d.open[n].records[:0]
+	}
+	return next
+}
+
 // empty reports whether the draft has no entries.
 func (d *draft) empty() bool { return d.events == 0 && d.losses == 0 }
 
@@ -58,14 +68,15 @@ func (d *draft) add(e *change.Event) bool {
 	if len(e.Raw()) > maxBlock-binary.MaxVarintLen64 {
 		return false
 	}
-	n := d.laneOf(e.Namespace().String())
+	n := d.laneOf(e)
 	if len(e.ToDB()) > 0 {
 		d.name(n, change.Namespace{DB: string(e.ToDB()), Coll: string(e.ToColl())}.String())
 	}
 	d.append(n, changes, e.Time(), e.Raw())
 	d.events++
 	d.raw += int64(len(e.Raw()))
-	d.time, d.last = e.Time(), e.Position().Ref()
+	d.time = e.Time()
+	d.last = change.Position{Time: e.Time(), Token: append(d.last.Token[:0], e.Token()...)}
 	return true
 }
 
@@ -80,13 +91,14 @@ func (d *draft) addLoss(l *oplog.Loss) error {
 	return nil
 }
 
-// laneOf returns the lane of a namespace.
-func (d *draft) laneOf(namespace string) int {
-	n, known := d.names[namespace]
+// laneOf returns the lane of a change's namespace.
+func (d *draft) laneOf(e *change.Event) int {
+	d.key = append(append(append(d.key[:0], e.DB()...), '.'), e.Coll()...)
+	n, known := d.names[string(d.key)]
 	if !known {
 		n = min(len(d.names), restLane)
-		d.names[namespace] = n
-		d.footer.Lanes[n].Namespaces = append(d.footer.Lanes[n].Namespaces, namespace)
+		d.names[string(d.key)] = n
+		d.footer.Lanes[n].Namespaces = append(d.footer.Lanes[n].Namespaces, e.Namespace().String())
 	}
 	return n
 }
@@ -149,7 +161,7 @@ func (d *draft) encode(h Header) ([]byte, Header, error) {
 	d.footer.ID, d.footer.Rewritten = h.ID, h.Rewritten
 	h.Events, h.Losses = d.events, d.losses
 	if d.events > 0 && h.Rewritten == 0 {
-		h.Last = d.last.Append(nil)
+		h.Last = d.last.Ref().Append(nil)
 	}
 	head, err := appendHeader(nil, &h) // for its size, which does not depend on the missing fields
 	if err != nil {

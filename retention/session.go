@@ -30,6 +30,9 @@ type session struct {
 	draft *draft
 	begun time.Time // of the draft's first entry
 	lost  time.Time // of the draft's last loss that another node may not have
+
+	limits limits    // of the draft
+	now    time.Time // when they were looked at
 }
 
 func newSession(w *Writer, head Head, found bool) *session {
@@ -76,6 +79,7 @@ func (s *session) run(ctx context.Context) error {
 			}
 			continue
 		}
+		s.look()
 		if err := s.endQuietly(ctx); err != nil {
 			return err
 		}
@@ -89,8 +93,12 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
+// look looks at the clock and the limits, once for many changes.
+func (s *session) look() { s.limits, s.now = s.w.limits(), time.Now() }
+
 // consider adds a batch to the draft, and ends segments where that is due.
 func (s *session) consider(ctx context.Context, b *oplog.Batch) error {
+	s.look()
 	if s.fresh {
 		s.from, s.fresh = s.cursor.Position().Time.Next(), false
 	}
@@ -133,7 +141,7 @@ func (s *session) addLoss(l *oplog.Loss) error {
 	}
 	s.begin()
 	if l.Reason != gap.Poison {
-		s.lost = time.Now()
+		s.lost = s.now
 	}
 	s.draft.time = later(s.draft.time, kept.To.Time)
 	return s.draft.addLoss(&kept)
@@ -142,7 +150,7 @@ func (s *session) addLoss(l *oplog.Loss) error {
 // begin records when the draft got its first entry.
 func (s *session) begin() {
 	if s.draft.empty() {
-		s.begun = time.Now()
+		s.begun = s.now
 	}
 }
 
@@ -160,14 +168,13 @@ func (s *session) add(ctx context.Context, e *change.Event) error {
 	if e.Time().Compare(s.from) < 0 {
 		return nil
 	}
-	limits := s.w.limits()
-	if e.Time().Compare(s.draft.time) > 0 && limits.due(s.draft, s.begun, s.lost, time.Now()) {
+	if e.Time().Compare(s.draft.time) > 0 && s.limits.due(s.draft, s.begun, s.lost, s.now) {
 		if err := s.end(ctx, e.Time(), false); err != nil {
 			return err
 		}
 	}
-	if limits.full(s.draft) {
-		if err := retry.Sleep(ctx, time.Until(s.lost.Add(limits.patience))); err != nil { // nothing is read meanwhile
+	if s.limits.full(s.draft) {
+		if err := retry.Sleep(ctx, time.Until(s.lost.Add(s.limits.patience))); err != nil { // nothing is read meanwhile
 			return err
 		}
 		if err := s.end(ctx, s.draft.time, true); err != nil {
@@ -184,11 +191,11 @@ func (s *session) add(ctx context.Context, e *change.Event) error {
 
 // endQuietly ends a segment that is due at a point of progress after its last change.
 func (s *session) endQuietly(ctx context.Context) error {
-	at, limits := s.draft.cut, s.w.limits()
+	at := s.draft.cut
 	switch {
 	case !s.seen, at.Compare(s.draft.time) <= 0, at.Compare(s.from) <= 0:
 		return nil
-	case limits.due(s.draft, s.begun, s.lost, time.Now()), s.draft.empty() && limits.quiet(s.from, at):
+	case s.limits.due(s.draft, s.begun, s.lost, s.now), s.draft.empty() && s.limits.quiet(s.from, at):
 		return s.end(ctx, at, false)
 	}
 	return nil
@@ -216,7 +223,8 @@ func (s *session) end(ctx context.Context, to change.Timestamp, cut bool) error 
 	}
 	cfg.Logger.Debug("segment written", "segment", h.Number, "from", h.From.String(), "to", h.To.String(), "events", h.Events, "bytes", h.Size)
 	s.head, s.next, s.from = h, h.Number+1, to
-	s.draft, s.lost = newDraft(s.w.encoder), time.Time{}
+	s.draft, s.lost = s.draft.next(), time.Time{}
 	s.w.expire(ctx)
+	s.look() // writing may have taken long
 	return nil
 }
