@@ -94,15 +94,19 @@ func (c *Chain) Segments(ctx context.Context) ([]Segment, error) {
 }
 
 // Header returns the header of a number. It returns ErrNotFound, ErrFormat, an error that says that
-// the segment is damaged, or one of the store. The object of a segment that was rewritten counts as
-// old as the one that was written first.
+// the segment is damaged, or one of the store. An object of another size than its segment is
+// damaged. The object of a segment that was rewritten counts as old as the one that was written
+// first.
 func (c *Chain) Header(ctx context.Context, n uint64) (Header, Object, error) {
 	h, about, err := readHeader(ctx, c.store, c.segment(n))
 	if err != nil {
 		return h, about, fmt.Errorf("read header of segment %d: %w", n, err)
 	}
-	if h.Number != n {
+	switch {
+	case h.Number != n:
 		return h, about, fmt.Errorf("read header of segment %d: %w: it is number %d", n, errDamaged, h.Number)
+	case h.Size != about.Size:
+		return h, about, fmt.Errorf("read header of segment %d: %w: its object has %d of %d bytes", n, errDamaged, about.Size, h.Size)
 	}
 	if !h.Written.IsZero() && h.Written.Before(about.Modified) {
 		about.Modified = h.Written

@@ -55,8 +55,13 @@ func start(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retent
 // startWith runs a node with another source.
 func startWith(t *testing.T, mongo *oplogtest.Log, store retention.Store, cfg retention.WriterConfig, adjust func(*retention.SourceConfig)) *node {
 	t.Helper()
+	return startOn(t, mongo, retention.ChainAt(store, chainFolder), cfg, adjust)
+}
+
+// startOn runs a node on another chain.
+func startOn(t *testing.T, mongo *oplogtest.Log, chain *retention.Chain, cfg retention.WriterConfig, adjust func(*retention.SourceConfig)) *node {
+	t.Helper()
 	n := &node{t: t, mongo: mongo, ended: make(chan error, 1)}
-	chain := retention.ChainAt(store, chainFolder)
 	reach := func(context.Context) (gap.Reach, error) {
 		first, last := mongo.Reach()
 		return gap.Reach{First: first, Last: last}, nil

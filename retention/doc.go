@@ -19,8 +19,8 @@
 // # Damage
 //
 // Header, blocks and footer have checksums. A damaged block is a loss of the block's stretch and
-// namespaces, a damaged footer one of the segment, a damaged header one up to the next segment.
-// Unreadable bytes are never passed over silently.
+// namespaces, a damaged footer one of the segment, a damaged header one up to the next segment, and
+// so is an object of another size. Unreadable bytes are never passed over silently.
 //
 // # Lanes
 //
@@ -44,8 +44,9 @@
 //   - The reader of the log passes over a loss that ends where it has been: losses are
 //     ordered by their ends, and those that end together become one
 //     (retention.TestNarrowReadersMissNothingOfTheirs)
-//   - An answer of the store says nothing: the object under the number decides who wrote it
-//     (retention.TestLostAnswersOfTheStore)
+//   - An answer of the store says nothing: the object under the number decides who wrote it, and
+//     whether it is there (retention.TestLostAnswersOfTheStore,
+//     retention.TestStoreThatLiesCostsNothing)
 //   - Readers come and go: what they have fetched stays for some seconds after the last one
 //     (retention.TestReadersShareWhatTheyFetch)
 //   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,6 +102,61 @@ func TestFilteredReadIsTheWholeReadFiltered(t *testing.T) {
 			rt.Errorf("read %v\nwant %v", got, want)
 		}
 	})
+}
+
+// Between segments that do not follow each other is a loss of what may be missing: of the stretch
+// between them, or at the place where another chain goes on. Nothing is missing where the next one
+// begins earlier, and nothing comes twice.
+func TestSegmentsThatDoNotFollowAreALoss(t *testing.T) {
+	t.Parallel()
+	at := func(second uint32) change.Timestamp { return change.Timestamp{T: second, I: 1} }
+	for name, c := range map[string]struct {
+		number, from uint32
+		stranger     bool // the second one names another predecessor
+		want         []string
+	}{
+		"the next one":               {number: 2, from: 1020, want: []string{"0", "1"}},
+		"a number is missing":        {number: 3, from: 1030, want: []string{"0", "1020:1 1030:1", "1"}},
+		"another one's successor":    {number: 2, from: 1020, stranger: true, want: []string{"0", "1020:1 1020:1", "1"}},
+		"another one's, later":       {number: 2, from: 1030, stranger: true, want: []string{"0", "1020:1 1030:1", "1"}},
+		"another one's, and earlier": {number: 2, from: 1005, stranger: true, want: []string{"0", "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := &shelf{objects: map[string][]byte{}}
+			chain, first := ChainAt(store, "v1/s/1"), Header{}
+			for i, h := range []Header{{Number: 1, From: at(1000), To: at(1020)}, {Number: uint64(c.number), From: at(c.from), To: at(1040)}} {
+				d := newDraft(newEncoder())
+				for id := range i + 1 {
+					if e := (changetest.Event{ID: int64(id), Time: at(1010 + 25*uint32(id))}); h.From.Compare(e.Time) <= 0 {
+						d.add(event(t, e))
+					}
+				}
+				if i > 0 && !c.stranger {
+					h.Previous, h.PreviousNumber = first.ID, uint64(c.number)-1
+				}
+				segment, h, err := d.encode(h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				store.objects[chain.segment(h.Number)], first = segment, h
+			}
+			var got []string
+			for _, r := range readChain(t, chain, at(1000), SourceConfig{}) {
+				switch parsed, err := change.Parse([]byte(r.raw)); {
+				case r.loss != "":
+					got = append(got, r.loss)
+				case err != nil:
+					t.Fatal(err)
+				default:
+					got = append(got, fmt.Sprint(binary.LittleEndian.Uint64(parsed.ID().Data)))
+				}
+			}
+			if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+				t.Errorf("read %q, want %q", got, c.want)
+			}
+		})
+	}
 }
 
 // A readEntry is a change or a loss that was read.

@@ -421,7 +421,9 @@ func (s *stream) step(ctx context.Context) (ended bool, err error) {
 	}
 	if !s.header.precedes(&next) {
 		s.queue(false, s.overdue(next.From)...)
-		s.lose(s.at, later(s.at, next.From), gap.HistoryLost, nil)
+		if next.From.Compare(s.at) >= 0 { // otherwise it has everything from there on
+			s.lose(s.at, next.From, gap.HistoryLost, nil)
+		}
 	}
 	s.enter(next)
 	return false, nil

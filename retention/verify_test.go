@@ -21,7 +21,7 @@ func TestVerifyingFindsWhatIsWrong(t *testing.T) {
 		"a block":      {func(b []byte) []byte { b[len(b)/3] ^= 1; return b }, []string{"a block of shop.c"}},
 		"the footer":   {func(b []byte) []byte { b[len(b)-40] ^= 1; return b }, []string{"checksum of the footer"}},
 		"the header":   {func(b []byte) []byte { b[30] ^= 1; return b }, []string{"checksum of the header", "are missing before it"}},
-		"the end":      {func(b []byte) []byte { return b[:len(b)-1] }, []string{"it ends after"}},
+		"the end":      {func(b []byte) []byte { return b[:len(b)-1] }, []string{"its object has", "are missing before it"}},
 		"later format": {func(b []byte) []byte { b[10] = 9; return b }, []string{"checksum of the header", "are missing before it"}},
 		"no object":    {nil, []string{"are missing before it"}},
 	} {

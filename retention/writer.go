@@ -182,8 +182,10 @@ func (w *Writer) probe(ctx context.Context) error {
 }
 
 // follow reads the segments of another node, until none has come for so long that this node takes
-// over.
+// over: by the store's clock, or since this node has seen the last one, if that clock has stopped
+// or jumped back.
 func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
+	seen := time.Now()
 	for {
 		wait := w.limits().interval
 		patience := time.Duration(takeOver+w.cfg.Rank()) * wait
@@ -195,7 +197,7 @@ func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 			return head, err
 		}
 		w.report(nil)
-		if now.Sub(head.Modified) > patience {
+		if max(now.Sub(head.Modified), time.Since(seen)) > patience {
 			return head, nil
 		}
 		if err := retry.Sleep(ctx, wait); err != nil {
@@ -209,7 +211,7 @@ func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 			if err != nil {
 				return head, err
 			}
-			head = Head{Header: h, Object: about, Next: h.Number + 1}
+			head, seen = Head{Header: h, Object: about, Next: h.Number + 1}, time.Now()
 		}
 	}
 }
@@ -234,21 +236,24 @@ func (w *Writer) commit(ctx context.Context, segment []byte, h *Header) error {
 	}
 }
 
-// put tries to write a segment once. Whatever the store answers, the object under the number
-// decides. An object below the floor does not count, because its number may have been deleted
-// before.
+// put tries to write a segment once. Whatever the store answers, also that it was written, the
+// object under the number decides. An object below the floor does not count, because its number may
+// have been deleted before.
 func (w *Writer) put(ctx context.Context, segment []byte, h *Header) error {
-	if err := w.chain.store.Put(ctx, w.chain.segment(h.Number), segment); err != nil {
-		there, _, readErr := w.chain.Header(ctx, h.Number)
-		switch {
-		case readErr == nil && there.ID == h.ID: // its answer was lost
-		case errors.Is(readErr, ErrNotFound):
-			return err
-		case readErr == nil, errors.Is(readErr, errDamaged), errors.Is(readErr, ErrFormat):
-			return errOvertaken
-		default:
-			return errors.Join(err, readErr)
-		}
+	answer := w.chain.store.Put(ctx, w.chain.segment(h.Number), segment)
+	there, _, err := w.chain.Header(ctx, h.Number)
+	switch {
+	case err == nil && there.ID == h.ID: // also if the answer was lost
+	case err == nil:
+		return errOvertaken
+	case answer == nil:
+		return fmt.Errorf("the store has answered that it is written: %w", err)
+	case errors.Is(err, errDamaged), errors.Is(err, ErrFormat):
+		return errOvertaken
+	case errors.Is(err, ErrNotFound):
+		return answer
+	default:
+		return errors.Join(answer, err)
 	}
 	floor, err := w.chain.Floor(ctx)
 	if err != nil {
