@@ -19,6 +19,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/oplog"
@@ -77,7 +78,7 @@ func newCluster(t failing, partitions, nodes int) (c *cluster, stop func()) {
 		t.Fatal(err)
 	}
 	for i := range nodes {
-		c.nodes = append(c.nodes, &member{cluster: c, source: source, name: fmt.Sprint("node-", i)})
+		c.nodes = append(c.nodes, &member{cluster: c, source: source, name: fmt.Sprint("node-", i), address: devmongotest.FreeAddress()})
 	}
 	c.begin()
 	return c, c.stop
@@ -111,15 +112,10 @@ func startCluster(t *testing.T, nodes int) *cluster {
 func (n *member) begin() {
 	c := n.cluster
 	c.Helper()
-	address := n.address
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", n.address)
 	if err != nil {
 		c.Fatal(err)
 	}
-	n.address = listener.Addr().String()
 	reach := func(context.Context) (gap.Reach, error) {
 		first, last := n.source.Reach()
 		return gap.Reach{First: first, Last: last}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/connect/jetstream"
 	devbroker "github.com/mongostream/streamer/dev/broker"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/docblock"
 )
 
@@ -132,8 +134,12 @@ func TestNothingFollowsARefusedMessage(t *testing.T) {
 // Without an answer nobody knows whether the stream has a message: the connection is replaced, and
 // nothing is accepted before the stream has it.
 func TestWithoutAnAnswerTheConnectionIsReplaced(t *testing.T) {
-	dir := t.TempDir()
-	b := newBench(t, dir, 0, natsio.StreamConfig{})
+	at, err := netip.ParseAddrPort(devmongotest.FreeAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, port := t.TempDir(), int(at.Port())
+	b := newBench(t, dir, port, natsio.StreamConfig{})
 	if err := b.out.WriteBatch(t.Context(), batch("one")); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +154,6 @@ func TestWithoutAnAnswerTheConnectionIsReplaced(t *testing.T) {
 	if err := b.out.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	port := b.server.Port()
 	b.server.Stop()
 	if err := b.out.WriteBatch(t.Context(), batch("three")); !errors.Is(err, service.ErrNotConnected) {
 		t.Errorf("without a server: %v", err)

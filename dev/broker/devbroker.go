@@ -55,9 +55,6 @@ func ServeNATS(options *server.Options) (*NATS, error) {
 // URL returns the address of the server.
 func (n *NATS) URL() string { return fmt.Sprintf("nats://127.0.0.1:%d", n.port) }
 
-// Port returns the port of the server.
-func (n *NATS) Port() int { return n.port }
-
 // Stop ends the server.
 func (n *NATS) Stop() {
 	n.server.Shutdown()

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	devetcd "github.com/mongostream/streamer/dev/etcd"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
 
@@ -60,12 +61,11 @@ func get(t *testing.T, endpoints []string, key string) string {
 }
 
 func TestServerGoesOnWithTheKeysOfItsFolder(t *testing.T) {
-	cfg := devetcd.Config{Dir: filepath.Join(t.TempDir(), "new", "folder")}
+	cfg := devetcd.Config{Dir: filepath.Join(t.TempDir(), "new", "folder"), Listen: devmongotest.FreeAddress()}
 	endpoints, stop := run(t, cfg)
 	put(t, endpoints, "k", "v")
 	stop()
 
-	cfg.Listen = endpoints[0]
 	endpoints, stop = run(t, cfg)
 	defer stop()
 	if endpoints[0] != cfg.Listen {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mongostream/streamer/cluster"
 	devetcd "github.com/mongostream/streamer/dev/etcd"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 )
@@ -179,8 +180,7 @@ func TestHeartbeatsOfTwentyMembersWakeNobody(t *testing.T) {
 // An etcd that is away for a while changes nothing: whoever was there is there, and hints go on.
 func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	listen := ""
+	dir, listen := t.TempDir(), devmongotest.FreeAddress()
 	start := func() (endpoints []string, stop func()) {
 		server, err := devetcd.Listen(devetcd.Config{Dir: dir, Listen: listen})
 		if err != nil {
@@ -197,7 +197,6 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 		}
 	}
 	endpoints, stop := start()
-	listen = endpoints[0]
 	raw := etcdtest.Client(t, endpoints)
 	t.Cleanup(func() { _ = raw.Close() })
 	p := clusterPlace{place{t, Config{Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1"}, raw}}

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	devetcd "github.com/mongostream/streamer/dev/etcd"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
 	"github.com/mongostream/streamer/notice"
 )
@@ -344,7 +345,7 @@ func TestBoardsOfTwoNodesShowTheCluster(t *testing.T) {
 func TestNoticesAreHeardAfterARestore(t *testing.T) {
 	t.Parallel()
 	dir, backup := t.TempDir(), t.TempDir()
-	address := ""
+	address := devmongotest.FreeAddress()
 	start := func(dir string) (stop func()) {
 		server, err := devetcd.Listen(devetcd.Config{Dir: dir, Listen: address})
 		if err != nil {
@@ -353,7 +354,6 @@ func TestNoticesAreHeardAfterARestore(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() { stopped <- server.Run(ctx) }()
-		address = server.Endpoints()[0]
 		return func() {
 			cancel()
 			if err := <-stopped; err != nil {

@@ -3,7 +3,6 @@ package mongodb_test
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,14 +64,8 @@ func refused(t *testing.T, uri string, code fault.Code, says string) {
 // being waited for.
 func TestServersThatMayFitAreWaitedFor(t *testing.T) {
 	t.Parallel()
-	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	away := nobody.Addr().String()
-	_ = nobody.Close()
-	set := devmongotest.Start(t, devmongo.Config{}).Addr().String()
-	_, err = mongodb.Dial(t.Context(), mongodb.Config{URI: "mongodb://" + set + "," + away + "/?replicaSet=other", SelectionTimeout: time.Second})
+	away, set := devmongotest.FreeAddress(), devmongotest.Start(t, devmongo.Config{}).Addr().String()
+	_, err := mongodb.Dial(t.Context(), mongodb.Config{URI: "mongodb://" + set + "," + away + "/?replicaSet=other", SelectionTimeout: time.Second})
 	if fault.Of(err) != fault.MongoUnreachable {
 		t.Error(err)
 	}

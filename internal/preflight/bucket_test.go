@@ -1,7 +1,6 @@
 package preflight
 
 import (
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/config"
@@ -25,11 +25,7 @@ func checked(t *testing.T, url string) Result {
 
 // Each fault of a bucket has a code, and is a warning: a node starts without its bucket.
 func TestBucketsAreChecked(t *testing.T) {
-	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
+	closed := devmongotest.FreeAddress()
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
 	t.Setenv("AWS_CONFIG_FILE", "/nowhere")
@@ -37,7 +33,7 @@ func TestBucketsAreChecked(t *testing.T) {
 		id := strings.Repeat("k", min(1, len(secret)))
 		t.Setenv("AWS_ACCESS_KEY_ID", id)
 		t.Setenv("AWS_SECRET_ACCESS_KEY", secret)
-		url := "s3://log/x?endpoint=http://" + closed.Addr().String()
+		url := "s3://log/x?endpoint=http://" + closed
 		if _, err := reachBucket(t.Context(), url); fault.Of(err) != want {
 			t.Errorf("%v, not %s", err, want)
 		}

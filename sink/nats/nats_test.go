@@ -3,6 +3,7 @@ package nats_test
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	devbroker "github.com/mongostream/streamer/dev/broker"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/sink/nats"
 )
@@ -183,8 +185,12 @@ func TestAnotherIncarnationArrives(t *testing.T) {
 // A server that restarts costs an error, and what is published again is there once.
 func TestServerComesBack(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, err := devbroker.StartNATS(dir, 0)
+	at, err := netip.ParseAddrPort(devmongotest.FreeAddress())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, port := t.TempDir(), int(at.Port())
+	s, err := devbroker.StartNATS(dir, port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +203,6 @@ func TestServerComesBack(t *testing.T) {
 	if err := sink.One(t.Context(), n, message(1, 1)); err != nil {
 		t.Fatal(err)
 	}
-	port := s.Port()
 	s.Stop()
 	if err := sink.One(t.Context(), n, message(2, 1)); err == nil || errors.Is(err, sink.ErrReplaced) {
 		t.Errorf("without a server: %v", err)

@@ -2,7 +2,6 @@ package process
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -168,12 +167,7 @@ func TestNodeTellsNoSecret(t *testing.T) {
 		return strings.Replace(server.URI(), "mongodb://", "mongodb://"+user+":"+strings.ReplaceAll(url.QueryEscape(password), "+", "%20")+"@", 1)
 	}
 	l := labOn(t, "etcd", as("root", "root"))
-	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // answers at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	away := closed.Addr().String()
-	_ = closed.Close()
+	away := devmongotest.FreeAddress()
 	// A store of the retained log that repeats the request in its errors.
 	bucket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/xml")

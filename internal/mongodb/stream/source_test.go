@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -498,12 +497,7 @@ func TestClosedStreamLeavesNothingOnTheServer(t *testing.T) {
 
 func TestDialTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	nobody, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := nobody.Addr().String()
-	_ = nobody.Close()
+	address := devmongotest.FreeAddress()
 	standalone := devmongotest.Start(t, devmongo.Config{Standalone: true})
 	for name, c := range map[string]struct {
 		uri  string
