@@ -51,9 +51,16 @@ func TestAcknowledgementsAreAwaitedAsConfigured(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // the default is 10 s
-	defer cancel()
-	if err := sink.One(ctx, n, message(1, 1)); err == nil || ctx.Err() != nil || strings.Contains(err.Error(), "responders") {
-		t.Errorf("%v, %v", err, ctx.Err())
+	for late := 1; ; late++ { // the machine may stand still: of three times one must be in time
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second) // the default is 10 s
+		err := sink.One(ctx, n, message(1, 1))
+		inTime := ctx.Err() == nil
+		cancel()
+		if inTime && err != nil && !strings.Contains(err.Error(), "responders") {
+			return
+		}
+		if late == 3 {
+			t.Fatalf("in time: %t, %v", inTime, err)
+		}
 	}
 }
