@@ -406,9 +406,9 @@ func TestQuotaComesBeforeTheFilter(t *testing.T) {
 
 func TestSubscriptionsOfAHelloArePaced(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{SubscribeRate: 5, SubscribeBurst: 5}})
+	begun := time.Now()
 	s := w.open(t.Context(), by("s", "", "", "", "", ""))
 	s.answers(5)
-	begun := time.Now()
 	s.subscribe(&streampb.Subscription{Id: "5"}, &streampb.Subscription{Id: "6"}, &streampb.Subscription{Id: "7"}, &streampb.Subscription{Id: "8"}, &streampb.Subscription{Id: "9"})
 	s.answers(5)
 	if took := time.Since(begun); took < 500*time.Millisecond {

@@ -315,9 +315,7 @@ func TestSnapshotOfALossIsKeptBeforeTheLossIsTold(t *testing.T) {
 
 func TestSilentClientIsLetGo(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 200 * time.Millisecond}})
-	s := w.open(t.Context(), hello(nil))
-	next(s, (*streampb.ConnectResponse).GetHeartbeat)
-	if code, reason, _ := s.ends(); code != codes.DeadlineExceeded || reason != string(fault.SessionSilent) {
+	if code, reason, _ := w.open(t.Context(), hello(nil)).ends(); code != codes.DeadlineExceeded || reason != string(fault.SessionSilent) {
 		t.Errorf("%s %s", code, reason)
 	}
 }

@@ -330,9 +330,10 @@ func TestCheckpointsOfAnOpenNodeAreNobodys(t *testing.T) {
 // A subscriber that acknowledges nothing holds up nobody else's checkpoint, is told of, and is
 // disconnected at last; one that has nothing to acknowledge, or need not, is not.
 func TestSubscriberThatAcknowledgesNothingIsDisconnected(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, options{
 		hub:  delivery.Config{Bookmark: 20 * time.Millisecond},
-		node: streamer.NodeConfig{AckTimeout: 4 * time.Second, Policy: checkpoint.Policy{Interval: 50 * time.Millisecond, MinInterval: 10 * time.Millisecond}},
+		node: streamer.NodeConfig{AckTimeout: 20 * time.Second, Policy: checkpoint.Policy{Interval: 50 * time.Millisecond, MinInterval: 10 * time.Millisecond}},
 	})
 	program, err := match.Compile(match.Filter{})
 	if err != nil {

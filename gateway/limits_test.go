@@ -230,11 +230,12 @@ func TestSubscribesAreBounded(t *testing.T) {
 
 // A client whose changes are dealt with slowly, because they are too many, is not taken for silent.
 func TestClientThatIsSlowedDownIsNotSilent(t *testing.T) {
-	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 300 * time.Millisecond}})
+	t.Parallel()
+	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 2 * time.Second}})
 	s := w.open(t.Context(), hello(nil))
 	ids := make([]string, 10_000)
 	s.unsubscribe(ids...)
-	s.unsubscribe(ids[:200]...) // which takes a second
+	s.unsubscribe(ids[:800]...) // which takes four seconds
 	s.subscribe(&streampb.Subscription{Id: "later"})
 	for next(s, (*streampb.ConnectResponse).GetSubscribed).GetId() != "later" {
 	}
@@ -276,7 +277,8 @@ func (s *heldStore) Load(ctx context.Context, subscriber string) ([]checkpoint.C
 // Who takes nothing of what it is sent is let go when it is silent too, although what is being sent
 // to it cannot be called back.
 func TestClientThatNeitherListensNorSpeaksIsLetGo(t *testing.T) {
-	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 300 * time.Millisecond}, hub: delivery.Config{CreditBytes: 64 << 20}})
+	t.Parallel()
+	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 3 * time.Second}, hub: delivery.Config{CreditBytes: 64 << 20}})
 	gone := func() bool {
 		n, _ := w.sessions()
 		return n == 0

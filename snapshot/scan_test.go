@@ -39,7 +39,7 @@ func TestEveryReaderGetsEverything(t *testing.T) {
 		var scan snapshot.Scan[int]
 		pages := 0
 		for step := 0; step < 60 || len(scan.Readers()) > 0 || len(away) > 0; step++ {
-			if step > 1000 {
+			if step > 10_000 {
 				t.Fatal("does not end")
 			}
 			do := "page"

@@ -74,7 +74,7 @@ func TestDemoIsSlowUnlessItMeasures(t *testing.T) {
 }
 
 func TestDemoOfSeveralNodesTellsTheirAddresses(t *testing.T) {
-	lines := bufio.NewScanner(run(t, "-http", taken(t), "-nodes", "3", "-for", "2s", "-rate", "100"))
+	lines := bufio.NewScanner(run(t, "-http", taken(t), "-nodes", "3", "-for", "6s", "-rate", "100"))
 	if !lines.Scan() {
 		t.Fatal(lines.Err())
 	}
