@@ -102,6 +102,7 @@ func (c *nodeClient) open() error {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = cfg
+	transport.DisableKeepAlives = true // a command asks seldom, and leaves no connection behind
 	c.client = &http.Client{
 		Transport: transport,
 		// A node never redirects, and a server that does must not get the token.
