@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/snapshot"
@@ -152,7 +153,8 @@ func storedSize(p snapshot.Progress) int { return sizeOf(p, escaped) }
 // its texts.
 func sizeOf(p snapshot.Progress, text func(string) int) int {
 	n := 80 + text(p.Subscription) + text(string(p.Reason)) + 6*len(p.Partitions)
-	if p.Listed || p.Done || p.Read > 0 || p.Estimated > 0 || !p.At.IsZero() {
+	counts := p.Read > 0 || p.Estimated > 0
+	if p.Listed || p.Done || counts || !p.At.IsZero() {
 		n += 192
 	}
 	for _, ns := range p.Some {
@@ -167,7 +169,8 @@ func sizeOf(p snapshot.Progress, text func(string) int) int {
 // escaped returns an upper bound of the JSON size of a string.
 func escaped(s string) (n int) {
 	for _, b := range []byte(s) {
-		if b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
+		isPrinted := ' ' <= b && b <= '~'
+		if !isPrinted || strings.IndexByte(`"\<>&`, b) >= 0 {
 			n += 5
 		}
 		n++

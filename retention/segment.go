@@ -250,7 +250,10 @@ func parseFooter(b []byte, sum uint32, end int64) (*footer, error) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	for _, k := range f.Blocks {
-		if k.Lane < 0 || k.Lane >= len(f.Lanes) || k.Offset < 0 || k.Stored < 0 || k.Offset > end-int64(k.Stored) || k.Raw < 0 || k.Raw > maxBlock || k.First > k.Last {
+		isInLane := 0 <= k.Lane && k.Lane < len(f.Lanes)
+		isBefore := k.Offset >= 0 && k.Stored >= 0 && k.Offset <= end-int64(k.Stored)
+		isBounded := 0 <= k.Raw && k.Raw <= maxBlock
+		if !isInLane || !isBefore || !isBounded || k.First > k.Last {
 			return nil, fmt.Errorf("%w: footer", errDamaged)
 		}
 	}

@@ -85,7 +85,9 @@ func (t *Template) Name(m *Message) string {
 	if !t.Has("coll") && !t.Has("db") {
 		return name
 	}
-	if plain && (t.longest == 0 || len(name) <= t.longest) && !hashed.MatchString(name) && !slices.Contains(t.reserved, name) && t.tells(name, filled) {
+	fits := t.longest == 0 || len(name) <= t.longest
+	isFree := !hashed.MatchString(name) && !slices.Contains(t.reserved, name)
+	if plain && fits && isFree && t.tells(name, filled) {
 		return name
 	}
 	of := m.DB + "\x00" + m.Coll

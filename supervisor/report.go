@@ -57,16 +57,28 @@ func (r *Report) quiet() bool { return len(r.Events) == 0 && r.Restarted == 0 }
 
 // After joins the report with the one before it, if both say the same, and reports whether it did.
 func (r *Report) after(last *Report) bool {
-	if last == nil || !last.quiet() || !r.quiet() || r.Process != last.Process || r.Total != last.Total || r.Healthy != last.Healthy ||
-		r.FiredAt-last.FirstAt > joined.Milliseconds() || r.FiredAt < last.FiredAt ||
-		!maps.Equal(r.Settings, last.Settings) || !slices.Equal(r.Unwatched, last.Unwatched) || !reflect.DeepEqual(r.Paused, last.Paused) ||
-		!slices.EqualFunc(r.Findings, last.Findings, func(a, b Finding) bool {
-			return a.Slug == b.Slug && a.Action == b.Action && a.Cause == b.Cause && a.Process == b.Process
-		}) {
+	if last == nil || !last.quiet() || !r.quiet() || !r.says(last) {
+		return false
+	}
+	if isLater := r.FiredAt >= last.FiredAt; !isLater || r.FiredAt-last.FirstAt > joined.Milliseconds() {
 		return false
 	}
 	r.Sweeps, r.FirstAt = last.Sweeps+1, last.FirstAt
 	return true
+}
+
+// says reports whether two reports of a process say the same.
+func (r *Report) says(other *Report) bool {
+	counts := func(r *Report) [2]int { return [2]int{r.Total, r.Healthy} }
+	switch {
+	case r.Process != other.Process, counts(r) != counts(other):
+		return false
+	case !maps.Equal(r.Settings, other.Settings), !slices.Equal(r.Unwatched, other.Unwatched), !reflect.DeepEqual(r.Paused, other.Paused):
+		return false
+	}
+	return slices.EqualFunc(r.Findings, other.Findings, func(a, b Finding) bool {
+		return a.Slug == b.Slug && a.Action == b.Action && a.Cause == b.Cause && a.Process == b.Process
+	})
 }
 
 // newReport makes the report of a sweep that began at a time.

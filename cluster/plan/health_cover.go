@@ -47,7 +47,8 @@ func (c *health) widest() (widest *cover) {
 	var covers []*cover
 	for i, m := range c.present[:c.nodes] {
 		of := coverOf(&c.seats[i])
-		if of == nil || !m.Serves() || m.Lost() || m.Status == cluster.StatusStopping || m.reported == cluster.StatusStopping {
+		stops := m.Status == cluster.StatusStopping || m.reported == cluster.StatusStopping
+		if of == nil || !m.Serves() || m.Lost() || stops {
 			continue
 		}
 		at := slices.IndexFunc(covers, func(there *cover) bool { return there.covers(of) && of.covers(there) })

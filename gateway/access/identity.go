@@ -168,12 +168,19 @@ func (i *Identity) check() error {
 		}
 	}
 	for _, pattern := range i.Namespaces {
-		db, coll, dot := strings.Cut(pattern, ".")
-		switch {
-		case pattern == everything:
-		case !dot || db == "" || coll == "" || strings.Contains(db, "*") || coll != everything && strings.Contains(coll, "*"):
+		if pattern != everything && !namesCollections(pattern) {
 			return fmt.Errorf("namespace %q: must be db.coll, db.* or *", pattern)
 		}
 	}
 	return nil
+}
+
+// namesCollections reports whether a pattern is db.coll or db.*.
+func namesCollections(pattern string) bool {
+	db, coll, dot := strings.Cut(pattern, ".")
+	switch {
+	case !dot, db == "", coll == "", strings.Contains(db, "*"):
+		return false
+	}
+	return coll == everything || !strings.Contains(coll, "*")
 }

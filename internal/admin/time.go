@@ -13,6 +13,9 @@ const TimeForms = `2026-01-31T12:00:00Z, "2026-01-31 12:00:00 UTC", or -10m for 
 // errTime says that a text is none of the forms of a time.
 var errTime = errors.New("a time is like " + TimeForms)
 
+// withZone is the layout of a time with the name of its zone.
+const withZone = "2006-01-02 15:04:05 MST"
+
 // ParseTime reads a time as an operator writes it. It takes
 //
 //	2026-01-31T12:00:00Z         RFC 3339, with an offset or Z
@@ -25,12 +28,12 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	for _, layout := range []string{"2006-01-02 15:04:05 MST", "2006-01-02 15:04:05Z07:00", time.DateTime, "2006-01-02 15:04"} {
+	for _, layout := range []string{withZone, "2006-01-02 15:04:05Z07:00", time.DateTime, "2006-01-02 15:04"} {
 		at, err := time.ParseInLocation(layout, text, now.Location())
 		if err != nil {
 			continue
 		}
-		if zone, offset := at.Zone(); layout == "2006-01-02 15:04:05 MST" && offset == 0 && zone != "UTC" && zone != "GMT" && zone != zoneOf(at.In(now.Location())) {
+		if zone, _ := at.Zone(); layout == withZone && !isKnownZone(at, now) {
 			return time.Time{}, errors.New("the time zone " + zone + " is not known here: write the time in UTC, or with its offset")
 		}
 		return at, nil
@@ -46,10 +49,12 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// zoneOf returns the name of a time's zone.
-func zoneOf(at time.Time) string {
-	name, _ := at.Zone()
-	return name
+// isKnownZone reports whether the zone of a parsed time is known here: the parser gives one that is
+// not the offset 0.
+func isKnownZone(at, now time.Time) bool {
+	zone, offset := at.Zone()
+	here, _ := at.In(now.Location()).Zone()
+	return offset != 0 || zone == "UTC" || zone == "GMT" || zone == here
 }
 
 // parseAgo reads a duration that is not negative and may begin with days.

@@ -42,10 +42,16 @@ func checkStore(text string) error {
 		return err
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "file" || u.Host != "" || u.RawQuery != "" || u.Fragment != "" || !path.IsAbs(u.Path) || path.Clean(u.Path) == "/" {
+	if err != nil || u.Scheme != "file" || !isFolder(u) {
 		return errors.New("must be the URL of a folder or a bucket, such as file:///var/lib/streamer/log or s3://bucket/prefix")
 	}
 	return nil
+}
+
+// isFolder reports whether a URL has a path of a folder, and nothing else.
+func isFolder(u *url.URL) bool {
+	only := u.Host == "" && u.RawQuery == "" && u.Fragment == ""
+	return only && path.IsAbs(u.Path) && path.Clean(u.Path) != "/"
 }
 
 // checkName accepts names that can be part of an etcd key, a log line and a metric's label without

@@ -95,7 +95,9 @@ const longestTopic = 249
 // Legal replaces characters that the name of a topic must not contain.
 func Legal(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+		isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		isDigit := '0' <= r && r <= '9'
+		if isLetter || isDigit || strings.ContainsRune("._-", r) {
 			return r
 		}
 		return '_'

@@ -168,10 +168,15 @@ func parseAddress(from, address string) (*url.URL, error) {
 	if err == nil && u.User != nil || strings.Contains(address, "@") {
 		return nil, fault.Newf(fault.CommandBadArgument, "%s: an address has no user and no password: use --token-file or --cert-file", from)
 	}
-	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" || text != address && u.Port() == "" {
+	if err != nil || !namesNode(u) || text != address && u.Port() == "" {
 		return nil, fault.Newf(fault.CommandBadArgument, "%s %q: it must be like http://127.0.0.1:8080, or 127.0.0.1:8080", from, address)
 	}
 	return u, nil
+}
+
+// namesNode reports whether a URL has a host and a protocol that nodes speak.
+func namesNode(u *url.URL) bool {
+	return u.Hostname() != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // configured reports whether the environment configures nodes.

@@ -183,7 +183,8 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 // transaction only an empty reply shows that.
 func (st *stream) endsTime(reply *oplog.Reply) bool {
 	n := len(reply.Events)
-	if n == 0 || reply.Size >= cutReply || st.source.client.Sharded() || st.parts.pending || st.ladder.view != whole {
+	mayBeCut := reply.Size >= cutReply || st.parts.pending
+	if n == 0 || mayBeCut || st.source.client.Sharded() || st.ladder.view != whole {
 		return false
 	}
 	last, err := change.Parse(reply.Events[n-1])

@@ -85,9 +85,14 @@ func dotted(prefix string) bool {
 // ask sets the endpoint.
 func (l *Location) ask(endpoint string) error {
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || hasMore(u) {
 		return errors.New("must have an endpoint of the form https://HOST or http://HOST:PORT, without a path")
 	}
 	l.Host, l.Plain = u.Host, u.Scheme == "http"
 	return nil
+}
+
+// hasMore reports whether a URL has more than a protocol and a host.
+func hasMore(u *url.URL) bool {
+	return u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != ""
 }
