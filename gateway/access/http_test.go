@@ -102,14 +102,7 @@ func TestStreamEndsWhenItsTokenIsRevoked(t *testing.T) {
 func TestPagesOfOtherOrigins(t *testing.T) {
 	const app = "https://app.example.com"
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") })
-	listed, err := access.CORS([]string{app, "http://localhost:3000"}, next)
-	if err != nil {
-		t.Fatal(err)
-	}
-	off, err := access.CORS(nil, next)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed, off := access.CORS([]string{app, "http://localhost:3000"}, next), access.CORS(nil, next)
 	preflight := []string{"Access-Control-Request-Method", "GET"}
 	tests := []struct {
 		name    string
@@ -150,21 +143,12 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, resp.Header)
 		}
 	}
-	for _, origin := range []string{"*", "", "null", "app.example.com", app + "/", app + "/x", app + "?x", "https://App.example.com", "https://*.example.com",
-		"https://u@app.example.com", "ftp://app.example.com", "https://app.example.com:443", "http://x:80", "https://", "https://a b"} {
-		if h, err := access.CORS([]string{app, origin}, next); h != nil || fault.Of(err) != fault.ConfigBadValue {
-			t.Errorf("origin %q: %v", origin, err)
-		}
-	}
 }
 
 // TestBrowserAsksBeforehandWithoutAToken has CORS stand outside of Handler, as it must.
 func TestBrowserAsksBeforehandWithoutAToken(t *testing.T) {
 	a := newAuthenticator(t, access.Config{Identities: write(t, t.TempDir()+"/i", tokenLine("good", "name=a namespace=*"))})
-	h, err := access.CORS([]string{"https://app.example.com"}, a.Handler(http.NotFoundHandler()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := access.CORS([]string{"https://app.example.com"}, a.Handler(http.NotFoundHandler()))
 	if resp := ask(t, h, http.MethodOptions, "/", "Origin", "https://app.example.com", "Access-Control-Request-Method", "GET"); resp.StatusCode != 204 {
 		t.Error(resp.Status)
 	}

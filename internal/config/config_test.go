@@ -266,6 +266,28 @@ func TestHeadersOfTracesComeFromAFile(t *testing.T) {
 	}
 }
 
+// An origin is compared literally with what browsers send: one that no browser sends is refused here.
+func TestOriginsHaveTheFormOfBrowsers(t *testing.T) {
+	of := func(origin string) error {
+		_, err := parse("c.yaml", []byte("mongodb: {uri: 'mongodb://h'}"), []string{"STREAMER_HTTP_CORS_ORIGINS=" + origin}, noFile)
+		return err
+	}
+	const app = "https://app.example.com"
+	for _, origin := range []string{app, app + ":8443", "http://localhost:3000", "http://[::1]:3000", "http://app.example.com:443"} {
+		if err := of(origin); err != nil {
+			t.Errorf("%q: %v", origin, err)
+		}
+	}
+	for _, origin := range []string{
+		"*", "null", "app.example.com", app + "/", app + "/x", app + "?x", app + ":", app + ":443", "http://x:80", "https://", "https://:8443",
+		"https://App.example.com", "HTTPS://app.example.com", "https://*.example.com", "https://u@app.example.com", "ftp://app.example.com", "https://a b",
+	} {
+		if err := of(origin); fault.Of(err) != fault.ConfigBadValue {
+			t.Errorf("%q: %v", origin, err)
+		}
+	}
+}
+
 func TestContradictionWithARefusedValueIsNotTold(t *testing.T) {
 	_, err := parse("c.yaml", []byte("mongodb: {prefetch: 64MiB, ring_size: 99MB}"), nil, noFile)
 	if fault.Of(err) != fault.ConfigBadValue || strings.Contains(err.Error(), "prefetch") {

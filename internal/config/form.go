@@ -148,13 +148,21 @@ func checkPrefix(text string) error {
 	return nil
 }
 
-// checkOrigin takes what browsers send as the origin of a page.
+// checkOrigin takes an origin in the form that browsers send, because origins are compared
+// literally.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != text || strings.Contains(text, "*") {
-		return errors.New("must be an origin, such as https://app.example.com; there is no pattern for all")
+	if err != nil || !isOrigin(u, text) {
+		return errors.New("must be an origin, such as https://app.example.com: in lower case, without a default port or a pattern")
 	}
 	return nil
+}
+
+func isOrigin(u *url.URL, text string) bool {
+	port, known := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	literal := u.Scheme+"://"+u.Host == text && strings.ToLower(text) == text
+	host := u.Hostname() != "" && !strings.Contains(u.Host, "*")
+	return known && literal && host && u.Port() != port && !strings.HasSuffix(u.Host, ":")
 }
 
 // checkCollection takes the namespace of a collection.

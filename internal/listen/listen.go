@@ -169,7 +169,7 @@ func (l *Listeners) Serve(server *http.Server, listener net.Listener) error {
 
 // Protect passes requests of authenticated clients to next. Pages of the listed origins may read;
 // requests that change something are refused from pages of any other origin.
-func (l *Listeners) Protect(next http.Handler) (http.Handler, error) {
+func (l *Listeners) Protect(next http.Handler) http.Handler {
 	return access.CORS(l.cfg.HTTP.CORSOrigins, access.SameOrigin(l.cfg.HTTP.CORSOrigins, l.Access.Handler(next)))
 }
 

@@ -63,11 +63,7 @@ func serve(t *testing.T, cfg config.Config, handler http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	protected, err := l.Protect(handler)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := l.Server(t.Context(), protected, nil)
+	server := l.Server(t.Context(), l.Protect(handler), nil)
 	served := make(chan error, 1)
 	go func() { served <- l.Serve(server, listener) }()
 	t.Cleanup(func() {

@@ -100,11 +100,7 @@ func (s *Service) buildServers() error {
 	for _, e := range s.operatorEndpoints(self) {
 		v1.Handle(e.pattern, accounts.Handler(access.Request, access.Parameters(e.handler, e.parameters...)))
 	}
-	protected, err := s.listeners.Protect(v1)
-	if err != nil {
-		return err
-	}
-	mux.Handle("/v1/", protected)
+	mux.Handle("/v1/", s.listeners.Protect(v1))
 	if err := statuspage.Handle(mux); err != nil {
 		return err
 	}
