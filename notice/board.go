@@ -76,6 +76,7 @@ type Board struct {
 		sync.Mutex
 		kept    []Notice
 		last    uint64
+		posted  tally         // so far
 		changed chan struct{} // closed and replaced with each notice
 	}
 }
@@ -120,6 +121,7 @@ func (b *Board) add(notices ...Notice) {
 		b.mu.last++
 		n.ID = b.mu.last
 		b.mu.kept = append(b.mu.kept, n)
+		b.mu.posted.add(n)
 	}
 	b.mu.kept, _ = newest(b.mu.kept, b.cfg.Keep)
 	close(b.mu.changed)
@@ -170,18 +172,47 @@ func (b *Board) since(id uint64) (notices []Notice, missed uint64) {
 // Follow waits until there are notices after id and returns them as Since does. If the context ends
 // first, it returns its cause.
 func (b *Board) Follow(ctx context.Context, id uint64) (notices []Notice, missed uint64, err error) {
+	notices, missed, _, err = b.follow(ctx, id)
+	return notices, missed, err
+}
+
+// follow is Follow, and counts what was posted up to the last of the notices.
+func (b *Board) follow(ctx context.Context, id uint64) (notices []Notice, missed uint64, posted tally, err error) {
 	for {
 		b.mu.Lock()
 		notices, missed = b.since(id)
+		posted = b.mu.posted
 		changed := b.mu.changed
 		b.mu.Unlock()
 		if len(notices) > 0 {
-			return notices, missed, nil
+			return notices, missed, posted, nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, 0, context.Cause(ctx)
+			return nil, 0, tally{}, context.Cause(ctx)
+		}
+	}
+}
+
+// A tally counts notices of this process: all of them, and those of operators.
+type tally struct{ all, operated uint64 }
+
+// tallied counts notices.
+func tallied(notices []Notice) (t tally) {
+	t.add(notices...)
+	return t
+}
+
+// add counts notices, without those of other processes.
+func (t *tally) add(notices ...Notice) {
+	for _, n := range notices {
+		if n.Relayed {
+			continue
+		}
+		t.all++
+		if n.History() == Operations {
+			t.operated++
 		}
 	}
 }

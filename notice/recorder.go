@@ -130,16 +130,18 @@ func (r *Recorder) Run(ctx context.Context) {
 // runCollecting collects the board's own notices until the context ends.
 func (r *Recorder) runCollecting(ctx context.Context) {
 	var last uint64
+	var seen tally
 	for {
-		notices, missed, err := r.board.Follow(ctx, last)
+		notices, _, posted, err := r.board.follow(ctx, last)
 		if err != nil {
 			close(r.more)
 			return
 		}
 		last = notices[len(notices)-1].ID
+		seen.add(notices...)
 		r.mu.Lock()
-		r.mu.dropped += missed // they may be of operators
-		r.metrics.dropped.Add(float64(missed))
+		r.drop(tally{all: posted.all - seen.all, operated: posted.operated - seen.operated}) // the board no longer had them
+		seen = posted
 		for _, n := range notices {
 			if !n.Relayed {
 				r.mu.waiting = append(r.mu.waiting, n)
@@ -148,7 +150,7 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 		r.mu.collected = last
 		waiting, removed := newest(r.mu.waiting, r.cfg.Bound)
 		if len(removed) > 0 {
-			r.drop(removed)
+			r.drop(tallied(removed))
 			r.mu.waiting = append([]Notice(nil), waiting...)
 		}
 		r.change()
@@ -160,14 +162,10 @@ func (r *Recorder) runCollecting(ctx context.Context) {
 	}
 }
 
-// drop counts notices that will never be in the history. The caller holds the mutex.
-func (r *Recorder) drop(notices []Notice) {
-	for _, n := range notices {
-		if n.History() == Operations {
-			r.mu.dropped++
-		}
-	}
-	r.metrics.dropped.Add(float64(len(notices)))
+// drop notes how many notices will never be in the history. The caller holds the mutex.
+func (r *Recorder) drop(lost tally) {
+	r.mu.dropped += lost.operated
+	r.metrics.dropped.Add(float64(lost.all))
 }
 
 // take removes and returns the next batch.
@@ -267,7 +265,7 @@ func (r *Recorder) write(soft, hard context.Context, batch []Notice) bool {
 		}
 		if soft.Err() != nil {
 			r.mu.Lock()
-			r.drop(batch)
+			r.drop(tallied(batch))
 			r.change()
 			r.mu.Unlock()
 			return false

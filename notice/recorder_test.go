@@ -354,6 +354,49 @@ func TestFlushIgnoresDroppedNoticesOfOthers(t *testing.T) {
 	})
 }
 
+// small gives the bubble a board that keeps three notices of each history.
+func (b *bubble) small() {
+	b.board = notice.NewBoard(notice.Config{Node: "me", Keep: 3})
+	b.registry = prometheus.NewRegistry()
+	b.recorder = notice.NewRecorder(notice.RecorderConfig{Registerer: b.registry}, b.board, b.memory)
+}
+
+// The board may drop notices before the recorder has seen them: those of other histories or of
+// other processes do not concern who waits for what an operator has done, and those of other
+// processes are not counted.
+func TestFlushIgnoresNoticesOfOthersThatTheBoardDropped(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		b.small()
+		b.postLike(notice.Notice{Channel: notice.Audit, Kind: notice.KindLoginAccepted}, 0, 5)
+		b.board.Relay(make([]notice.Notice, 10)...)
+		b.board.Relay(slices.Repeat([]notice.Notice{{Channel: notice.Audit, Kind: notice.KindOperated}}, 10)...)
+		b.operate(5, 6)
+		flushed := b.flushing()
+		b.start()
+		if err := <-flushed; err != nil {
+			b.Error(err)
+		}
+		if n := b.count("streamer_notice_history_dropped_total"); n != 2 {
+			b.Errorf("%v counted as dropped", n)
+		}
+	})
+}
+
+func TestFlushTellsOfNoticesOfOperatorsThatTheBoardDropped(t *testing.T) {
+	run(t, notice.RecorderConfig{}, func(b *bubble) {
+		b.small()
+		b.operate(0, 5)
+		flushed := b.flushing()
+		b.start()
+		if err := <-flushed; !errors.Is(err, notice.ErrDropped) {
+			b.Errorf("%v, although two are not in the history", err)
+		}
+		if n := b.count("streamer_notice_history_dropped_total"); n != 2 {
+			b.Errorf("%v counted as dropped", n)
+		}
+	})
+}
+
 func TestStoppedRecorderWritesWhatWasPosted(t *testing.T) {
 	run(t, notice.RecorderConfig{}, func(b *bubble) {
 		b.start()
