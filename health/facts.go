@@ -7,8 +7,8 @@ import (
 )
 
 // A Since says since when something does not hold that should, and why. The zero Since says that it
-// holds. What a fact is the consequence of began earlier, so its time must not be that of the last
-// sign that all was well: it is when the next sign should have come.
+// holds. The time is when the next sign that all was well should have come, not that of the last
+// one: a fact must not seem older than its cause.
 type Since struct {
 	At  time.Time
 	Err error
@@ -55,7 +55,7 @@ type LogFacts struct {
 	// is not open although MongoDB answers, Silent that an open one brings nothing although the
 	// oplog advances, Majority that the majority commit point does not follow.
 	MongoDB, Closed, Silent, Majority Since
-	// Late says that the node's position is further behind the last operation than is tolerated.
+	// Late says that the node reads the oplog later than is tolerated.
 	Late Since
 }
 
@@ -92,8 +92,8 @@ type ClusterFacts struct {
 	Unswept Since
 }
 
-// A Stall is a component without progress. Since is when its stall began, as it was first seen: the
-// age of its progress stands still while a dependency is away.
+// A Stall is a component without progress. Since is when the stall was first seen, because the age
+// of its progress does not grow while a dependency is unreachable.
 type Stall struct {
 	Slug  string
 	Since time.Time

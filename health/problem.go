@@ -47,8 +47,8 @@ type Problem struct {
 }
 
 // explains reports whether p explains q: q rests on it, and did not begin before it, nor after it
-// had ended. So what operators have heard of does not disappear when something else fails as well.
-// What is expected has no cause, and lasts for as long as anything that it rests on.
+// had ended. So a problem that operators know does not disappear when something else fails as well.
+// An expected one, as a start, may also be explained by a problem that began later.
 func (p Problem) explains(q Problem) bool {
 	if !slices.Contains(q.rests, p.Subject) {
 		return false
@@ -237,7 +237,7 @@ func (p Problem) follows(m Problem) bool {
 	return slices.Contains(ordered(), p.Code) && !p.Since.Before(m.Since.Add(-noticing))
 }
 
-// explain removes the problems that others explain, and returns the subjects of which none is left.
+// explain removes the problems that others explain, and returns the subjects that have none left.
 // It joins problems only afterwards: one of a subject may have a cause, and another one none,
 // because it began earlier.
 func explain(all []Problem) (causes []Problem, explained []string) {

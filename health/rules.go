@@ -85,8 +85,8 @@ func kindOf(subject string) kind {
 	return kind{}
 }
 
-// restsOf returns the subjects whose problems explain one of this subject and code. What is wrong
-// with the reading explains that a sink is late, not that it has stopped.
+// restsOf returns the subjects whose problems explain one of this subject and code. A problem of
+// reading explains that a sink is late, not that it has stopped.
 func restsOf(subject string, code fault.Code) []string {
 	kind := kindOf(subject)
 	rests := kind.rests
@@ -140,7 +140,7 @@ const (
 	retaining = 10 * time.Second
 	// noticing is how much later than its consequences a cause may be noticed.
 	noticing = 10 * time.Second
-	// recovering is how long a node may take to get over what an outage of etcd caused.
+	// recovering is how long a node may take to get over the consequences of an outage of etcd.
 	recovering = 10 * time.Second
 	// electing is how long the election of a leader may take.
 	electing = 5 * time.Second
