@@ -120,7 +120,7 @@ func gatewayEntries() []Entry {
 		{
 			Code:    SessionBadPosition,
 			Summary: "the position to resume at is malformed or belongs to another cluster",
-			Meaning: "Last-Event-ID must be an id that this cluster sent. Nothing was delivered.",
+			Meaning: "Last-Event-ID must be an id that this cluster sent. Nothing was delivered. While nodes of two versions run, one of an earlier build also refuses ids that a later one sent (docs/upgrades.md).",
 			Remedy:  "Reconnect with the id of the last event received, or without one to start from now.",
 		},
 		{
