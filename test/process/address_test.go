@@ -37,6 +37,8 @@ func guess(t *testing.T, f *fleet) {
 		t.Errorf("exit code %d of a tail: %q, %q", code, tail.output.all(), tail.notes.all())
 	}
 	stop()
+	etcd := strings.TrimPrefix(f.etcd, "http://")
+	alone.operate("tail", "--address", etcd).refused("STRM-NODE-UNREACHABLE", "no node at http://"+etcd, "404 Not Found, which is not the answer of a Streamer node")
 	elsewhere := &lab{t: t, settings: []string{"STREAMER_ADDRESS=127.0.0.1:1"}}
 	for _, args := range [][]string{{"status"}, {"sinks"}, {"subscribers"}, {"tail"}, {"drain", other, "--yes"}, {"audit"}, {"gaps"}} {
 		elsewhere.operate(args...).refused("STRM-NODE-UNREACHABLE", "127.0.0.1:1 (STREAMER_ADDRESS)")

@@ -173,7 +173,7 @@ func (c *nodeClient) send(ctx context.Context, method, path string, query url.Va
 		return 0, c.unreachable(err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return 0, c.unreachable(fmt.Errorf("%s answers %s, which is not the answer of a node", req.URL, resp.Status))
+		return 0, c.unreachable(foreign(resp))
 	}
 	return resp.StatusCode, nil
 }
@@ -187,7 +187,7 @@ func (c *nodeClient) ask(ctx context.Context, method, path string, query url.Val
 		return err
 	}
 	if status >= http.StatusMultipleChoices {
-		if err := refusal(body, ""); fault.Of(err) != "" {
+		if err := refusal(body); fault.Of(err) != "" {
 			return err
 		}
 		return c.unreachable(fmt.Errorf("it answers %d %s", status, http.StatusText(status)))
@@ -215,6 +215,11 @@ func (c *nodeClient) request(ctx context.Context, method, path string, query url
 		return nil, fault.New(fault.CommandBadArgument, err)
 	}
 	return req, nil
+}
+
+// foreign says that a server answers that is no node.
+func foreign(resp *http.Response) error {
+	return fmt.Errorf("%s answers %s, which is not the answer of a Streamer node", resp.Request.URL, resp.Status)
 }
 
 // healthPath is the path that http.probes_listen serves instead of http.listen.

@@ -65,6 +65,7 @@ func newFixture(t *testing.T) *fixture {
 	for key, value := range map[string]string{
 		"MONGODB_URI": uri, "RELIABILITY_CHECKPOINT_DATABASE": mongodbtest.Database(t, d.mongo), "ETCD_ENDPOINTS": etcdtest.Endpoints(t)[0],
 		"ETCD_PREFIX": "/" + strings.ToLower(rand.Text()), "CLUSTER_PARTITIONS": "2", "CLUSTER_ID": "c",
+		"HTTP_LISTEN": "127.0.0.1:1", // not the node that somebody runs at the default address
 	} {
 		t.Setenv("STREAMER_"+key, value)
 	}
@@ -415,6 +416,33 @@ func TestMistypedFlagsAndCommandsAreNamedWithTheNearest(t *testing.T) {
 	}
 }
 
+// An operator sees where changes take their time, as the node's page and metrics show it.
+func TestStatusSaysWhereChangesTakeTheirTime(t *testing.T) {
+	lonely(t)
+	d := &fixture{T: t}
+	history := admin.NewHistory()
+	for i := range 2 { // a mean is of the time between two samples
+		history.Note(time.Now().Add(time.Duration(i)*admin.HistoryEvery), nil, nil, []admin.Stage{
+			{Name: "mongodb", Seconds: 0.1 * float64(i), Count: uint64(i)}, {Name: "hub", Seconds: 0.0012345 * float64(i), Count: uint64(i)}, {Name: "transport", Seconds: 1, Count: 1},
+		})
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"node":"a","status":"healthy"}`))
+	})
+	mux.Handle("GET /v1/history", access.Everybody().Handler(admin.ServeHistory("a", history)))
+	node := httptest.NewServer(mux)
+	t.Cleanup(node.Close)
+	text, err := d.command("status", "--address", node.URL)
+	if err != nil || !strings.Contains(text, "latency  100ms in MongoDB, 1.23ms in the node (means of 15s)") {
+		t.Errorf("%v: %s", err, text)
+	}
+	var report nodeStatus
+	if d.result(&report, "status", "--address", node.URL); len(report.Stages) != 2 || report.Stages["mongodb"] != 0.1 || report.Node != "a" {
+		t.Errorf("%+v", report)
+	}
+}
+
 func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
 	report := health.Report{Node: "a", Status: health.Healthy}
 	for i, room := range []float64{0, 0.4, 1, 502, -90} {
@@ -423,7 +451,7 @@ func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
 	report.Partitions = append(report.Partitions, health.Partition{ID: 5, Status: health.Healthy})
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 4, 1, ' ', 0)
-	writeReport(w, report, false)
+	writeReport(w, nodeStatus{Report: report}, false)
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}

@@ -38,6 +38,7 @@ func TestReplayWritesAStretch(t *testing.T) {
 	var resumed []string
 	breaks, body := false, ""
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
 		asked = r.URL.Query()
 		resumed = append(resumed, r.Header.Get("Last-Event-ID"))
 		if breaks {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -281,6 +282,31 @@ func TestGRPCPortIsNamed(t *testing.T) {
 		if text := err.Error(); fault.Of(err) != fault.NodeUnreachable || !strings.Contains(text, "that is a gRPC port") || strings.Contains(text, `\x00`) || strings.Contains(text, "%!w") {
 			t.Errorf("%v", err)
 		}
+	}
+}
+
+// At the port of another server, as etcd's, every command says that no node answers there, and a
+// tail does not try again.
+func TestServerThatIsNoNodeIsNamed(t *testing.T) {
+	lonely(t)
+	d := &fixture{T: t}
+	for name, answer := range map[string]http.HandlerFunc{
+		"etcd":         http.NotFound,
+		"a web server": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"a JSON server": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+			fmt.Fprint(w, `{"a":1}`)
+		},
+		"a proxy": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	} {
+		server := httptest.NewServer(answer)
+		for _, args := range [][]string{{"status"}, {"sinks"}, {"subscribers"}, {"tail"}, {"audit"}, {"gaps"}, {"supervisor", "status"}, {"drain", "n", "--yes"}} {
+			_, err := d.command(append(args, "--address", server.URL)...)
+			if text := fmt.Sprint(err); fault.Of(err) != fault.NodeUnreachable || !strings.Contains(text, "no node at "+server.URL) {
+				t.Errorf("%s, %v: %v", name, args, err)
+			}
+		}
+		server.Close()
 	}
 }
 

@@ -208,14 +208,14 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 	}
 	if resp.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-		err := refusal(body, resp.Status)
-		if fault.Of(err) == "" {
-			err = t.client.unreachable(err)
-		}
+		err := t.client.unreachable(cmp.Or(refusal(body), foreign(resp)))
 		if resp.StatusCode == http.StatusServiceUnavailable {
 			err = fmt.Errorf("%w: %w", errUnavailable, err)
 		}
 		return err
+	}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return t.client.unreachable(foreign(resp))
 	}
 	connected()
 	events := sse.NewReader(resp.Body)
@@ -228,7 +228,7 @@ func (t *tail) follow(ctx context.Context, connected func()) error {
 		case err != nil:
 			return err
 		case m.Event == "error":
-			return refusal(m.Data, "ended")
+			return cmp.Or(refusal(m.Data), errors.New("the node ended the stream"))
 		case m.Event == "end":
 			return nil
 		}
@@ -266,14 +266,14 @@ func (t *tail) show(m sse.Message) (err error) {
 	return err
 }
 
-// refusal makes an error from the node's answer.
-func refusal(body []byte, status string) error {
+// refusal makes an error from the node's answer, nil where no node answers so.
+func refusal(body []byte) error {
 	var said struct {
 		Code    fault.Code
 		Message string
 	}
 	if err := json.Unmarshal(body, &said); err != nil || said.Message == "" {
-		return fmt.Errorf("the node answered %s", status)
+		return nil
 	}
 	if _, known := fault.Lookup(said.Code); !known {
 		return errors.New(said.Message)

@@ -22,6 +22,7 @@ func TestTailEndsWhereItIsToEnd(t *testing.T) {
 	status := http.StatusOK
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Query()
+		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(status)
 		if status == http.StatusOK {
 			fmt.Fprint(w, "data: {\"operationType\":\"insert\",\"ns\":{\"db\":\"shop\",\"coll\":\"orders\"}}\nid: 1\n\nevent: end\ndata: {\"message\":\"x\"}\nid: 2\n\ndata: {}\n\n")
@@ -48,6 +49,7 @@ func TestTailEndsWhereItIsToEnd(t *testing.T) {
 func TestTailEndsWhereNobodyReads(t *testing.T) {
 	lonely(t)
 	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: {}\nid: 1\n\n")
 	}))
 	t.Cleanup(node.Close)
