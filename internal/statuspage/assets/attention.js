@@ -30,6 +30,9 @@ export function headRoomLevel(state, subscriber) {
   return '';
 }
 
+// explained reports whether a problem of the node is why something cannot be read.
+const explained = (state, code) => Boolean(state.status?.problems.some((p) => p.code === code));
+
 const levels = ['critical', 'warning', 'info'];
 
 // concerned says since when there is a problem, and whom it affects.
@@ -52,6 +55,7 @@ export function attention(state) {
     });
   }
   for (const [path, error] of Object.entries(state.errors)) {
+    if (explained(state, error.code)) continue;
     add(`error ${path}`, 'warning', paths[path] ?? path, {detail: error.message, code: error.code, todo: error.remedy});
   }
   if (state.limited) {
@@ -71,7 +75,8 @@ export function attention(state) {
 function checkpoints(state, add) {
   const list = state.subscribers;
   if (!list) return;
-  if (list.error) add('unreadable', 'warning', 'Some checkpoints cannot be read', {detail: list.error, code: coded(list.error, 'STRM-CHECKPOINT-UNREADABLE')});
+  const unreadable = coded(list.error, 'STRM-CHECKPOINT-UNREADABLE');
+  if (list.error && !explained(state, unreadable)) add('unreadable', 'warning', 'Some checkpoints cannot be read', {detail: list.error, code: unreadable});
   if (list.log_error && !state.status?.problems.some((p) => p.subject === 'mongodb')) {
     add('hidden', 'warning', 'Lag and head-room are unknown', {detail: list.log_error, code: coded(list.log_error, 'STRM-LOG-HIDDEN')});
   }

@@ -141,18 +141,18 @@ export function bytes(n) {
   return `${n.toLocaleString('en', {maximumFractionDigits: n < 10 && i > 0 ? 1 : 0})} ${units[i]}`;
 }
 
-// duration shows seconds with their two largest units.
+// duration shows seconds with their two largest units, as commands show them.
 export function duration(s) {
   if (s === null || s === undefined) return dash;
   if (s < 0) return `-${duration(-s)}`;
-  if (s < 0.0005) return '0 s';
-  if (s < 1) return `${Math.round(s * 1000)} ms`;
-  if (s < 60) return `${s.toLocaleString('en', {maximumFractionDigits: s < 10 ? 1 : 0})} s`;
+  if (s < 0.0005) return '0s';
+  if (s < 1) return `${Math.round(s * 1000)}ms`;
+  if (s < 60) return `${s.toLocaleString('en', {maximumFractionDigits: s < 10 ? 1 : 0})}s`;
   const units = [['d', 86400], ['h', 3600], ['m', 60], ['s', 1]];
   const at = units.findIndex(([, size]) => s >= size);
   const [name, size] = units[at];
   const rest = units[at + 1] ? Math.floor((s % size) / units[at + 1][1]) : 0;
-  return `${Math.floor(s / size)}${name}${rest ? ` ${rest}${units[at + 1][0]}` : ''}`;
+  return `${Math.floor(s / size)}${name}${rest ? `${rest}${units[at + 1][0]}` : ''}`;
 }
 
 // clock shows the time of day.

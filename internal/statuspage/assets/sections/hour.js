@@ -16,7 +16,7 @@ function lines(nodes, of) {
 // The stages of a change, in their order. Operations, "Where the time goes", has what to do about each.
 const stages = {mongodb: 'held by MongoDB', hub: 'node', transport: 'until written', acknowledgement: 'until acknowledged'};
 
-const milliseconds = (ms) => (ms < 1000 ? `${Number(ms.toPrecision(2))} ms` : duration(ms / 1000));
+const milliseconds = (ms) => (ms < 1000 ? `${Number(ms.toPrecision(2))}ms` : duration(ms / 1000));
 
 // stageLines are the stages that were measured, in milliseconds.
 function stageLines(of) {
