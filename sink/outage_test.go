@@ -123,8 +123,8 @@ func TestSilentTargetIsKnownInTime(t *testing.T) {
 			s.begin(s.mu.flights[0].messages[0])
 			time.Sleep(SilentAfter + LookEvery)
 			synctest.Wait()
-			if silent := s.Status().Silent; silent == nil || !silent.Equal(begun) {
-				t.Errorf("%v after a look: silent since %v, want %v", phase, silent, begun)
+			if st := s.Status(); st.Silent == nil || !st.Silent.Equal(begun) || st.State != Stalled {
+				t.Errorf("%v after a look: %s, silent since %v, want %v", phase, st.State, st.Silent, begun)
 			}
 		})
 	}

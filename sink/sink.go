@@ -841,6 +841,8 @@ func (s *Sink) Status() Status {
 		st.State, err = Stalled, s.mu.last
 	case s.mu.failed:
 		st.State, err = Retrying, s.mu.last
+	case s.mu.underWay > 0 && !s.mu.silent.IsZero():
+		st.State = Stalled
 	}
 	if err != nil {
 		st.Error = err.Error()

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -543,7 +544,7 @@ func (s *Service) observedSubscribers(now time.Time) []health.Subscriber {
 		case st.State == sink.Halted:
 			all[i].Failed = o.fact("halted "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
 		case st.Silent != nil:
-			all[i].Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", st.Error)}, now)
+			all[i].Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", cmp.Or(st.Error, "no answer yet"))}, now)
 		}
 	}
 	return all

@@ -52,7 +52,7 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	for _, p := range v.Problems {
 		present[p.Subject] = true
 		delete(t.gone, p.Subject)
-		if p.Severity == health.Info || t.happened(p, now) || !leads && !cutOff {
+		if p.Severity == health.Info || t.happened(p, now) || rejoins(p, now) || !leads && !cutOff {
 			continue
 		}
 		if o, told := t.open[p.Subject]; told && o.says(p) {
@@ -97,6 +97,16 @@ func (t *teller) happened(p health.Problem, now time.Time) bool {
 		}
 	}
 	return now.Sub(p.Since) < overAfter
+}
+
+// rejoinWithin is how long a node that stood still may take to be a member again. The others have
+// told that no heartbeat came from it.
+const rejoinWithin = 3 * time.Second
+
+// rejoins reports whether the problem is that the node was cut off a moment ago. It is not told yet:
+// while etcd does not answer, that is the problem, and otherwise the node is soon back.
+func rejoins(p health.Problem, now time.Time) bool {
+	return p.Code == fault.NodeDetached && now.Sub(p.Since) < rejoinWithin
 }
 
 // lossNoticed is how long before its problem a loss may have been told.

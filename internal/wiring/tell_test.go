@@ -91,6 +91,22 @@ func TestProblemsAreToldOnce(t *testing.T) {
 	}
 }
 
+// A node that stood still finds itself cut off, and is soon back: that is told only if it stays so.
+func TestNodeThatIsSoonBackTellsNothing(t *testing.T) {
+	since := time.Unix(1000, 0)
+	cut := health.Verdict{Problems: []health.Problem{{Subject: "membership", Code: fault.NodeDetached, Severity: health.Critical, Cause: "It is cut off.", Since: since}}}
+	for after, want := range map[time.Duration]int{rejoinWithin - time.Millisecond: 0, rejoinWithin: 1} {
+		board := notice.NewBoard(notice.Config{})
+		var t1 teller
+		t1.step(since, cut, board, false, true)
+		t1.step(since.Add(after), cut, board, false, true)
+		t1.step(since.Add(after+time.Second), health.Verdict{}, board, false, false)
+		if all, _ := board.Since(0); len(all) != want {
+			t.Errorf("cut off for %v: %+v", after, all)
+		}
+	}
+}
+
 // A loss is told by its own notice; that it is not acknowledged yet is told where nothing has told
 // the loss, as that of a collection which was renamed, and where the notice is of another loss.
 func TestLossIsToldByItsEventAlone(t *testing.T) {
