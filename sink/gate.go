@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"sync"
@@ -108,8 +109,22 @@ func (g *Gate) IsShut() bool {
 	return g.mu.shut != nil
 }
 
-// Conn returns a connection that writes through the gate.
-func (g *Gate) Conn(c net.Conn) net.Conn { return &gatedConn{Conn: c, gate: g} }
+// Conn returns a connection that writes through the gate. Closed, it sends nothing more.
+func (g *Gate) Conn(c net.Conn) net.Conn { return &gatedConn{Conn: DropUnsent(c), gate: g} }
+
+// DropUnsent makes a connection drop what it has not sent yet when it is closed, also because the
+// process is killed, and returns it. Otherwise the operating system goes on to send it, for minutes
+// if the network fails meanwhile, and it arrives after newer messages of another connection.
+func DropUnsent(c net.Conn) net.Conn {
+	carrier := c
+	if secure, is := c.(*tls.Conn); is {
+		carrier = secure.NetConn()
+	}
+	if tcp, is := carrier.(*net.TCPConn); is {
+		_ = tcp.SetLinger(0) // fails if it is closed
+	}
+	return c
+}
 
 type gatedConn struct {
 	net.Conn

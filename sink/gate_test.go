@@ -1,9 +1,11 @@
 package sink
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 
@@ -80,5 +82,43 @@ func TestGateAsksForATermOncePerWrite(t *testing.T) {
 	valid = false
 	if _, err := c.Write([]byte("x")); !errors.Is(err, ErrReplaced) {
 		t.Errorf("written after the end of the term: %v", err)
+	}
+}
+
+// What a closed connection has not sent never arrives: it would follow what another connection has
+// sent meanwhile.
+func TestClosedConnectionSendsNothingMore(t *testing.T) {
+	t.Parallel()
+	certified := httptest.NewUnstartedServer(nil)
+	certified.StartTLS()
+	t.Cleanup(certified.Close)
+	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		far, err := l.Accept()
+		if err = errors.Join(err, l.Close(), far.(*net.TCPConn).SetReadBuffer(64<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if secure {
+			far = tls.Server(far, certified.TLS)
+			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
+		}
+		near, begun := (&Gate{}).Conn(conn), make([]byte, 1)
+		sent := make([]byte, 512<<10)
+		go func() { _, _ = near.Write(sent) }()
+		if _, err := io.ReadFull(far, begun); err != nil {
+			t.Fatal(err)
+		}
+		_ = near.Close()
+		if arrived, err := io.Copy(io.Discard, far); int(arrived) >= len(sent)-1 || err == nil {
+			t.Errorf("%s: %d bytes of %d have arrived, %v", name, arrived, len(sent), err)
+		}
+		_ = far.Close()
 	}
 }

@@ -56,11 +56,18 @@ func New(cfg Config) *Target {
 	cfg.Batch, cfg.Parallel, cfg.Timeout = cmp.Or(cfg.Batch, 100), cmp.Or(cfg.Parallel, 16), cmp.Or(cfg.Timeout, 10*time.Second)
 	t := &Target{cfg: cfg}
 	dialer := &net.Dialer{Timeout: cfg.Timeout, Control: func(_, address string, _ syscall.RawConn) error { return permit(address, cfg.Allow) }}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the client wraps it
+		}
+		return sink.DropUnsent(conn), nil
+	}
 	t.client = &http.Client{
 		Timeout:       cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Parallel,
+			DialContext: dial, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Parallel,
 			IdleConnTimeout: time.Minute,
 		}, // without a proxy: it would dial instead
 	}

@@ -3,12 +3,14 @@ package http
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/sink"
 )
@@ -71,5 +73,43 @@ func TestRefusalNamesTheEndpointAndTheRemedy(t *testing.T) {
 		if is && refused.Final != (code == http.StatusRequestEntityTooLarge) {
 			t.Errorf("%d: final is %t", code, refused.Final)
 		}
+	}
+}
+
+// A request that has not left the machine when it has failed never arrives: it would follow its
+// repetition, and newer changes.
+func TestUnsentRequestNeverArrives(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	accepted := make(chan net.Conn, 100)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+			accepted <- conn
+		}
+	}()
+	target := New(Config{URL: "http://" + l.Addr().String(), Secret: "0123456789abcdef", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: time.Second})
+	t.Cleanup(target.Close)
+	var far net.Conn
+	for m := (&sink.Message{ID: "1", Op: "insert", Value: make([]byte, 512<<10)}); far == nil; {
+		if err := sink.One(t.Context(), target, m); err == nil {
+			t.Fatal("a request without an answer counts as acknowledged")
+		}
+		select {
+		case far = <-accepted:
+		default: // the machine was too slow for the timeout
+		}
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	if arrived, err := io.Copy(io.Discard, far); arrived >= 512<<10 || err == nil {
+		t.Errorf("%d bytes have arrived, %v", arrived, err)
 	}
 }

@@ -2,8 +2,10 @@ package kafka_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
@@ -264,5 +267,100 @@ func TestRecordThatABrokerHoldsFails(t *testing.T) {
 				t.Errorf("consumers see %q", got)
 			}
 		})
+	}
+}
+
+// A stallingListener accepts connections that stall within the first large request, until they are
+// told to go on.
+type stallingListener struct {
+	net.Listener
+
+	stalls, goesOn, closed chan struct{} // of the first
+}
+
+func (l *stallingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &stallingConn{Conn: conn, of: l}, conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+}
+
+type stallingConn struct {
+	net.Conn
+
+	of      *stallingListener
+	stalled bool // only the reader touches it, and Close after it
+}
+
+func (c *stallingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n == 4 && len(b) == 4 && binary.BigEndian.Uint32(b) > 256<<10 { // the size of a request
+		c.stalled = true
+		close(c.of.stalls)
+		<-c.of.goesOn
+	} else if err != nil && c.stalled {
+		c.stalled = false
+		close(c.of.closed)
+	}
+	return n, err
+}
+
+// A record that has not left the machine when its target is closed never arrives. It would follow
+// newer ones of the next target, which no broker can tell from those of another producer.
+func TestUnsentRecordOfAClosedTargetNeverArrives(t *testing.T) {
+	t.Parallel()
+	l := &stallingListener{stalls: make(chan struct{}), goesOn: make(chan struct{}), closed: make(chan struct{})}
+	k, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.AllowAutoTopicCreation(), kfake.DefaultNumPartitions(1),
+		kfake.ListenFn(func(network, address string) (_ net.Listener, err error) {
+			l.Listener, err = net.Listen(network, address)
+			return l, err
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	opened := func() sink.Target {
+		t.Helper()
+		target, err := kafka.New(kafka.Config{Brokers: k.ListenAddrs(), Topic: "{db}.{coll}", Losses: "losses", Create: true, Compression: "none"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(target.Close)
+		return target
+	}
+	wait := func(c chan struct{}, what string) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(patience):
+			t.Fatal(what)
+		}
+	}
+	publish := func(target sink.Target, n int) {
+		t.Helper()
+		if err := sink.One(t.Context(), target, message("unsent", n, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := opened()
+	publish(first, 1)
+	m := message("unsent", 2, 1)
+	m.Value = make([]byte, 512<<10)
+	sink.Report(m, func(error) {})
+	first.Publish(t.Context(), m)
+	wait(l.stalls, "the record is not sent")
+	first.Close()
+	second := opened()
+	publish(second, 3)
+	close(l.goesOn)
+	wait(l.closed, "the connection is not closed")
+	publish(second, 4)
+	got := committed(t, k.ListenAddrs(), "shop.unsent", 3)
+	for i := range got {
+		got[i] = got[i][:min(len(got[i]), 9)]
+	}
+	if want := []string{"1", "3", "4"}; !slices.Equal(got[:3], want) {
+		t.Errorf("arrived: %q, want %q", got, want)
 	}
 }
