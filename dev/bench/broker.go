@@ -22,8 +22,11 @@ type arrived struct {
 
 // consume calls take for each message of a sink until take returns false.
 func consume(ctx context.Context, j scenario, take func(arrived) bool) error {
-	if j.Broker.Kind == toJetStream {
+	switch j.Broker.Kind {
+	case toJetStream:
 		return consumeJetStream(ctx, j, take)
+	case toHTTP, toFile:
+		return consumeLines(j.Broker.File, take)
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(j.Broker.URL), kgo.ConsumeTopics(sinkTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()))

@@ -23,7 +23,7 @@
 //	moved       two nodes share the partitions; one is drained, and hands its partitions over
 //	tenants     clients of ten identities, alone and while ten hostile ones attack the node
 //	restarted   one node has all partitions; it is stopped and started again, and no node serves meanwhile
-//	sink        a node's sink publishes to Kafka, with and without transactions, or to JetStream
+//	sink        a node's sink publishes to Kafka, with and without transactions, to JetStream, over HTTP, or to a file
 //	producer    a loop that publishes the messages of the sink again, and does nothing else
 //
 // Every change that a contender gets goes through a check, which counts it and verifies the order
@@ -40,9 +40,10 @@
 // over, the benchmark keeps each document's longest delay, from its write to the handler of the
 // first client. Only documents of moved partitions count.
 //
-// A sink and the producer after it use the same broker, in a separate process: franz-go's fake of
-// Kafka, in memory, or an embedded NATS server with a stream in files. The messages are checked
-// after the clocks have stopped.
+// A sink and the producer after it use the same target, in a separate process: franz-go's fake of
+// Kafka, in memory, an embedded NATS server with a stream in files, or an HTTP endpoint that appends
+// what it gets to a file; or they write files in one folder. The messages are checked after the
+// clocks have stopped.
 //
 // The development MongoDB returns events many times faster than a real one, which has to read and
 // to build them. Where that would make a ratio meaningless, it is limited to 120,000 events a

@@ -16,7 +16,7 @@ type report map[string]metric
 func order() []string {
 	return []string{
 		"node_vs_raw", "node_vs_naive", "json_vs_bson", "partitions_4096_vs_1", "checkpoints_on_vs_off", "catchup_vs_raw", "added_latency_ms",
-		"sse_1000_vs_1", "event_streams", "snapshot_vs_find", "snapshot_live_p99", "snapshot_busy", "snapshot_rss", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare",
+		"sse_1000_vs_1", "event_streams", "snapshot_vs_find", "snapshot_live_p99", "snapshot_busy", "snapshot_rss", "handoff_pause_ms", "tenants_p99", "sink_kafka_vs_bare", "sink_nats_vs_bare", "sink_http_vs_bare", "sink_file_vs_bare",
 		"retention_on_vs_off", "retained_catchup_vs_oplog", "retained_200_vs_1", "rss_mib", "allocs_per_event",
 	}
 }
@@ -29,6 +29,7 @@ func (b *bench) report() *report {
 		"sse_1000_vs_1": b.manyVsOneBrowser(), "event_streams": b.crowded(), "snapshot_vs_find": b.snapshotVsFind(), "snapshot_live_p99": b.snapshotLiveP99(), "snapshot_busy": b.snapshotBusy(),
 		"snapshot_rss": b.snapshotRSS(), "handoff_pause_ms": b.handoffPause(), "tenants_p99": b.tenantsP99(),
 		"sink_kafka_vs_bare": b.sinkVsBare(toKafka, toTransactions), "sink_nats_vs_bare": b.sinkVsBare(toJetStream),
+		"sink_http_vs_bare": b.sinkVsBare(toHTTP), "sink_file_vs_bare": b.sinkVsBare(toFile),
 		"retention_on_vs_off": b.retentionOnVsOff(), "retained_catchup_vs_oplog": b.retainedCatchup(), "retained_200_vs_1": b.retainedReturners(),
 		"rss_mib": b.rss(), "allocs_per_event": b.allocations(),
 	}
@@ -289,7 +290,7 @@ func (b *bench) sinkVsBare(kind string, others ...string) metric {
 			keys = append(keys, "sinks/"+kind+mode, "sinks/"+kind+"_bare"+mode)
 		}
 	}
-	f := b.from("events/s of a sink ÷ events/s of a loop that only publishes the same messages to the same broker, paced", keys...)
+	f := b.from("events/s of a sink ÷ events/s of a loop that only publishes the same messages to the same target, paced", keys...)
 	return f.done(func() (float64, []target) {
 		for i := 0; i < len(keys); i += 2 {
 			name := strings.TrimPrefix(keys[i], "sinks/")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	devbroker "github.com/mongostream/streamer/dev/broker"
@@ -19,14 +20,19 @@ const (
 	toKafka        = "kafka"
 	toTransactions = "transactions" // Kafka, with a transaction for each batch
 	toJetStream    = "nats"
+	toHTTP         = "http"
+	toFile         = "file"
 )
 
+// sinkTargets returns the measured targets.
+func sinkTargets() []string { return []string{toKafka, toTransactions, toJetStream, toHTTP, toFile} }
+
 // raceSinks lets a sink publish while the log is written to at the pace, and from a backlog as fast
-// as it can, and after each a bare producer publish the same messages to the same broker, at the
+// as it can, and after each a bare producer publish the same messages to the same target, at the
 // pace or as fast as it can.
 func (b *bench) raceSinks(ctx context.Context) error {
 	for range b.scale.moves {
-		for _, kind := range []string{toKafka, toTransactions, toJetStream} {
+		for _, kind := range sinkTargets() {
 			if err := b.raceSink(ctx, kind, b.data(b.scale.published, b.scale.pace), ""); err != nil {
 				return err
 			}
@@ -72,8 +78,9 @@ func (b *bench) raceSink(ctx context.Context, kind string, data load, mode strin
 // A brokerConfig configures a broker.
 type brokerConfig struct{ Kind string }
 
-// A brokerAddress is the address of a broker.
-type brokerAddress struct{ Kind, URL string }
+// A brokerAddress is the address of a broker, and the file in which it keeps what it gets, if it
+// keeps it in one. That of a bare producer is beside it.
+type brokerAddress struct{ Kind, URL, File string }
 
 // Where sinks and producers publish.
 const (
@@ -94,7 +101,15 @@ func serveBroker(ctx context.Context, in io.Reader, out io.Writer) error {
 	return serveRequests(ctx, in, out, map[string]handler{
 		"start": handle(func(ctx context.Context, c brokerConfig) (at brokerAddress, err error) {
 			at.Kind = c.Kind
-			if c.Kind != toJetStream {
+			switch c.Kind {
+			case toFile:
+				at.File = filepath.Join(dir, "changes")
+				return at, nil
+			case toHTTP:
+				at.File = filepath.Join(dir, "received")
+				at.URL, stop, err = startEndpoint(ctx, at.File)
+				return at, err
+			case toKafka, toTransactions:
 				cluster, err := devbroker.StartKafka(brokerPartitions)
 				if err != nil {
 					return at, err
@@ -129,6 +144,10 @@ func (j *scenario) sinkFile() string {
 	switch j.Broker.Kind {
 	case toJetStream:
 		return text + fmt.Sprintf("    type: nats\n    nats: {url: '%s', subject: '%s'}\n", j.Broker.URL, sinkTopic)
+	case toHTTP:
+		return text + fmt.Sprintf("    type: http\n    http: {url: '%s/', secret: of-the-benchmark, allow: [127.0.0.0/8]}\n", j.Broker.URL)
+	case toFile:
+		return text + fmt.Sprintf("    type: file\n    file: {path: '%s', max_size: 1TiB}\n", j.Broker.File)
 	case toKafka, toTransactions:
 		return text + fmt.Sprintf("    type: kafka\n    kafka: {brokers: ['%s'], topic: '%s', create_topics: true, transactional: %t}\n",
 			j.Broker.URL, sinkTopic, j.Broker.Kind == toTransactions)
@@ -222,8 +241,7 @@ func (s *sinkContender) Read(ctx context.Context) error {
 // Close implements contender.
 func (s *sinkContender) Close() error { return nil }
 
-// A producer publishes the messages that a sink has published, to another topic or stream of the
-// same broker.
+// A producer publishes the messages that a sink has published, to another place of the same target.
 type producer struct {
 	round    *round
 	messages []arrived
@@ -241,8 +259,13 @@ func (p *producer) Open(ctx context.Context, round *round) error {
 // Read implements contender.
 func (p *producer) Read(ctx context.Context) error {
 	publish := publishToKafka
-	if p.round.Broker.Kind == toJetStream {
+	switch p.round.Broker.Kind {
+	case toJetStream:
 		publish = publishToJetStream
+	case toHTTP:
+		publish = publishToHTTP
+	case toFile:
+		publish = publishToFile
 	}
 	if err := publish(ctx, p.round, p.messages, p.round.Rate); err != nil {
 		return err
