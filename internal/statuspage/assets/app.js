@@ -1,5 +1,6 @@
 // Asks the node again and again, keeps what it has answered in one state, and has the sections show it.
 
+import {at} from './address.js';
 import {Refusal, follow, get, hasToken, setToken} from './api.js';
 import {attention} from './attention.js';
 import * as history from './history.js';
@@ -7,7 +8,7 @@ import {operating} from './operate.js';
 import {sections} from './sections.js';
 import * as theme from './theme.js';
 import {h, keyed, plural, prose, text} from './ui.js';
-import {at, find, views} from './views.js';
+import {find, views} from './views.js';
 
 const state = {
   status: null, // of /v1/status

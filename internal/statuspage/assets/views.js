@@ -9,9 +9,6 @@ import {subscriber} from './views/subscriber.js';
 
 export const views = [events, configuration, subscriber, sink];
 
-// address writes the address of a view.
-export const at = (path, name) => `#/${path}${name === undefined ? '' : `/${encodeURIComponent(name)}`}`;
-
 // find returns the view of an address with the name in it, null for the overview.
 export function find(hash) {
   const [path, ...rest] = hash.startsWith('#/') ? hash.slice(2).split('/') : [];

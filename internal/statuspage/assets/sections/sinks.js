@@ -1,6 +1,6 @@
 import {address, button} from '../operate.js';
 import {badge, count, duration, h, keyed, natural, table, text} from '../ui.js';
-import {at} from '../views.js';
+import {at} from '../address.js';
 
 // levels are the levels of badges by the state of a sink.
 export const levels = {publishing: 'fine', retrying: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};

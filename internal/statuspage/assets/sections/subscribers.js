@@ -1,7 +1,7 @@
 import {headRoomLevel} from '../attention.js';
 import {past} from '../history.js';
 import {badge, count, duration, h, keyed, natural, plural, spark, table, text} from '../ui.js';
-import {at} from '../views.js';
+import {at} from '../address.js';
 
 const few = 25;
 

@@ -2,7 +2,7 @@
 
 import {headRoomLevel} from '../attention.js';
 import {count, duration, h, keyed, plural, text, when} from '../ui.js';
-import {at} from '../views.js';
+import {at} from '../address.js';
 
 const named = 3; // of those nearest to the end
 

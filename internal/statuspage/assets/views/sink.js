@@ -2,7 +2,7 @@
 
 import {levels} from '../sections/sinks.js';
 import {badge, count, duration, h, plural, rate, text, when} from '../ui.js';
-import {at} from '../views.js';
+import {at} from '../address.js';
 import {asking, facts, lastHour, placesTable} from './subscriber.js';
 
 function open(root, name) {
