@@ -89,7 +89,7 @@ func Check(source string) (*Checked, error) {
 	}
 	c.ast, c.tree = compiled, compiled.NativeRep()
 	if compiled.OutputType() != cel.BoolType {
-		return nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the filter is a %s; it must be true or false: write a comparison", compiled.OutputType()))
+		return nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the filter has the type %s; it must be true or false: write a comparison", compiled.OutputType()))
 	}
 	var wrong error
 	ast.PreOrderVisit(c.tree.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
