@@ -82,7 +82,7 @@ func (o Operations) planRewind(r *http.Request) (*RewindPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := ParseTarget(r.URL.Query().Get("to"))
+	to, err := FindTarget(r.Context(), o.Movable.Source, r.URL.Query().Get("to"))
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,10 @@ func (o *command) run(cmd *cobra.Command, args []string, do action) error {
 	o.cmd = cmd
 	o.args = args
 	if o.asksNode() {
-		return o.atNode(cmd.Context(), args, Terminal{cmd.OutOrStdout()})
+		if err := o.atNode(cmd.Context(), args, Terminal{cmd.OutOrStdout()}); !errors.Is(err, errDryRun) {
+			return err
+		}
+		return nil
 	}
 	cfg, err := config.Load(o.file, os.Environ())
 	if err != nil {

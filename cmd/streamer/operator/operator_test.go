@@ -224,6 +224,53 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	}
 }
 
+// A node that is named does a rewind: it plans, and after the question it moves and records it.
+func TestNodeRewindsASubscriber(t *testing.T) {
+	d := newFixture(t)
+	looked := ""
+	o := admin.Operations{Board: notice.NewBoard(notice.Config{}), Trusted: true, Logger: slog.New(slog.DiscardHandler), Movable: admin.Movable{
+		Store: d.conn.Store, Source: d.mongo, Recorded: func(context.Context) error { return nil }, Rewound: func(name string) { looked = name },
+	}}
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/subscribers/rewind", o.ServeRewindPlan())
+	mux.Handle("POST /v1/subscribers/rewind", o.ServeRewind())
+	node := httptest.NewServer(access.Everybody().Handler(mux))
+	t.Cleanup(node.Close)
+	rewind := func(more ...string) []string {
+		return append([]string{"subscribers", "rewind", "gateway/orders", "--address", node.URL, "--to"}, more...)
+	}
+	before, to := d.checkpoints(), fmt.Sprintf("%d:%d", d.first.Time.T, d.first.Time.I)
+	var plan rewound
+	d.result(&plan, rewind(to, "--dry-run")...)
+	if plan.Done || plan.Moves() != 1 || plan.Reached != admin.Reached {
+		t.Errorf("%+v", plan)
+	}
+	for _, refused := range []struct {
+		args []string
+		code fault.Code
+	}{
+		{rewind(to), fault.CommandUnconfirmed},
+		{rewind(to, "--yes", "--partition", "1"), fault.CommandBadArgument},
+		{rewind(to, "--yes", "--why", "because"), fault.CommandBadArgument},
+		{rewind("1769860800:1", "--yes"), fault.CheckpointRewind}, // before the oplog
+		{rewind("", "--yes"), fault.CommandBadArgument},
+	} {
+		if text, err := d.command(refused.args...); fault.Of(err) != refused.code {
+			t.Errorf("%v: %v: %s", refused.args, err, text)
+		}
+	}
+	if now := d.checkpoints(); !maps.Equal(now, before) || looked != "" {
+		t.Errorf("%v; before %v", now, before)
+	}
+	var done rewound
+	if d.result(&done, rewind("earliest", "--yes")...); !done.Done || !done.Announced || looked != "gateway/orders" {
+		t.Errorf("%+v, the node looked at %q", done, looked)
+	}
+	if now := d.checkpoints(); maps.Equal(now, before) {
+		t.Errorf("nothing has moved: %v", now)
+	}
+}
+
 func TestSubscribersAreShown(t *testing.T) {
 	d := newFixture(t)
 	var shown struct {

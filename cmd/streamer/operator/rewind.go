@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"text/tabwriter"
 	"time"
 
@@ -33,11 +35,12 @@ func rewindCommand() *cobra.Command {
 	var o command
 	var to, why string
 	var only *[]string
+	o.node = &nodeClient{}
+	o.atNode = func(ctx context.Context, args []string, w io.Writer) error {
+		return rewindAtNode(ctx, &o, args[0], to, w)
+	}
 	cmd := o.build("rewind NAME --to TIME|TOKEN", "Move a subscriber back, so that later changes are redelivered", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
-			if to == "" {
-				return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
-			}
 			if err := checkTarget(to); err != nil { // before MongoDB is connected to
 				return err
 			}
@@ -54,13 +57,16 @@ is no etcd to tell it by, it finds out when it saves the next checkpoint. A subs
 A checkpoint that is corrupt is replaced by the newest entry of its history, moved back if that is later than the target. The rest of its
 snapshots is not known then: begin them again with subscribers snapshot.
 
+` + storeOrNode + ` A node moves
+all partitions of a subscriber, and takes no --partition and no --why.
+
   streamer subscribers rewind gateway/orders --to -10m
   streamer subscribers rewind gateway/orders --to 2026-01-31T12:00:00Z --dry-run
   streamer subscribers rewind stdout --partition 3,17 --to 1769860800:1 --yes --why "orders were written twice"`
 	cmd.Flags().StringVar(&to, "to", "", "a time ("+admin.TimeForms+"), earliest, a cluster time t:i, or a resume token (as JSON, or its _data)")
 	cmd.Flags().StringVar(&why, "why", "", "the reason; kept in the history")
 	only = partitionFlag(cmd)
-	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
+	cmd.ValidArgsFunction = completeFrom(o.node, subscriberNames)
 	return o.planFlags(cmd)
 }
 
@@ -72,7 +78,10 @@ type rewinding struct {
 
 // checkTarget refuses a text that is no position.
 func checkTarget(to string) error {
-	if to == admin.Earliest {
+	switch to {
+	case "":
+		return fault.Newf(fault.CommandBadArgument, "--to is missing: set the position to move back to")
+	case admin.Earliest:
 		return nil
 	}
 	_, err := admin.ParseTarget(to)
@@ -111,6 +120,38 @@ func (o *command) rewind(ctx context.Context, conn *backend.Conn, what rewinding
 		return err
 	}
 	r.Done = true
+	return o.print(w, r, r.write)
+}
+
+// rewindAtNode moves a subscriber back through one of the cluster's nodes, after it has shown the
+// node's plan and asked.
+func rewindAtNode(ctx context.Context, o *command, subscriber, to string, w io.Writer) error {
+	if err := checkTarget(to); err != nil {
+		return err
+	}
+	for _, flag := range []string{"partition", "why"} {
+		if o.cmd.Flags().Changed(flag) {
+			return fault.Newf(fault.CommandBadArgument, "--%s needs the configuration of the nodes: give -f, and no --address", flag)
+		}
+	}
+	if at, err := admin.ParseTarget(to); err == nil && at.Token == nil {
+		to = at.Time.String() // of the plan that is confirmed: a relative time would have moved on meanwhile
+	}
+	const path = "v1/subscribers/rewind"
+	query := url.Values{"subscriber": {subscriber}, "to": {to}}
+	r := rewound{RewindPlan: &admin.RewindPlan{}}
+	if err := o.node.ask(ctx, http.MethodGet, path, query, r.RewindPlan); err != nil {
+		return err
+	}
+	question := fmt.Sprintf("Move subscriber %s back to %s?", quoted(r.Subscriber), formatTime(r.To.Time))
+	if err := o.decide(ctx, w, r, r.write, nil, question); err != nil {
+		return err
+	}
+	var accepted admin.Accepted
+	if err := o.node.ask(ctx, http.MethodPost, path, query, &accepted); err != nil {
+		return err
+	}
+	r.Done, r.Announced = true, true
 	return o.print(w, r, r.write)
 }
 
