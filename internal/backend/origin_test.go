@@ -502,3 +502,22 @@ func TestFirstStartNextToAnEtcdThatIsAway(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Where etcd.endpoints is empty, as in the chart's values-demo.yaml, there is no etcd that could
+// have checkpoints.
+func TestFirstStartWithoutAnyEtcd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 0)
+	s.endpoints = []string{"127.0.0.1:1"}
+	c, err := s.at(configuration{"mongo", 1, 0, ""}, (*Conn).OpenStore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Config.Etcd.Endpoints = nil
+	if err := c.CheckVacant(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.EnsureOrigin(t.Context(), "replicaset/rs0", s.first); err != nil {
+		t.Error(err)
+	}
+}
