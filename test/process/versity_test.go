@@ -19,8 +19,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"gopkg.in/yaml.v3"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	devversity "github.com/mongostream/streamer/dev/versity"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
@@ -298,6 +300,65 @@ func (s *siege) streamed(extent retention.Extent) (all []string) {
 		all = append(all, identity(stream.Current))
 	}
 	return all
+}
+
+// The nodes of deploy/compose.yaml, with the command and the environment that it gives to them and
+// to its bucket, share a retained log: only the addresses are others.
+func TestVersityHasTheLogOfTheComposition(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/compose.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var composed struct {
+		Services map[string]struct{ Command, Environment yaml.Node }
+	}
+	if err := yaml.Unmarshal(text, &composed); err != nil {
+		t.Fatal(err)
+	}
+	l, address, root := newLab(t, "etcd"), devmongotest.FreeAddress(), t.TempDir()
+	places := strings.NewReplacer(
+		"mongodb://mongodb:27017/?replicaSet=rs0", l.uri, "http://etcd-1:2379,http://etcd-2:2379,http://etcd-3:2379", strings.Join(l.store.(*etcdStore).endpoints, ","),
+		"bucket:7070", address, ":7070", address, "/buckets", root,
+	)
+	environment := func(service string) (env []string) {
+		var all map[string]string
+		node := composed.Services[service].Environment
+		if err := node.Decode(&all); err != nil || len(all) == 0 {
+			t.Fatalf("%s has the environment %v, %v", service, all, err)
+		}
+		for name, value := range all {
+			env = append(env, name+"="+places.Replace(value))
+			if strings.HasPrefix(name, "AWS_") {
+				t.Setenv(name, value) // for the test's own access
+			}
+		}
+		return env
+	}
+	var command []string
+	node := composed.Services["bucket"].Command
+	if err := errors.Join(node.Decode(&command), os.Mkdir(filepath.Join(root, devversity.Bucket), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range command {
+		command[i] = places.Replace(command[i])
+	}
+	start(t, launch{program: os.Getenv("STREAMER_TEST_VERSITYGW"), args: command, env: environment("bucket")})
+	for _, service := range []string{"streamer-1", "streamer-2", "streamer-3"} {
+		here := l.with(environment(service)...).with("STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0")
+		here.node().address()
+	}
+	bucket, err := s3.Open("s3://" + devversity.Bucket + "/streamer?endpoint=http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bucket.Close() })
+	s := &siege{fleet: &fleet{t: t, lab: l}, bucket: bucket}
+	ids := 0
+	until(t, "the log goes on beyond its first segment", func() bool {
+		l.insert(ids, ids+1)
+		ids++
+		return s.head().Number > 1
+	})
 }
 
 // What is wrong with a bucket has its code on the node's page, and keeps no node from its start.
