@@ -251,13 +251,12 @@ browser-clients:
 	cd examples/react && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
 # Event streams as the libraries and proxies of others speak them: npm's in Node, Chromium and Firefox, Python's, Go's; proxies from npm and Debian (nginx-light,
-# haproxy, caddy, varnish, apache2). A minute.
+# haproxy, caddy, varnish, apache2), without and with compression by the node. Two minutes.
 streams:
 	$(GO) build -o bin/ ./dev/demo
 	cd test/streams/goclient && $(GO) vet . && $(GO) build -o $(CURDIR)/bin/streamclient .
 	cd test/streams && npm ci --ignore-scripts --no-audit --no-fund
-	node test/streams/clients.mjs
-	node test/streams/proxies.mjs
+	for gzip in '' 1; do GZIP=$$gzip node test/streams/clients.mjs && GZIP=$$gzip node test/streams/proxies.mjs || exit 1; done
 
 # The retained log in a bucket of versitygw, which is built when first used (some minutes): the store's suite, and three nodes as processes while the writer, the store and its disk fail.
 VERSITYGW := $(CURDIR)/bin/versitygw-1.8.0

@@ -24,11 +24,17 @@
 // A client that receives nothing for the stall timeout is disconnected. It reconnects with its last
 // id and misses nothing.
 //
+// A compressed stream is a gzip file of fragments, one for each event. They are shared by all
+// streams, and compressed when the first of them needs them.
+//
 // # Not obvious, and the tests that guard it
 //
 //   - A write that blocks on a full socket does not end with its request; a gRPC stream that is
 //     not taken stays in memory with its connection (gateway.TestEventStreamEndsWithItsClient,
 //     TestStalledGatewayLosesItsConnection)
+//   - An event is compressed without what the client got before: a common window would show in its
+//     size whether a secret of another event begins like a text that an attacker has written
+//     (gateway.TestFragmentsAreIndependent)
 //   - A subscriber's name belongs to its identity, in the store as well: a checkpoint of another
 //     identity, or one planted on an open node, is refused (gateway.TestNameBelongsToItsIdentity,
 //     gateway.TestCheckpointsOfAnOpenNodeAreNobodys)

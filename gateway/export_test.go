@@ -1,9 +1,24 @@
 package gateway
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // ChangeBytes bounds an answer of Changes.
 const ChangeBytes = changeBytes
 
 // ReadFor bounds how long a request reads.
 func (c *Changes) ReadFor(d time.Duration) { c.longest = d }
+
+// Fragments returns how many texts that begin so are compressed.
+func (h *Events) Fragments(prefix string) (n int) {
+	h.compressor.mu.Lock()
+	defer h.compressor.mu.Unlock()
+	for text := range h.compressor.mu.recent {
+		if strings.HasPrefix(text, prefix) {
+			n++
+		}
+	}
+	return n
+}

@@ -39,6 +39,8 @@ type EventsConfig struct {
 	StallTimeout time.Duration
 	// MaxClients bounds the connections. Defaults to 1000.
 	MaxClients int
+	// Gzip compresses the streams of clients that accept gzip, each event alone.
+	Gzip bool
 	// Audit gets every session. Optional.
 	Audit Audit
 	// Logger defaults to one that discards.
@@ -50,11 +52,12 @@ type EventsConfig struct {
 // Events serves GET /v1/events as server-sent events (WHATWG HTML, section 9.2): one session of the
 // node for each connection.
 type Events struct {
-	cfg     EventsConfig
-	node    *streamer.Node
-	logger  *slog.Logger
-	metrics metrics
-	clients atomic.Int64
+	cfg        EventsConfig
+	node       *streamer.Node
+	logger     *slog.Logger
+	metrics    metrics
+	clients    atomic.Int64
+	compressor compressor
 }
 
 // NewEvents returns the handler.
@@ -103,7 +106,9 @@ func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, e
 		return "ended", nil
 	}
 	defer func() { c.close(r, reason) }()
-	return c.run(r.Context()), nil
+	reason = c.run(r.Context())
+	c.finish()
+	return reason, nil
 }
 
 // open opens the session of a request, and prepares the response. It returns nil if the request is
@@ -151,6 +156,10 @@ func (h *Events) open(w http.ResponseWriter, r *http.Request) (c *client, err er
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
 	w.Header().Set("X-Accel-Buffering", "no")
 	c = &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
+	if h.cfg.Gzip {
+		w.Header().Add("Vary", "Accept-Encoding")
+		c.compress(r.Header)
+	}
 	if asked := request.Start == streamer.StartTime && !request.Known; asked && !until.IsZero() {
 		if at := subscriber.Session().State().At.Time; at.Compare(change.Timestamp{T: uint32(request.Time.Unix()), I: 1}) > 0 {
 			c.begins = at

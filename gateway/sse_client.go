@@ -33,6 +33,7 @@ type client struct {
 	w          http.ResponseWriter
 	out        *http.ResponseController
 	buffer     []byte
+	gzip       *gzipped   // nil if the response is not compressed
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
@@ -76,6 +77,31 @@ func (c *client) run(ctx context.Context) (reason string) {
 		reason = c.write(ctx, batches, notices, err)
 	}
 	return reason
+}
+
+// compress has the response compressed if the client accepts that.
+func (c *client) compress(request http.Header) {
+	if !acceptsGzip(request) {
+		return
+	}
+	c.w.Header().Set("Content-Encoding", "gzip")
+	c.gzip = &gzipped{compressor: &c.events.compressor}
+	c.buffer = c.gzip.begin(c.buffer)
+}
+
+// seal ends a text in the buffer, which is compressed alone if the response is compressed.
+func (c *client) seal() {
+	if c.gzip != nil {
+		c.buffer = c.gzip.seal(c.buffer)
+	}
+}
+
+// finish ends a compressed response, unless something before its end could not be written. The
+// server writes the end when the request returns, with that of the body.
+func (c *client) finish() {
+	if c.gzip != nil && len(c.buffer) == 0 {
+		_, _ = c.w.Write(c.gzip.end()) // the stream ends anyway
+	}
 }
 
 // greet appends what comes before the first batch.
@@ -227,6 +253,7 @@ func (c *client) progress(b *delivery.Batch) string {
 
 // batch appends a batch to the buffer.
 func (c *client) batch(b *delivery.Batch) error {
+	c.seal() // what precedes it: the text of an event is the same for all clients
 	c.last = b.Seq
 	end := b.To.Ref()
 	switch {
@@ -279,13 +306,15 @@ func (c *client) reach(at change.Position) {
 	}
 }
 
-// endEvent ends an event with its id, after everything else. Many clients take an id for theirs as
+// endEvent ends an event with its id, after everything else, and compresses it alone: what else a
+// client gets must not show in the size of an event. Many clients take an id for theirs as
 // soon as they have read its line, and not when the event is complete: an id before the data would
 // have them resume after an event that they have not got when a connection breaks within it.
 func (c *client) endEvent(b *delivery.Batch, ref change.Ref) {
 	c.buffer = append(c.buffer, '\n')
 	c.appendID(b, ref)
 	c.buffer = append(c.buffer, "\n\n"...)
+	c.seal()
 }
 
 // notice appends a notice about the client's own subscription. Notices about the service are served
@@ -346,6 +375,7 @@ func (c *client) send(ctx context.Context) error {
 	if len(c.buffer) == 0 {
 		return nil
 	}
+	c.seal()
 	now, stall := time.Now(), c.events.cfg.StallTimeout
 	if c.limit.Sub(now) < stall-stall/sameLimit {
 		c.limit = now.Add(stall)
@@ -362,6 +392,9 @@ func (c *client) send(ctx context.Context) error {
 	c.sent = now                                                           // as the deadline, which outlives a write that took long
 	if c.buffer, c.written = c.buffer[:0], 0; cap(c.buffer) > 4*maxWrite { // of a large event
 		c.buffer = nil
+	}
+	if c.gzip != nil {
+		c.gzip.sealed = 0
 	}
 	if err := c.out.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)

@@ -46,6 +46,7 @@ type world struct {
 	server  *gateway.Server
 	address string
 	client  streampb.GatewayClient
+	events  *gateway.Events
 	web     *httptest.Server
 	stop    func() // stops the node softly
 }
@@ -115,7 +116,8 @@ func newWorld(t testing.TB, o options) *world {
 		}
 	})
 	w.stop = func() { stopNode(); node.Wait() }
-	w.web = httptest.NewServer(gateway.NewEvents(o.events, w.node))
+	w.events = gateway.NewEvents(o.events, w.node)
+	w.web = httptest.NewServer(w.events)
 	t.Cleanup(func() {
 		w.web.CloseClientConnections()
 		w.web.Close()

@@ -54,6 +54,7 @@ type options struct {
 	wedged                  []string // components that are made to hang
 	documents               int      // that subscribers begin with; 0: they begin with changes
 	oplog                   int      // MiB; unless 0 a subscriber is away for most of the time
+	gzip                    bool     // event streams are compressed
 	retain                  bool     // the node keeps the log beyond the oplog
 	sink                    string   // where the nodes publish, and from where the demo takes the messages; empty means nowhere
 }
@@ -99,6 +100,7 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	flags.IntVar(&d.documents, "snapshot", 0, "documents to load first; subscribers begin with them, and are compared with the collection. With -chaos they are killed, too")
 	flags.StringVar(&d.sink, "sink", "", "kafka or nats: publish to an embedded broker, and take the changes from there")
 	flags.IntVar(&d.oplog, "oplog", 0, "size of the oplog in MiB, 256 if it is not set. If it is, a subscriber is away for most of the time, and resumes where the oplog may not reach any more; needs -for")
+	flags.BoolVar(&d.gzip, "gzip", false, "compress event streams for clients that accept it")
 	flags.BoolVar(&d.retain, "retention", false, "keep the log beyond the oplog, in a folder; one node")
 	output := flags.String("o", "", "json: print only the summary, as one line of JSON")
 	if err := flags.Parse(args); err != nil {
@@ -312,9 +314,14 @@ const browsers = "http://127.0.0.1:8000"
 // settings are those that all nodes have. Filters may read whole documents, as the examples in the
 // documents do.
 func (d *demo) settings(p *parts) []string {
+	compression := "none"
+	if d.gzip {
+		compression = "gzip"
+	}
 	return []string{
 		"STREAMER_MONGODB_URI=" + p.mongo.URI(), "STREAMER_ETCD_ENDPOINTS=" + p.etcd.Endpoints()[0], fmt.Sprintf("STREAMER_CLUSTER_PARTITIONS=%d", d.partitions),
 		"STREAMER_MONGODB_FULL_DOCUMENT=updateLookup", "STREAMER_HTTP_CORS_ORIGINS=" + browsers,
+		"STREAMER_HTTP_COMPRESSION=" + compression,
 	}
 }
 

@@ -187,6 +187,8 @@ type HTTP struct {
 	StallTimeout time.Duration `key:"stall_timeout" default:"30s" range:"1ms..1h"`
 	// MaxClients bounds the event streams open at a time.
 	MaxClients int `key:"max_clients" default:"1000" range:"1..1000000"`
+	// Compression is that of event streams, for clients that accept it.
+	Compression string `key:"compression" default:"none" one:"none gzip"`
 }
 
 // GRPC is the node's gRPC server.

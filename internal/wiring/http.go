@@ -85,7 +85,7 @@ func (s *Service) buildServers() error {
 	heartbeat := min(cfg.HTTP.Heartbeat, cfg.HTTP.StallTimeout/2) // over HTTP/2 the deadline of a write also ends a stream that is idle
 	events := gateway.NewEvents(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
-		MaxClients: cfg.HTTP.MaxClients, Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
+		MaxClients: cfg.HTTP.MaxClients, Gzip: cfg.HTTP.Compression == "gzip", Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node)
 	v1.Handle("/v1/events", events)
 	v1.Handle("GET /v1/changes", gateway.NewChanges(events, mongodb.ParseID))

@@ -82,3 +82,34 @@ func TestEventStreamThatIsNotReadEndsAsConfigured(t *testing.T) {
 		t.Errorf("after %v", took)
 	}
 }
+
+// Event streams are compressed for clients that accept it if http.compression says so, and a change
+// comes as soon as it happens.
+func TestEventStreamsAreCompressedAsConfigured(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, devmongo.Config{}, "STREAMER_HTTP_COMPRESSION=gzip").beginWith(nil)
+	n.status()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.service.Addr()+"/v1/events?db=shop", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := &http.Client{Transport: &http.Transport{}} // which accepts gzip, and unpacks it
+	defer web.CloseIdleConnections()
+	resp, err := web.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if !resp.Uncompressed {
+		t.Error("the stream is not compressed")
+	}
+	n.insertPadded(1, "what is inserted")
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), "what is inserted") {
+			return
+		}
+	}
+	t.Error("the stream has ended")
+}

@@ -102,7 +102,7 @@ const places = process.argv.slice(2);
 const node = await demo('-rate', '50');
 const all = [];
 const whole = new Map(); // the data of each id
-const reference = follow(`http://${node.address}${path}`, (id, _, data) => { all.push(id); whole.set(id, data); });
+const reference = follow(`http://${node.address}${path}`, (id, _, data) => { all.push(id); whole.set(id, data); }, {'Accept-Encoding': 'identity'});
 const stops = [];
 const clients = [];
 try {

@@ -61,6 +61,7 @@ func Proofs() []Proof {
 		{"http.heartbeat", "test/node.TestIdleEventStreamsAreWrittenToAsConfigured", ""},
 		{"http.stall_timeout", "test/node.TestEventStreamThatIsNotReadEndsAsConfigured", ""},
 		{"http.max_clients", "internal/listen.TestConnectionsAreBounded", ""},
+		{"http.compression", "test/node.TestEventStreamsAreCompressedAsConfigured", ""},
 		{"http.tls.cert_file", "internal/listen.TestAuthoritiesVouchForTheirOwnListener", ""},
 		{"http.tls.key_file", "internal/listen.TestAuthoritiesVouchForTheirOwnListener", ""},
 		{"http.tls.client_ca_file", "internal/listen.TestAuthoritiesVouchForTheirOwnListener", ""},
