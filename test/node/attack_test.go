@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -38,7 +39,9 @@ func from(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 }
 
-// hello opens a session over gRPC, with a token if there is one, and waits for its welcome.
+// hello opens a session over gRPC, with a token if there is one, and waits for its welcome. It comes
+// again as clients do as long as the node says that MongoDB does not answer, as at the start of one
+// on a machine that is short of breath.
 func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*streampb.Hello)) (streampb.Gateway_ConnectClient, error) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), patience)
@@ -46,6 +49,15 @@ func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*s
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 	}
+	for {
+		stream, err := greet(ctx, conn, change)
+		if !strings.Contains(fmt.Sprint(err), string(fault.MongoUnreachable)) {
+			return stream, err
+		}
+	}
+}
+
+func greet(ctx context.Context, conn grpc.ClientConnInterface, change func(*streampb.Hello)) (streampb.Gateway_ConnectClient, error) {
 	stream, err := streampb.NewGatewayClient(conn).Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -59,6 +71,29 @@ func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*s
 	}
 	_, err = stream.Recv()
 	return stream, err
+}
+
+// do sends a request, again as long as the node says that MongoDB does not answer.
+func (n *live) do(client *http.Client, req *http.Request) *http.Response {
+	n.Helper()
+	for {
+		resp, err := client.Do(req)
+		if err != nil {
+			n.Fatal(err)
+		}
+		if resp.StatusCode != http.StatusServiceUnavailable {
+			return resp
+		}
+		text, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			n.Fatal(err)
+		}
+		if !bytes.Contains(text, []byte(fault.MongoUnreachable)) {
+			resp.Body = io.NopCloser(bytes.NewReader(text))
+			return resp
+		}
+	}
 }
 
 // conn makes a connection to the node's gateway.
@@ -92,10 +127,7 @@ func (n *live) request(client *http.Client, url string, header ...string) *http.
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		n.Fatal(err)
-	}
+	resp := n.do(client, req)
 	n.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
 }

@@ -33,10 +33,7 @@ func overHTTP(method, target string, header ...string) probe {
 		for i := 0; i < len(header); i += 2 {
 			req.Header.Set(header[i], strings.ReplaceAll(header[i+1], "%s", name))
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			n.Fatal(err)
-		}
+		resp := n.do(http.DefaultClient, req)
 		defer func() { _ = resp.Body.Close() }()
 		var text []byte
 		if resp.Header.Get("Content-Type") != "text/event-stream" || resp.ContentLength >= 0 { // a stream that begins has no end
