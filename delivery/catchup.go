@@ -350,7 +350,9 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 			c.standStill(held)
 			return false
 		}
-		s.tell(loss)
+		if !s.hasSeen(loss, batch) {
+			s.tell(loss)
+		}
 	}
 	for i := range batch.Len() {
 		if held != nil && batch.Event(i).Time().Compare(held.at) > 0 {
@@ -390,6 +392,13 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	}
 	s.queue(end)
 	return true
+}
+
+// hasSeen reports whether the session's subscriber has seen the change to which a loss without a
+// length belongs, the first of the batch. It had the loss before that.
+func (s *stream) hasSeen(loss *oplog.Loss, batch *oplog.Batch) bool {
+	ofChange := loss.From.Compare(loss.To) == 0 && batch.Len() > 0
+	return ofChange && s.seen != nil && s.seen.has(batch.Event(0).Position())
 }
 
 // standStill ends the reading at the time of a hold: the next entry of the log is later.

@@ -189,14 +189,25 @@ func (m *marker) verdict(at change.Position, head [change.HeadSize]byte) verdict
 	return hold
 }
 
+// isBefore reports whether the log passes the marker with a position.
+func (m *marker) isBefore(at change.Position, head [change.HeadSize]byte) bool {
+	if m.exact {
+		return !m.place.At.Has(at)
+	}
+	return bytes.Compare(head[:], m.head[:]) > 0 || m.head == head && m.place.Ref.IsBetween()
+}
+
+// has reports whether it is certain that the subscriber has seen everything of a position, in all
+// partitions.
+func (s *seen) has(at change.Position) bool {
+	head := headOf(at.Head())
+	return !slices.ContainsFunc(s.markers, func(m *marker) bool { return m.isBefore(at, head) || m.verdict(at, head) != skip })
+}
+
 // passed updates the markers for a position of the log and returns the events to release.
 func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released []heldEvent) {
 	for _, m := range s.markers {
-		switch {
-		case m.passed:
-		case m.exact:
-			m.passed = !m.place.At.Has(at)
-		case bytes.Compare(head[:], m.head[:]) > 0, m.head == head && m.place.Ref.IsBetween():
+		if !m.passed && m.isBefore(at, head) {
 			m.passed, released, m.held = true, append(released, m.held...), nil
 		}
 	}

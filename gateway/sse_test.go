@@ -396,6 +396,30 @@ func TestLostPositionIsToldNotSkipped(t *testing.T) {
 	}
 }
 
+// The loss of a renamed collection comes before the rename: a client whose last event is the rename
+// has had it.
+func TestClientThatHasHadARenameIsNotToldOfItAgain(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.get("", "")
+	w.source.Append(changetest.Event{Op: "rename", Coll: "draft", To: "orders", Keyless: true}, changetest.Event{ID: 7})
+	told, renamed := 0, ""
+	for renamed == "" {
+		m, err := first.Next()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case m.Event == "resync":
+			told++
+		case bytes.Contains(m.Data, []byte(`"rename"`)):
+			renamed = m.ID
+		}
+	}
+	m, err := w.get("", renamed).Next()
+	if err != nil || m.Event != "" || !bytes.Contains(m.Data, []byte(`"insert"`)) || told != 1 {
+		t.Errorf("told %d times, and after the rename came %q %s, %v", told, m.Event, m.Data, err)
+	}
+}
+
 // A named client resumes without an id where it has been written to. One that an operator has moved
 // back goes there, whatever id it has.
 func TestNamedClientHasACheckpoint(t *testing.T) {
