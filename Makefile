@@ -147,7 +147,7 @@ connect:
 # The input against a server that plays a node, its documentation's configurations, and then engines and nodes that are killed while a shop is written to: a minute. The
 # first run builds the engine.
 connect-check:
-	cd connect && $(GO) vet -tags prove ./... && $(GO) test -race . && $(GO) test -tags prove -v -run '^TestProve' .
+	cd connect && $(GO) vet -tags prove ./... && $(GO) test -race . && $(GO) test -tags prove -v -timeout 1h -run '^TestProve' .
 
 # The documentation as a site in bin/site. A link that leads nowhere is an error.
 site:
@@ -207,7 +207,7 @@ clients:
 	node --test examples/gateway/page.test.mjs
 	cd client/python && $(PYTHON) -B -W error -m unittest discover -s tests -t .
 	cd examples/react && npm ci --ignore-scripts --no-audit --no-fund
-	PYTHON=$(PYTHON) $(GO) test -tags clients -run '^Test(ConsumerInPython|PythonClient|TypeScriptOf|PythonOf|PackageOfPython|VerificationInPython)' ./test/process ./test/node ./dev/demo
+	PYTHON=$(PYTHON) $(GO) test -tags clients -timeout 1h -run '^Test(ConsumerInPython|PythonClient|TypeScriptOf|PythonOf|PackageOfPython|VerificationInPython)' ./test/process ./test/node ./dev/demo
 
 # The Python package in bin/wheel, the same bytes each time; needs Debian's python3-build, python3-setuptools and python3-wheel, no network.
 PYTHON ?= /usr/bin/python3
@@ -235,8 +235,8 @@ deploy-check: $(PROMTOOL) $(PROMETHEUS)
 	cd deploy/prometheus && $(PROMTOOL) test rules rules.test.yaml
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer.service
 	systemd-analyze security --offline=true --threshold=25 deploy/systemd/streamer-backup.service
-	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
-	STREAMER_TEST_PROMETHEUS=$(PROMETHEUS) $(GO) test -tags clients -run '^TestPanels' ./test/process
+	cd deploy/check && $(GO) vet ./... && $(GO) test -timeout 1h ./...
+	STREAMER_TEST_PROMETHEUS=$(PROMETHEUS) $(GO) test -tags clients -timeout 1h -run '^TestPanels' ./test/process
 	$(GO) test -run '^Test(SampleFor|EveryAlert|Disasters|CheckpointsAreRestored)' ./test/process ./internal/config
 
 $(CURDIR)/bin/promtool/usr/bin/promtool $(CURDIR)/bin/promtool/usr/bin/prometheus &:
