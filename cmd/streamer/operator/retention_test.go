@@ -174,7 +174,8 @@ func fill(t *testing.T, store retention.Store, folder string, segments int) {
 	fillFrom(t, store, folder, segments, 1001, 1)
 }
 
-// fillFrom is fill with changes from a second on, each so many seconds after the one before.
+// fillFrom is fill with changes from about a second on, and of as many steps: until the log is
+// read, a change follows a second after the one before, so that the chain begins there.
 func fillFrom(t *testing.T, store retention.Store, folder string, segments int, from, step uint32) {
 	t.Helper()
 	mongo := &oplogtest.Log{ReplyEvents: 10}
@@ -192,15 +193,26 @@ func fillFrom(t *testing.T, store retention.Store, folder string, segments int, 
 	go func() { ended <- writer.Run(ctx) }()
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
+	next, enough := uint32(1), uint32(0)
 	for id := int64(0); ; id++ {
 		all, err := chain.Segments(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(all) >= segments {
-			break
+		if len(all) > 0 && enough == 0 {
+			_, now := mongo.Reach()
+			next, enough = step, now.T+step*uint32(segments-1)
 		}
-		mongo.Tick(step)
+		if len(all) >= segments {
+			extent, err := chain.Extent(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if extent.To.T >= enough {
+				break
+			}
+		}
+		mongo.Tick(next)
 		mongo.Append(changetest.Event{Coll: "orders", ID: id})
 		<-look.C
 	}
