@@ -291,7 +291,7 @@ func (s *Files) put(key string, data []byte) error {
 	temp, err := writeTemporary(folder, data, time.Time{})
 	defer os.Remove(temp) //nolint:errcheck // the next start removes it
 	if err != nil {
-		return fmt.Errorf("write %s: %w", key, err)
+		return err // it names the file
 	}
 	if err := os.Link(temp, path); errors.Is(err, fs.ErrExist) {
 		return ErrExists

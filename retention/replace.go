@@ -44,7 +44,7 @@ func (s *Files) replace(key string, data []byte) error {
 	temp, err := writeTemporary(folder, data, before.ModTime())
 	defer os.Remove(temp) //nolint:errcheck // it has another name by then
 	if err != nil {
-		return fmt.Errorf("write %s: %w", key, err)
+		return err // it names the file
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return fmt.Errorf("replace %s: %w", key, err)

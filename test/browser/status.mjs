@@ -84,7 +84,8 @@ async function largeCluster() {
   const page = await open();
   await serveLarge(page);
   let viewAge = 0.4;
-  await page.route('**/v1/status', (r) => json(r, {...large.status(), view_age_seconds: viewAge}));
+  let {problems} = large.status();
+  await page.route('**/v1/status', (r) => json(r, {...large.status(), problems, view_age_seconds: viewAge}));
   await page.goto(running.sites[2]);
   await named(page, 'overview', 'all 4,096');
   await named(page, 'attention', 'near the end of the oplog');
@@ -121,13 +122,22 @@ async function largeCluster() {
   check(await page.locator('#overview .value[data-level=old]').count() === 3, 'the numbers of a node that is cut off look fresh');
   viewAge = 0.4;
   await page.locator('#overview .value[data-level=old]').first().waitFor({state: 'detached'});
-  // What cannot be read has a card, unless a problem explains it.
+  // What cannot be read has a card, unless a problem explains it, or did when it was asked for last.
   let refusal = 'STRM-ETCD-UNREACHABLE';
-  await page.route('**/v1/gaps', (r) => (refusal ? json(r, {code: refusal, message: 'it does not answer'}, 503) : json(r, large.gaps())));
+  await page.route('**/v1/gaps', (r) => {
+    if (refusal === 'wait') return;
+    if (refusal) json(r, {code: refusal, message: 'it does not answer'}, 503);
+    else json(r, large.gaps());
+  });
   await named(page, 'attention', 'The losses cannot be read');
   refusal = 'STRM-SUPERVISOR-COMPONENT-DOWN';
   await page.locator('#attention', {hasText: 'The losses cannot be read'}).waitFor({state: 'detached'});
   check((await page.locator('#attention').innerText()).includes('The component hub makes no progress.'), 'the problem is not shown');
+  refusal = 'wait';
+  problems = [];
+  await page.locator('#attention', {hasText: 'The component hub makes no progress.'}).waitFor({state: 'detached'});
+  check(!(await page.locator('#attention').innerText()).includes('The losses cannot be read'), 'what a problem explained has a card when it is over');
+  ({problems} = large.status());
   refusal = '';
   await page.getByRole('button', {name: 'Show all 300'}).click();
   await page.locator('#subscribers tbody tr').nth(299).waitFor();

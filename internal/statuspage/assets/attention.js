@@ -55,7 +55,8 @@ export function attention(state) {
     });
   }
   for (const [path, error] of Object.entries(state.errors)) {
-    if (explained(state, error.code)) continue;
+    error.explained ||= explained(state, error.code); // when the problem is over, too, until the node is asked again
+    if (error.explained) continue;
     add(`error ${path}`, 'warning', paths[path] ?? path, {detail: error.message, code: error.code, todo: error.remedy});
   }
   if (state.limited) {
