@@ -81,7 +81,7 @@ async function serveLarge(page) {
 }
 
 async function largeCluster() {
-  const page = await open();
+  const page = await open({}, /status of 503/);
   await serveLarge(page);
   let viewAge = 0.4;
   let {problems} = large.status();
