@@ -63,7 +63,7 @@ func (n *NATS) Stop() {
 
 // Stream makes a stream of subjects, and returns it with the connection, which the caller closes.
 func (n *NATS) Stream(ctx context.Context, name string, subjects ...string) (jetstream.Stream, *nats.Conn, error) {
-	nc, err := nats.Connect(n.URL())
+	nc, err := nats.Connect(n.URL(), nats.Timeout(time.Minute)) // the machine may be busy
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
 	}

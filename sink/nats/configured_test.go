@@ -35,7 +35,7 @@ func TestStreamIsTheConfiguredOne(t *testing.T) {
 func TestAcknowledgementsAreAwaitedAsConfigured(t *testing.T) {
 	t.Parallel()
 	s, _ := start(t)
-	conn, err := client.Connect(s.URL())
+	conn, err := client.Connect(s.URL(), client.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	natsio "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -251,7 +252,7 @@ func TestRefusalNamesSubjectLimitAndRemedy(t *testing.T) {
 	s, stream := start(t)
 	cfg := stream.CachedInfo().Config
 	cfg.MaxMsgSize = 1000
-	conn, err := natsio.Connect(s.URL())
+	conn, err := natsio.Connect(s.URL(), natsio.Timeout(time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,8 @@ func buildFort(t *testing.T, nodes, intruders int) *fort {
 	r := newRig(t, devmongo.Config{}, "STREAMER_HTTP_TLS_CERT_FILE="+cert, "STREAMER_HTTP_TLS_KEY_FILE="+key,
 		"STREAMER_GRPC_TLS_CERT_FILE="+cert, "STREAMER_GRPC_TLS_KEY_FILE="+key, "STREAMER_ACCESS_IDENTITIES_FILE="+list,
 		"STREAMER_HTTP_PROBES_LISTEN=127.0.0.1:0", "STREAMER_MONGODB_WATCH=shop.orders,shop.items",
-		"STREAMER_MONGODB_FULL_DOCUMENT=updateLookup") // so that filters may read documents
+		"STREAMER_MONGODB_FULL_DOCUMENT=updateLookup",         // so that filters may read documents
+		"STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1m") // a busy machine's etcd is no attack
 	var old []any
 	for i := range 2000 { // for snapshots, and for those that begin with the earliest change
 		old = append(old, bson.D{{Key: "_id", Value: i}, {Key: "text", Value: strings.Repeat("x", 200)}})

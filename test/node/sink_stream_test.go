@@ -47,7 +47,7 @@ func (s *jetStream) begin() {
 	if s.server, err = devbroker.StartNATS(s.dir, s.port); err != nil {
 		s.Fatal(err)
 	}
-	if s.conn, err = nats.Connect(s.server.URL()); err != nil {
+	if s.conn, err = nats.Connect(s.server.URL(), nats.Timeout(patience)); err != nil {
 		s.Fatal(err)
 	}
 	s.create()
