@@ -45,7 +45,7 @@ func testsOf(t *testing.T) map[string][]string {
 }
 
 // Proofs that documents name exist: package.TestName, the package by its whole path or the end of
-// it, or the name alone.
+// it, or the name alone, with its package in parentheses after it or not at all.
 func TestProofsThatDocumentsNameExist(t *testing.T) {
 	tests := testsOf(t)
 	exists := func(pkg, name string) bool {
@@ -66,13 +66,21 @@ func TestProofsThatDocumentsNameExist(t *testing.T) {
 		return found
 	}
 	quoted := regexp.MustCompile("`(?:([a-z][a-z0-9_/]*)\\.)?((?:Test|Benchmark|Fuzz)[A-Z]\\w*)`")
-	for document, least := range map[string]int{"docs/bugs.md": 20, "docs/seeds.md": 20, "docs/security.md": 20, "README.md": 1, "ARCHITECTURE.md": 1} {
-		text, err := os.ReadFile(filepath.Join(root, document))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found := check(document, string(text), quoted); found < least {
+	of := regexp.MustCompile("((?:`Test\\w+`,? )+)\\(([a-z][a-z0-9_/]*)\\)")
+	least := map[string]int{"docs/bugs.md": 20, "docs/seeds.md": 20, "docs/security.md": 20, "docs/operations.md": 20, "docs/retention.md": 20, "README.md": 1, "ARCHITECTURE.md": 1}
+	for document, text := range referringTexts(t) {
+		if found := check(document, text, quoted); found < least[document] {
 			t.Errorf("%s: only %d proofs were found", document, found)
+		}
+		if document == "docs/bugs.md" { // its packages are those of their time
+			continue
+		}
+		for _, m := range of.FindAllStringSubmatch(text, -1) {
+			for _, name := range quoted.FindAllStringSubmatch(m[1], -1) {
+				if !exists(m[2], name[2]) {
+					t.Errorf("%s: there is no test %s in %s", document, name[2], m[2])
+				}
+			}
 		}
 	}
 	bare, found := regexp.MustCompile(`\b(?:([a-z][a-z0-9_/]*)\.)?((?:Test|Benchmark|Fuzz)[A-Z]\w*)`), 0
@@ -85,6 +93,59 @@ func TestProofsThatDocumentsNameExist(t *testing.T) {
 	}
 	if found < 100 {
 		t.Errorf("only %d proofs were found in doc.go", found)
+	}
+}
+
+// Where the last column of a table in a document is of tests, each row names one: a test, a script
+// that exists, or a case of the script that the column's title names.
+func TestRowsOfTestedTablesNameTheirTests(t *testing.T) {
+	title := regexp.MustCompile(`^(?:test|tests|tested by)(?: \((\S+)\))?$`)
+	test, script, quoted := regexp.MustCompile("`[\\w/.]*(?:Test|Benchmark|Fuzz)[A-Z]\\w*`"), regexp.MustCompile(`\btest/[\w/]+(?:\.\w+)?`), regexp.MustCompile(`"([^"]+)"`)
+	rows := make(map[string]int)
+	for document, text := range referringTexts(t) {
+		if document == "docs/bugs.md" { // it has tests in all languages, and rows without one
+			continue
+		}
+		cases, tested := "", false
+		for line := range strings.Lines(text) {
+			cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+			last := strings.TrimSpace(cells[len(cells)-1])
+			switch m := title.FindStringSubmatch(last); {
+			case !strings.HasPrefix(line, "|"):
+				tested = false
+				continue
+			case m != nil && m[1] != "":
+				of, err := os.ReadFile(filepath.Join(root, m[1]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				cases, tested = string(of), true
+				continue
+			case m != nil:
+				cases, tested = "", true
+				continue
+			case !tested || strings.HasPrefix(line, "|---"):
+				continue
+			}
+			rows[document]++
+			named := test.MatchString(last) || last == "the same"
+			for _, name := range script.FindAllString(last, -1) {
+				_, err := os.Stat(filepath.Join(root, name))
+				named = named || err == nil
+			}
+			for i, m := range quoted.FindAllStringSubmatch(last, -1) {
+				is := regexp.MustCompile(`(?m)^\s+'?` + regexp.QuoteMeta(m[1]) + `'?: `).MatchString(cases)
+				named = is && (named || i == 0)
+			}
+			if !named {
+				t.Errorf("%s: nothing that exists tests the row: %s", document, line)
+			}
+		}
+	}
+	for document, least := range map[string]int{"docs/operations.md": 25, "docs/guides.md": 12, "docs/security.md": 15} {
+		if rows[document] < least {
+			t.Errorf("%s: only %d rows were found", document, rows[document])
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func Proofs() []Proof {
 		{"retention.max_bytes", "retention.TestFullDiskIsFreed", "MaxBytes"},
 		{"rescan.collections", "test/node.TestPromises", ""},
 		{"rescan.page_size", "test/node.TestSnapshotIsATraceWithItsPages", ""},
-		{"rescan.rate", "test/process.TestOperatorsDirectASnapshotThatRuns", ""},
+		{"rescan.rate", "delivery.TestPagesOfOneTurnKeepToTheRate", "SnapshotRate"},
 		{"gateway.credit_events", "test/node.TestEveryClientIsToldAllOfAPosition", ""},
 		{"gateway.credit_bytes", "test/node.TestEveryClientIsToldAllOfAPosition", ""},
 		{"gateway.queue_bytes", "gateway.TestSumOfAllQueuesIsBounded", "QueueBytes"},

@@ -2,6 +2,7 @@ package uri
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -83,6 +84,53 @@ func TestTableHasTheOptionsOfTheDriver(t *testing.T) {
 	}
 }
 
+// Each row acts as its outcome says, under each of its names: the driver gets a used option, a node
+// does not start with a refused one, and a replaced one is told and goes nowhere.
+func TestRowsActAsTheySay(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{
+		"authMechanism": "SCRAM-SHA-1", "authMechanismProperties": "SERVICE_NAME:x", "compressors": "zlib", "connect": "direct", "connectTimeoutMS": "2000",
+		"maxIdleTimeMS": "2000", "readConcernLevel": "local", "readPreference": "secondary", "readPreferenceTags": "a:b&readPreference=secondary",
+		"maxStalenessSeconds": "90&readPreference=secondary", "maxStaleness": "90&readPreference=secondary", "serverMonitoringMode": "poll", "retryReads": "false",
+		"tlsCertificateFile": "c&tlsPrivateKeyFile=k", "tlsPrivateKeyFile": "k&tlsCertificateFile=c", "tlsCertificateKeyFilePassword": "p&tlsCertificateKeyFile=k",
+		"sslClientCertificateKeyPassword": "p&tlsCertificateKeyFile=k", "zlibCompressionLevel": "6", "zstdCompressionLevel": "6",
+	}
+	truths := []string{
+		"directConnection", "tls", "ssl", "tlsInsecure", "sslInsecure", "tlsDisableOCSPEndpointCheck", "tlsDisableCertificateRevocationCheck", "retryWrites",
+		"enableOverloadRetargeting", "loadBalanced",
+	}
+	for _, o := range table() {
+		for _, name := range append([]string{o.name}, o.also...) {
+			value := cmp.Or(values[name], "600")
+			if slices.Contains(truths, name) {
+				value = "true"
+			} else if name == "journal" {
+				value = "false"
+			}
+			scheme := plainScheme
+			if strings.HasPrefix(name, "srv") {
+				scheme = srvScheme
+			}
+			u, err := Parse(scheme + "u:p@h/?" + name + "=" + value)
+			if o.what == refused {
+				if err == nil || !strings.Contains(err.Error(), "must not have "+o.name+":") {
+					t.Errorf("%s is refused: %v", name, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s is %s: %v", name, o.what, err)
+				continue
+			}
+			got := strings.Contains(u.compose(u.scheme, "", func(s setting) bool { return s.what == used }), name+"=")
+			told := slices.ContainsFunc(u.Remarks(), func(r string) bool { return strings.HasPrefix(r, o.name+" is replaced by ") })
+			if got != (o.what == used) || told != (o.what == replaced && !o.quiet) {
+				t.Errorf("%s is %s: the driver gets it: %t, it is told: %t", name, o.what, got, told)
+			}
+		}
+	}
+}
+
 // TestOptionsAreDocumented compares docs/reference/connection-string.md with the table.
 func TestOptionsAreDocumented(t *testing.T) {
 	var b bytes.Buffer
@@ -112,6 +160,9 @@ characters beyond ASCII must be, and are refused otherwise. No message and no lo
 - *used*: the driver gets it. *replaced*: the node sets it itself; ` + "`streamer config check`" + `, ` + "`streamer check`" + ` and the log of the start say so
   (STRM-MONGODB-OPTION), unless it asks for the same. *refused*: the node does not start (STRM-CONFIG-BAD-VALUE).
 - Options that are not in the table are refused, because the driver would ignore them in silence, and so is an option that stands there twice.
+
+The table has all options of the driver (` + "`internal/mongodb/uri.TestTableHasTheOptionsOfTheDriver`" + `), each row acts as it says
+(` + "`internal/mongodb/uri.TestRowsActAsTheySay`" + `), and a tail runs with all that would harm it (` + "`test/node.TestOptionsThatWouldHarmTheTail`" + `).
 `)
 	if *rewrite {
 		if err := os.WriteFile(reference, b.Bytes(), 0o644); err != nil {
