@@ -16,8 +16,8 @@ type SessionState struct {
 	// Partitions are the partitions that are acknowledged further than At or less, or all attached
 	// ones.
 	Partitions map[change.Partition]change.Position
-	// Events, Bytes and Losses are queued or sent and not acknowledged. Live says that the session
-	// is on the live path.
+	// Events, Bytes and Losses are queued or sent and not acknowledged; a rewind loses nothing. Live
+	// says that the session is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
 	// Owes returns the time since which the subscriber has acknowledged nothing although it got
@@ -46,7 +46,7 @@ func (s *Session) State() SessionState {
 	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
 	st.Lost, st.Own = slices.Clone(s.mu.lost), s.mu.losses
 	for _, b := range s.mu.unacked {
-		if b.loss != nil {
+		if b.loss != nil && b.loss.Kind != Rewound {
 			st.Losses++
 		}
 	}

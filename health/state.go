@@ -15,7 +15,6 @@ const (
 // The states of a partition, from the worst on; a partition is in the first that fits.
 const (
 	Failed     Status = "failed"      // ended for good; a person must act
-	Recovering Status = "recovering"  // dealing with a span that may have been missed
 	Stale      Status = "stale"       // subscribers have yet to acknowledge that they lost something
 	NoMajority Status = "no_majority" // MongoDB has no majority, so there is nothing to read
 	Stuck      Status = "stuck"       // nothing comes although the log moves, or MongoDB does not answer
@@ -25,10 +24,10 @@ const (
 
 // An Evidence has the facts that decide the state of a partition.
 type Evidence struct {
-	Failed, Recovering, Stale bool
-	NoMajority, Stuck         bool
-	Lag, LagThreshold         time.Duration // Lag is 0 while unknown
-	Quiet                     bool          // nothing has happened for a while
+	Failed, Stale     bool
+	NoMajority, Stuck bool
+	Lag, LagThreshold time.Duration // Lag is 0 while unknown
+	Quiet             bool          // nothing has happened for a while
 }
 
 // Status concludes.
@@ -36,8 +35,6 @@ func (e Evidence) Status() Status {
 	switch {
 	case e.Failed:
 		return Failed
-	case e.Recovering:
-		return Recovering
 	case e.Stale:
 		return Stale
 	case e.NoMajority:

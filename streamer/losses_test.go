@@ -1,7 +1,9 @@
 package streamer_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
 	"github.com/mongostream/streamer/gap"
+	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/streamer"
@@ -172,6 +175,53 @@ func TestLossOfASharedSubscriberIsItsOwn(t *testing.T) {
 		}
 		if told != 1 {
 			t.Errorf("operators are told %d times: %+v", told, posted)
+		}
+	})
+}
+
+// A subscriber that an operator has moved back has lost nothing: no partition is stale, and nobody
+// is told of a loss that it must acknowledge.
+func TestRewindIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var shared *streamer.Shared
+		n := w.start("a", sharing(t, &shared))
+		defer n.stop(t)
+		n.own(t, 1)
+		synctest.Wait()
+		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartNow})
+		events := source.Append(deliverytest.Inserts(20, 0)...)
+		if err := errors.Join(e.Ack(deliverytest.Last(deliverytest.Receive(t, e.Session(), 20)).Seq), shared.Ack(deliverytest.Last(receiveShared(t, shared, 20)).Seq)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // until quiet partitions have a checkpoint, too
+		saved, err := w.store.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range saved {
+			if _, err := w.store.Rewind(t.Context(), c.Key, events[0].Position(), "operator", "test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.Rewound("x")
+		n.Rewound("stdout")
+		again, sunk := deliverytest.Receive(t, e.Session(), 20), receiveShared(t, shared, 19)
+		rewound := func(b *delivery.Batch) bool { return b.Loss != nil && b.Loss.Kind == delivery.Rewound }
+		if !slices.ContainsFunc(again, rewound) || !slices.ContainsFunc(sunk, rewound) {
+			t.Error("they are not told that they were moved back")
+		}
+		for _, s := range n.Subscribers() {
+			if s.Unacknowledged == 0 || s.Losses > 0 {
+				t.Errorf("%s has %d entries and %d losses to acknowledge", s.Name, s.Unacknowledged, s.Losses)
+			}
+		}
+		for _, s := range n.Status() {
+			if s.State == health.Stale {
+				t.Errorf("partition %d is %s", s.Partition, s.State)
+			}
 		}
 	})
 }

@@ -3,7 +3,7 @@ import {ratesOf} from '../history.js';
 import {address, button} from '../operate.js';
 import {count, duration, h, keyed, rate, spark, table, text} from '../ui.js';
 
-const sick = {failed: '--critical', stale: '--critical', no_majority: '--critical', stuck: '--critical', recovering: '--warning', lagging: '--warning', starting: '--muted'};
+const sick = {failed: '--critical', stale: '--critical', no_majority: '--critical', stuck: '--critical', lagging: '--warning', starting: '--muted'};
 const tallest = 360;
 
 // layout places n cells in a width: large ones with numbers and charts, or as many small ones as there are partitions.
