@@ -3,10 +3,12 @@ package check
 import (
 	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -132,6 +134,69 @@ func TestExamplesOfValuesRender(t *testing.T) {
 			t.Errorf("%d examples, and none gives %s", len(examples), name)
 		}
 	}
+}
+
+// A node starts with the configuration that the chart renders with a retained log, and writes it.
+// Only the ports are others, and the folder is the test's.
+func TestNodeOfTheChartRetainsItsLog(t *testing.T) {
+	t.Parallel()
+	demoValues, err := os.ReadFile(chartPath + "/values-demo.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	output(t, nil, "make", "-s", "-C", "../..", "build", "OUT="+filepath.Join(dir, "streamer"))
+	output(t, nil, "go", "build", "-C", "../..", "-o", filepath.Join(dir, "demo"), "./dev/demo")
+	if t.Failed() {
+		t.FailNow()
+	}
+	mongo := start(t, nil, regexp.MustCompile(`MongoDB +(\S+)`), filepath.Join(dir, "demo"), "parts", "-mongodb", "127.0.0.1:0", "-etcd", "127.0.0.1:0")[1]
+	given := values(t, image+"mongodbURI: "+mongo+"\nconfig: {retention: {store: \"file://"+dir+"/log\", interval: 1s}}")
+	var config, node string
+	for _, object := range render(t, chartutil.CoalesceTables(given, values(t, string(demoValues)))) {
+		switch decode(t, object) {
+		case "ConfigMap":
+			var m corev1.ConfigMap
+			if err := yaml.Unmarshal([]byte(object), &m); err != nil {
+				t.Fatal(err)
+			}
+			config = m.Data["config.yaml"]
+		case "StatefulSet":
+			var s appsv1.StatefulSet
+			if err := yaml.Unmarshal([]byte(object), &s); err != nil {
+				t.Fatal(err)
+			}
+			node = s.Name + "-0"
+		}
+	}
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := start(t, []string{"STREAMER_NODE_ID=" + node, "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0"},
+		regexp.MustCompile(`node runs"?.*? address"?[=:]"?([0-9.:]+)`), filepath.Join(dir, "streamer"), "run", "-f", file)[1]
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for len(segments(t, dir)) == 0 {
+		select {
+		case <-look.C:
+		case <-t.Context().Done():
+			t.Fatal("there is no segment")
+		}
+	}
+	if metrics(t, "http://"+address+"/metrics")["streamer_retention_segments_written_total"] == nil {
+		t.Error("the node does not count its segments")
+	}
+}
+
+// segments are the files of a retained log.
+func segments(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "log", "v1", "*", "*", "seg", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, ".tmp") })
 }
 
 // The plain manifests are what the chart renders.

@@ -202,6 +202,7 @@ func scrape(t *testing.T) map[string]map[string]bool {
 	node := start(t, []string{
 		"STREAMER_MONGODB_URI=" + parts[1], "STREAMER_ETCD_ENDPOINTS=" + parts[2], "STREAMER_CLUSTER_EXPECTED_NODES=2", "STREAMER_CLUSTER_SETTLE_TIME=1s",
 		"STREAMER_NODE_ID=a", "STREAMER_CLUSTER_PARTITIONS=4", "STREAMER_HTTP_LISTEN=127.0.0.1:0", "STREAMER_GRPC_LISTEN=127.0.0.1:0",
+		"STREAMER_RETENTION_STORE=file://" + filepath.Join(dir, "log"),
 		"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=1s", // without a sweep there is no component to count restarts of
 	}, regexp.MustCompile(`msg="node runs".* address=(\S+)`), filepath.Join(dir, "streamer"), "run")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+node[1]+"/v1/events?subscriber=gateway", nil)

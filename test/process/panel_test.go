@@ -55,7 +55,10 @@ func TestPanelsShowARunningCluster(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", demo, "../../dev/demo").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	cluster := start(t, launch{program: demo, args: strings.Fields("-nodes 3 -sink kafka -handoffs 1000 -for 1h -rate 200 -http 127.0.0.1:0 -grpc 127.0.0.1:0")})
+	cluster := start(t, launch{
+		program: demo, args: strings.Fields("-nodes 3 -sink kafka -handoffs 1000 -for 1h -rate 200 -http 127.0.0.1:0 -grpc 127.0.0.1:0"),
+		env: []string{"STREAMER_RETENTION_STORE=file://" + t.TempDir(), "STREAMER_RETENTION_INTERVAL=1s"},
+	})
 	defer func() { // as Ctrl-C, so that its nodes end, too
 		cluster.signal(syscall.SIGINT)
 		cluster.wait()
