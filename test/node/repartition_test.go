@@ -28,7 +28,7 @@ func TestRewindsOutliveRepartitions(t *testing.T) {
 			address := devmongotest.FreeAddress()
 			count := partitions
 			begin := func() *live {
-				return r.beginWith(nil, "STREAMER_GRPC_LISTEN="+address, fmt.Sprint("STREAMER_CLUSTER_PARTITIONS=", count))
+				return r.beginWith(nil, "STREAMER_RELIABILITY_SHUTDOWN_CHECKPOINT_TIMEOUT=1m", "STREAMER_GRPC_LISTEN="+address, fmt.Sprint("STREAMER_CLUSTER_PARTITIONS=", count))
 			}
 			n := begin()
 			begun := r.now()
