@@ -247,9 +247,9 @@ func lied(t *testing.T, mongo *oplogtest.Log, store *liar, keeps int) (all []cha
 // A store whose clock jumps back, or stands still, delays no take-over: the time since a node has
 // seen the last segment counts, too.
 func TestStoppedClockDelaysNoTakeOver(t *testing.T) {
-	for name, clock := range map[string]func(real time.Time, since time.Duration) time.Time{
-		"it jumps back":   func(real time.Time, _ time.Duration) time.Time { return real.Add(-24 * time.Hour) },
-		"it stands still": func(real time.Time, since time.Duration) time.Time { return real.Add(-since) },
+	for name, clock := range map[string]func(now time.Time, since time.Duration) time.Time{
+		"it jumps back":   func(now time.Time, _ time.Duration) time.Time { return now.Add(-24 * time.Hour) },
+		"it stands still": func(now time.Time, since time.Duration) time.Time { return now.Add(-since) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

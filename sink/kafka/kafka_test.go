@@ -331,9 +331,11 @@ func TestUnsentRecordOfAClosedTargetNeverArrives(t *testing.T) {
 	}
 	wait := func(c chan struct{}, what string) {
 		t.Helper()
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
 		select {
 		case <-c:
-		case <-time.After(patience):
+		case <-timer.C:
 			t.Fatal(what)
 		}
 	}
