@@ -117,7 +117,7 @@ func (l *Log) plan(pending []*Cursor) (readers []*reader, places []int) {
 	for r := range l.catchups {
 		base, end := r.reach()
 		readers, spans = append(readers, r), append(spans, span{
-			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened, retained: r.retained, joins: r.joins,
+			base: base, end: end, begun: r.begun, scope: r.scope, settled: r.settled, opened: r.opened, retained: r.retained, joins: r.joins, turn: l.turnOf(r),
 		})
 	}
 	places, open := assign(l.wantsOf(pending), spans, limits{budget: l.budget(), neighbourhood: l.cfg.Neighbourhood})
@@ -184,13 +184,15 @@ func (l *Log) preempt(retained bool) (ends bool) {
 }
 
 // joinsLate reports whether a catch-up waits to join MongoDB from where the oplog is about to end,
-// or has ended, while no stream is free: it can wait no longer than a cursor there.
+// or has ended, while no stream is free.
 func (l *Log) joinsLate() bool {
-	if l.count(false) < l.budget() {
-		return false
-	}
+	return l.count(false) >= l.budget() && l.joinsBefore(anew)
+}
+
+// joinsBefore reports whether a catch-up waits to join MongoDB whose turn is before another one.
+func (l *Log) joinsBefore(other turn) bool {
 	for r := range l.catchups {
-		if _, end := r.reach(); r.joins && end.Time.Compare(l.floor) < 0 {
+		if r.joins && l.turnOf(r) < other {
 			return true
 		}
 	}
@@ -210,14 +212,14 @@ func (l *Log) count(retained bool) (n int) {
 	return n
 }
 
-// admits reports whether a catch-up may open a stream of MongoDB: there is one, and no cursor that
-// cannot wait is about to get it. One that may not is woken when another one ends.
+// admits reports whether a catch-up may open a stream of MongoDB: there is one, and nobody whose
+// turn is earlier is about to get it. One that may not is woken when another one ends.
 func (l *Log) admits(r *reader) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	waited := r.joins
 	r.joins, r.retained = true, true
-	if l.count(false) < l.budget() && !l.isAwaited() {
+	if own := l.turnOf(r); l.count(false) < l.budget() && !l.isAwaited(own) && !l.joinsBefore(own) {
 		r.joins, r.retained = false, false
 	} else if !waited {
 		l.notify() // another one may be ended for it
@@ -225,10 +227,11 @@ func (l *Log) admits(r *reader) bool {
 	return !r.joins
 }
 
-// isAwaited reports whether a cursor that cannot wait waits for a stream of MongoDB.
-func (l *Log) isAwaited() bool {
+// isAwaited reports whether a cursor waits for a stream of MongoDB whose turn is before another
+// one.
+func (l *Log) isAwaited(other turn) bool {
 	for c := range l.waiting {
-		if c.waiting == nil && !c.position.IsZero() && !l.left(c) && l.turn(c) < inTurn {
+		if c.waiting == nil && !c.position.IsZero() && !l.left(c) && l.turn(c) < other {
 			return true
 		}
 	}

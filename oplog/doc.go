@@ -71,10 +71,11 @@
 //     (oplog.TestRetainedLogIsLeftWithinTheBudget), and serves no cursor that reads anew what
 //     MongoDB has (oplog.TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog). A cursor that cannot
 //     wait has one of MongoDB's streams before those that have come to the end of the retained log
-//     (oplog.TestWhoeverCannotWaitGoesBeforeThoseThatJoin); one of these that is about to leave the
-//     oplog waits no longer than such a cursor (oplog.TestWhoeverJoinsLateIsNotLeftToWait). The
-//     number of readers is bounded whatever is known of that log
-//     (oplog.TestReadersOfTheRetainedLogAreBounded)
+//     (oplog.TestWhoeverCannotWaitGoesBeforeThoseThatJoin). One of these that is about to leave the
+//     oplog, or has left it, cannot wait either, and goes before those that read anew
+//     (oplog.TestWhoeverJoinsLateIsNotLeftToWait,
+//     oplog.TestWhoeverJoinsLateGoesBeforeThoseThatReadAnew). The number of readers is bounded
+//     whatever is known of that log (oplog.TestReadersOfTheRetainedLogAreBounded)
 //   - The tail overwrites nothing that the hub needs; a session's own cursor never holds it up. A
 //     catch-up waits for cursors that make progress (oplog.TestTailKeepsPaceWithTheLiveCursor,
 //     oplog.TestCursorsOfACatchupThatMakeProgressAreNotLeftBehind)

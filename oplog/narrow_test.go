@@ -604,3 +604,83 @@ func TestWhoeverJoinsLateIsNotLeftToWait(t *testing.T) {
 		})
 	}
 }
+
+// Whoever joins late has a stream before those that read anew, which do not take it back.
+func TestWhoeverJoinsLateGoesBeforeThoseThatReadAnew(t *testing.T) {
+	for range 20 { // whoever asks first
+		synctest.Test(t, func(t *testing.T) {
+			source := newNarrowing(&oplogtest.Log{ReplyEvents: 2}, 1) // it retains nothing
+			source.Tick(1)
+			early := source.Append(inserts(5, 0)...)
+			source.Tick(20_000)
+			recent := source.Append(inserts(500, 100)...)
+			source.Tick(1000)
+			source.Append(inserts(500, 1000)...)
+			l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 1_000, MaxStreams: 2}, source, source.Reach, change.Position{})
+			defer end()
+			l.SetReach(gap.Reach{First: change.Timestamp{T: 8000}, Last: change.Timestamp{T: 1 << 30}}, change.Timestamp{T: 9000})
+			synctest.Wait()
+			anew := l.Cursor(oplog.Start{
+				Position: recent[0].Position(), Reread: oplog.Reread{Since: time.Now(), Until: recent[499].Time},
+			})
+			next(t, anew)
+			_, _, before := source.Streams()
+
+			ctx, stop := context.WithCancel(t.Context())
+			var asking sync.WaitGroup
+			asking.Go(func() { // again at once, whatever it has lost
+				for ctx.Err() == nil {
+					_, _ = anew.Next(ctx)
+				}
+			})
+			defer asking.Wait()
+			defer stop()
+			if got := next(t, l.Cursor(oplog.Start{Position: early[0].Position()})); got[0].at.Compare(early[1].Position()) != 0 {
+				t.Errorf("the first change is %s", got[0].at)
+			}
+			if _, _, opened := source.Streams(); opened != before+1 {
+				t.Errorf("%d streams were opened for it", opened-before)
+			}
+		})
+	}
+}
+
+// A gated source opens streams of the retained log when it is let.
+type gated struct {
+	narrowing
+
+	gate chan struct{}
+}
+
+func (s gated) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope, left bool) (oplog.Stream, bool, error) {
+	<-s.gate
+	return s.narrowing.OpenNarrow(ctx, from, scope, left)
+}
+
+// A cursor that is about to lose its place, and may share a catch-up that waits to join, does not
+// keep it from that.
+func TestWhoeverMayShareACatchupThatJoinsLetsItJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := gated{newNarrowing(&oplogtest.Log{ReplyEvents: 2}, 1), make(chan struct{})} // it retains nothing
+		source.Tick(6995)
+		before := source.Append(inserts(2, 0)...)
+		source.Tick(10)
+		within := source.Append(inserts(2, 10)...)
+		source.Tick(20_000)
+		source.Append(inserts(50, 100)...)
+		l, end := begin(t, oplog.Config{RingBytes: 4_000, PrefetchBytes: 1_000, MaxStreams: 3}, source, source.Reach, change.Position{})
+		defer end()
+		l.SetReach(gap.Reach{First: change.Timestamp{T: 8000}, Last: change.Timestamp{T: 1 << 30}}, change.Timestamp{T: 9000})
+		synctest.Wait()
+		joins := l.Cursor(oplog.Start{Position: before[0].Position(), Scope: oplog.Scope{{DB: "shop", Coll: "orders"}}})
+		synctest.Wait() // its scope is settled
+		whole := l.Cursor(oplog.Start{Position: within[0].Position()})
+		synctest.Wait()
+		close(source.gate)
+		begun := time.Now()
+		next(t, joins)
+		if got := next(t, whole); got[0].at.Compare(within[1].Position()) != 0 || time.Since(begun) > time.Second {
+			t.Errorf("the first change is %s, after %s", got[0].at, time.Since(begun))
+		}
+	})
+}

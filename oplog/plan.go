@@ -18,6 +18,7 @@ type span struct {
 	opened    bool // it keeps that scope; otherwise it may turn out to have everything
 	retained  bool // it reads the retained log
 	joins     bool // it waits for a stream of MongoDB, because the retained log has ended
+	turn      turn // at which it gets one
 }
 
 // A want is what a cursor needs: everything of the scope after the position, from a reader that has
@@ -96,6 +97,20 @@ func (l *Log) turn(c *Cursor) turn {
 	}
 }
 
+// turnOf returns when a catch-up that waits to join MongoDB gets a stream: as a cursor at its place
+// would, that reads anew if one of its own does.
+func (l *Log) turnOf(r *reader) turn {
+	if _, end := r.reach(); end.Time.Compare(l.floor) < 0 {
+		return beforeLoss
+	}
+	for c := range r.cursors {
+		if !c.reread.Since.IsZero() {
+			return anew
+		}
+	}
+	return inTurn
+}
+
 // assign returns a reader index for each want: existing readers first, then new ones, which it also
 // returns. The wants are served by turn, the earliest first. One shares a reader whose ring holds,
 // or will reach, the position, and whose scope covers its own; it gets a new one if that reader is
@@ -133,9 +148,9 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 }
 
 // counts reports whether a reader is one of those of the want's log, which have a budget. One that
-// waits to join MongoDB is for those that can wait, too: others have a stream before it.
+// waits to join MongoDB is also one of MongoDB's, for those whose turn is not before its own.
 func (s *span) counts(w want) bool {
-	return s.retained == w.retained || s.joins && w.turn == inTurn
+	return s.retained == w.retained || s.joins && s.turn <= w.turn
 }
 
 // allow reports whether there may be another reader for a want.
