@@ -97,7 +97,7 @@ func (s *ship) holdMarks(t *testing.T) (heal func()) {
 		moment := time.NewTimer(50 * time.Millisecond) // a round has its answer by then; the next comes soon
 		<-moment.C
 		held := time.Now()
-		heal = s.marks.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 14000}}`)
+		heal = s.marks.Spoil(`{"name": "slow", "type": "latency", "stream": "upstream", "attributes": {"latency": 100000}}`)
 		if s.near.next(time.Second) {
 			if _, detached := s.detached(held, time.Now()); detached == 0 {
 				return heal
