@@ -175,7 +175,7 @@ func clusterEntries() []Entry {
 		{
 			Code:    NodeUnreachable,
 			Summary: "no node answers at the address",
-			Meaning: "Nothing listens there, or the process that listens is not a node. Nothing was changed.",
+			Meaning: "Nothing listens there, or the process that listens is not a node. Nothing was changed, unless the message says that it is not known.",
 			Remedy:  "Check --address (http.listen of the node's configuration), and that the node runs.",
 		},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/config"
@@ -105,6 +106,52 @@ func TestOperatorsRewindAndDeleteOverHTTP(t *testing.T) {
 	}
 	if log := strings.Join(operated(board), ";"); rewound != 1 || !strings.Contains(log, "subscribers rewind live --to 1200:1") || !strings.Contains(log, "subscribers delete live") {
 		t.Errorf("%d notices, audit log %s", rewound, log)
+	}
+}
+
+// A hurried store does nothing for a request that has ended.
+type hurried struct{ *checkpointtest.Memory }
+
+func (h hurried) Rewind(ctx context.Context, k checkpoint.Key, to change.Position, by, why string) (checkpoint.Checkpoint, error) {
+	if ctx.Err() != nil {
+		return checkpoint.Checkpoint{}, ctx.Err()
+	}
+	return h.Memory.Rewind(ctx, k, to, by, why)
+}
+
+func (h hurried) Delete(ctx context.Context, subscriber string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return h.Memory.Delete(ctx, subscriber)
+}
+
+// What is in the audit log is done to the end, although the client that asked for it has gone.
+func TestRecordedOperationIsDoneWithoutItsClient(t *testing.T) {
+	t.Parallel()
+	s, mongo := world(t)
+	connect(t, s, "live", at(500), nil)
+	var leave context.CancelFunc
+	h := movers(t, admin.Operations{Board: notice.NewBoard(notice.Config{}), Trusted: true, Logger: slog.New(slog.DiscardHandler), Movable: admin.Movable{
+		Store: hurried{s}, Source: mongo, Recorded: func(context.Context) error { leave(); return nil }, Rewound: func(string) {},
+	}})
+	post := func(target string) {
+		t.Helper()
+		var ctx context.Context
+		ctx, leave = context.WithCancel(t.Context())
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, target, nil))
+		if w.Code != http.StatusAccepted || ctx.Err() == nil {
+			t.Errorf("%s: %d %s, %v", target, w.Code, w.Body, ctx.Err())
+		}
+	}
+	post(rewindLive)
+	if c := all(t, s)[checkpoint.Key{Subscriber: "live"}]; c.Position.Time != at(200).Time {
+		t.Errorf("it is at %s", c.Position)
+	}
+	post("/v1/subscribers/delete?subscriber=live")
+	if _, there := all(t, s)[checkpoint.Key{Subscriber: "live"}]; there {
+		t.Error("it was not deleted")
 	}
 }
 

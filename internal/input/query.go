@@ -14,6 +14,7 @@ import (
 // a client chooses. A name means the same in all requests.
 func parameters() map[string]Bound {
 	qualified := Bound{Kind: Name, Bytes: 2 * MaxName} // with its identity
+	target := Bound{Kind: Text, Bytes: 16 << 10}       // a resume token has the key of its document
 	return map[string]Bound{
 		"channel":               {Kind: Name, Bytes: 32, Count: 64},
 		"coll":                  namespace,
@@ -51,6 +52,8 @@ func parameters() map[string]Bound {
 		"POST /v1/subscribers/rewind subscriber":    qualified,
 		"POST /v1/subscribers/delete subscriber":    qualified,
 		"GET /v1/history subscriber":                qualified,
+		"GET /v1/subscribers/rewind to":             target,
+		"POST /v1/subscribers/rewind to":            target,
 	}
 }
 

@@ -99,8 +99,8 @@ func (t *teller) happened(p health.Problem, now time.Time) bool {
 	return now.Sub(p.Since) < overAfter
 }
 
-// rejoinWithin is how long a node that stood still may take to be a member again. The others have
-// told that no heartbeat came from it.
+// rejoinWithin is how long a node that stood still may take to be a member again. Where others miss
+// its heartbeats, they tell; where they do not, the log alone says it.
 const rejoinWithin = 3 * time.Second
 
 // rejoins reports whether the problem is that the node was cut off a moment ago. It is not told yet:

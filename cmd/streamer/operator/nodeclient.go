@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,9 +11,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,9 +36,10 @@ type nodeClient struct {
 	file                                             string
 	tokenFile, caFile, certFile, keyFile, serverName string
 
-	flag   *pflag.Flag  // --address
-	site   site         // empty before it is located
-	client *http.Client // nil before the first request
+	flag   *pflag.Flag   // --address
+	wait   time.Duration // for an answer; requestTimeout unless set
+	site   site          // empty before it is located
+	client *http.Client  // nil before the first request
 }
 
 // addFlags adds the flags for the node, the client's credentials, and the trusted authorities.
@@ -143,7 +147,7 @@ func private(u *url.URL) bool {
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// requestTimeout is how long a node may take to answer.
+// requestTimeout is how long a node may take to answer most requests.
 const requestTimeout = 10 * time.Second
 
 // maxAnswer bounds an answer: 16384 partitions take some 3 MiB.
@@ -155,27 +159,39 @@ func (c *nodeClient) get(ctx context.Context, path string, into any) (status int
 	return c.send(ctx, http.MethodGet, path, nil, into)
 }
 
-// send does it with any method and a query.
+// send does it with any method and a query. If a node that was asked to do something does not
+// answer, the error says that what it did is not known.
 func (c *nodeClient) send(ctx context.Context, method, path string, query url.Values, into any) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.wait, requestTimeout))
 	defer cancel()
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Store(true) }})
 	req, err := c.request(ctx, method, path, query)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := c.do(req)
-	if err != nil {
-		return 0, c.unreachable(err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // read only
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
+	body, resp, err := c.read(req)
+	switch {
+	case err != nil && sent.Load() && method != http.MethodGet:
+		return 0, fault.Newf(fault.NodeUnreachable, "the node at %s was asked, and has not answered: what it did is not known: %w", c.site.base, err)
+	case err != nil:
 		return 0, c.unreachable(err)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return 0, c.unreachable(foreign(resp))
 	}
 	return resp.StatusCode, nil
+}
+
+// read does a request and reads the answer.
+func (c *nodeClient) read(req *http.Request) ([]byte, *http.Response, error) {
+	resp, err := c.do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // read only
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return body, resp, err
 }
 
 // ask is send that makes an error of every answer but a good one: the fault that the node names, or
@@ -187,7 +203,7 @@ func (c *nodeClient) ask(ctx context.Context, method, path string, query url.Val
 		return err
 	}
 	if status >= http.StatusMultipleChoices {
-		if err := refusal(body); fault.Of(err) != "" {
+		if err := refusal(body); fault.Of(err) != "" || err != nil && method != http.MethodGet {
 			return err
 		}
 		return c.unreachable(fmt.Errorf("it answers %d %s", status, http.StatusText(status)))

@@ -31,6 +31,10 @@ type rewound struct {
 // next save.
 const announceTimeout = 10 * time.Second
 
+// rewindTimeout is how long a node may take to plan a rewind, or to do it: longer than it takes to
+// count the entries of the log, and than its own bound on writing the checkpoints.
+const rewindTimeout = 90 * time.Second
+
 func rewindCommand() *cobra.Command {
 	var o command
 	var to, why string
@@ -137,6 +141,7 @@ func rewindAtNode(ctx context.Context, o *command, subscriber, to string, w io.W
 	if at, err := admin.ParseTarget(to); err == nil && at.Token == nil {
 		to = at.Time.String() // of the plan that is confirmed: a relative time would have moved on meanwhile
 	}
+	o.node.wait = rewindTimeout
 	const path = "v1/subscribers/rewind"
 	query := url.Values{"subscriber": {subscriber}, "to": {to}}
 	r := rewound{RewindPlan: &admin.RewindPlan{}}
