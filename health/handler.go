@@ -17,6 +17,9 @@ type Report struct {
 	Partitions []Partition `json:"partitions"`
 	// Problems are those of the verdict, the most urgent first.
 	Problems []Problem `json:"problems"`
+	// Stages are how long changes took in each stage of their way, on average, in seconds: the
+	// newest sample. Those that no change passed are absent.
+	Stages map[string]float64 `json:"stage_seconds,omitempty"`
 	// Membership is absent where the node owns all partitions.
 	Membership *Membership `json:"membership,omitempty"`
 }
@@ -64,6 +67,8 @@ type Node struct {
 	Judge func() Verdict
 	// Membership may be nil, or return nil: the node owns all partitions.
 	Membership func() *Membership
+	// Stages may be nil.
+	Stages func() map[string]float64
 	// Alive returns why the process should be replaced, nil as long as it should not. It may be
 	// nil.
 	Alive func() error
@@ -77,6 +82,9 @@ func (n Node) Report() Report {
 	}
 	if n.Membership != nil {
 		report.Membership = n.Membership()
+	}
+	if n.Stages != nil {
+		report.Stages = n.Stages()
 	}
 	return report
 }

@@ -255,6 +255,22 @@ func (h *History) noteStages(stages []Stage) {
 	}
 }
 
+// Stages returns the newest sample of each stage, in seconds, for those where it is known.
+func (h *History) Stages() map[string]float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	newest := make(map[string]float64, len(h.mu.stages))
+	for name, s := range h.mu.stages {
+		if mean := s.mean.lastTo(1, stageParts)[0]; mean != nil {
+			newest[name] = *mean
+		}
+	}
+	return newest
+}
+
+// stageParts are the parts of a second to which the means of stages are shown.
+const stageParts = 1e6
+
 // forget drops series without a known sample, and those beyond the bound that have been absent
 // longest.
 func (h *History) forget() {
@@ -345,7 +361,7 @@ func (h *History) list(i *access.Identity, node, subscriber string) HistoryList 
 		list.HeadRoom = h.mu.headRoom.last(n)
 		list.Stages = make(map[string][]*float64, len(h.mu.stages))
 		for name, s := range h.mu.stages {
-			list.Stages[name] = s.mean.lastTo(n, 1e6)
+			list.Stages[name] = s.mean.lastTo(n, stageParts)
 		}
 		list.Nodes = make(map[string]NodeHistory, len(h.mu.nodes))
 		for name, s := range h.mu.nodes {

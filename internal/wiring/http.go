@@ -173,7 +173,7 @@ func (s *Service) self() health.Node {
 	cfg := s.opts.Config
 	return health.Node{
 		Name: cfg.Node.ID, Cluster: cfg.Cluster.ID, Version: s.opts.Version, Uptime: s.node.Uptime, Partitions: s.partitions,
-		Judge: s.Judge, Membership: s.membership, Alive: s.components.Alive,
+		Judge: s.Judge, Membership: s.membership, Stages: s.history.Stages, Alive: s.components.Alive,
 	}
 }
 

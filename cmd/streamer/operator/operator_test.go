@@ -232,14 +232,15 @@ func TestNodeRewindsASubscriber(t *testing.T) {
 		Store: d.conn.Store, Source: d.mongo, Recorded: func(context.Context) error { return nil }, Rewound: func(name string) { looked = name },
 	}}
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/subscribers/rewind", o.ServeRewindPlan())
-	mux.Handle("POST /v1/subscribers/rewind", o.ServeRewind())
+	mux.Handle("GET /v1/subscribers/rewind", access.Parameters(o.ServeRewindPlan(), "subscriber", "to"))
+	mux.Handle("POST /v1/subscribers/rewind", access.Parameters(o.ServeRewind(), "subscriber", "to"))
 	node := httptest.NewServer(access.Everybody().Handler(mux))
 	t.Cleanup(node.Close)
 	rewind := func(more ...string) []string {
 		return append([]string{"subscribers", "rewind", "gateway/orders", "--address", node.URL, "--to"}, more...)
 	}
 	before, to := d.checkpoints(), fmt.Sprintf("%d:%d", d.first.Time.T, d.first.Time.I)
+	ancient := "82697E968000000001" + strings.Repeat("3C", 4<<10) + "04" // of a document with a long key
 	var plan rewound
 	d.result(&plan, rewind(to, "--dry-run")...)
 	if plan.Done || plan.Moves() != 1 || plan.Reached != admin.Reached {
@@ -253,6 +254,8 @@ func TestNodeRewindsASubscriber(t *testing.T) {
 		{rewind(to, "--yes", "--partition", "1"), fault.CommandBadArgument},
 		{rewind(to, "--yes", "--why", "because"), fault.CommandBadArgument},
 		{rewind("1769860800:1", "--yes"), fault.CheckpointRewind}, // before the oplog
+		{rewind(ancient, "--yes"), fault.CheckpointRewind},
+		{rewind("{\n  \"_data\": \""+ancient+"\"\n}", "--yes"), fault.CheckpointRewind},
 		{rewind("", "--yes"), fault.CommandBadArgument},
 	} {
 		if text, err := d.command(refused.args...); fault.Of(err) != refused.code {
@@ -474,17 +477,21 @@ func TestStatusSaysWhereChangesTakeTheirTime(t *testing.T) {
 		})
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"node":"a","status":"healthy"}`))
+	health.Node{
+		Name: "a", Uptime: func() time.Duration { return time.Second }, Partitions: func() []health.Partition { return nil },
+		Judge: func() health.Verdict { return health.Verdict{Status: health.Healthy} }, Stages: history.Stages,
+	}.Handle(mux)
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("a command that shows no credentials asks for %s, which needs some", r.URL)
+		w.WriteHeader(http.StatusUnauthorized)
 	})
-	mux.Handle("GET /v1/history", access.Everybody().Handler(admin.ServeHistory("a", history)))
 	node := httptest.NewServer(mux)
 	t.Cleanup(node.Close)
 	text, err := d.command("status", "--address", node.URL)
 	if err != nil || !strings.Contains(text, "latency  100ms in MongoDB, 1.23ms in the node (means of 15s)") {
 		t.Errorf("%v: %s", err, text)
 	}
-	var report nodeStatus
+	var report health.Report
 	if d.result(&report, "status", "--address", node.URL); len(report.Stages) != 2 || report.Stages["mongodb"] != 0.1 || report.Node != "a" {
 		t.Errorf("%+v", report)
 	}
@@ -498,7 +505,7 @@ func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
 	report.Partitions = append(report.Partitions, health.Partition{ID: 5, Status: health.Healthy})
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 4, 1, ' ', 0)
-	writeReport(w, nodeStatus{Report: report}, false)
+	writeReport(w, report, false)
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}

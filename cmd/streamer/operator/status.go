@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -44,7 +43,7 @@ and the reason. --handoffs shows recent handoffs, and the directives of operator
 				return showPlan(cmd.Context(), cmd.OutOrStdout(), client.file, output, os.Environ())
 			}
 			return look(cmd.Context(), cmd.OutOrStdout(), watch, func(w io.Writer) error {
-				report, err := readNode(cmd.Context(), &client)
+				report, err := readHealth(cmd.Context(), &client)
 				if err != nil {
 					return err
 				}
@@ -80,41 +79,13 @@ func readHealth(ctx context.Context, client *nodeClient) (report health.Report, 
 	return report, err
 }
 
-// A nodeStatus is what status shows of a node.
-type nodeStatus struct {
-	health.Report
-
-	// Stages are how long changes have taken in each stage of their way, in seconds: means of the
-	// newest sample that the node has.
-	Stages map[string]float64 `json:"stage_seconds,omitempty"`
-}
-
-// readNode reads the status of a node. It has no stages if the node does not show them to the
-// identity, or nothing has changed lately.
-func readNode(ctx context.Context, client *nodeClient) (s nodeStatus, err error) {
-	if s.Report, err = readHealth(ctx, client); err != nil {
-		return s, err
-	}
-	var list admin.HistoryList
-	if client.ask(ctx, http.MethodGet, "v1/history", nil, &list) != nil {
-		return s, nil
-	}
-	s.Stages = map[string]float64{}
-	for name, means := range list.Stages {
-		if newest := len(means) - 1; newest >= 0 && means[newest] != nil {
-			s.Stages[name] = *means[newest]
-		}
-	}
-	return s, nil
-}
-
 // latency shows how long the stages took, in the order of a change's way; empty for none.
-func (s nodeStatus) latency() string {
+func latency(r health.Report) string {
 	var parts []string
 	for _, stage := range []struct{ name, where string }{
 		{"mongodb", "in MongoDB"}, {"hub", "in the node"}, {"transport", "to clients and targets"}, {"acknowledgement", "until acknowledged"},
 	} {
-		if took, measured := s.Stages[stage.name]; measured {
+		if took, measured := r.Stages[stage.name]; measured {
 			parts = append(parts, fmt.Sprintf("%s %s", seconds(took).Round(10*time.Microsecond), stage.where))
 		}
 	}
@@ -122,10 +93,10 @@ func (s nodeStatus) latency() string {
 }
 
 // writeReport writes a report for people.
-func writeReport(t *tabwriter.Writer, r nodeStatus, all bool) {
+func writeReport(t *tabwriter.Writer, r health.Report, all bool) {
 	fmt.Fprintf(t, "node\t%s: %s\ncluster\t%s\nversion\t%s\nup for\t%s\n", r.Node, r.Status, r.Cluster, r.Version, formatDuration(seconds(r.Uptime)))
-	if latency := r.latency(); latency != "" {
-		fmt.Fprintf(t, "latency\t%s (means of %s)\n", latency, formatDuration(admin.HistoryEvery))
+	if took := latency(r); took != "" {
+		fmt.Fprintf(t, "latency\t%s (means of %s)\n", took, formatDuration(admin.HistoryEvery))
 	}
 	fmt.Fprintln(t)
 	if m := r.Membership; m != nil {
