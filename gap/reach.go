@@ -19,6 +19,8 @@ type Reach struct {
 	// Growing says that the log has not reached its size yet, so that nothing leaves it. It is
 	// false where that is unknown.
 	Growing bool
+	// Spare is by how much log time the log from before the oplog can grow before anything leaves it.
+	Spare time.Duration
 	// Slack is how far Last may lag the positions of streams, because different servers answer.
 	Slack time.Duration
 }
@@ -49,15 +51,17 @@ func (r Reach) At(t time.Time) change.Timestamp {
 }
 
 // HeadRoom returns the log time until the position leaves the log, which is that from its beginning
-// to it; below zero it has left. ok is false where that is unknown, and while nothing leaves
-// the log.
+// to it and by which the log can still grow; below zero it has left. ok is false where that is
+// unknown, and while nothing leaves the log.
 func (r Reach) HeadRoom(p change.Position) (room time.Duration, ok bool) {
 	begins := r.Begins()
 	if begins.IsZero() || p.IsZero() {
 		return 0, false
 	}
-	room = p.Time.Time().Sub(begins.Time())
-	return room, room < 0 || !r.Growing
+	if room = p.Time.Time().Sub(begins.Time()); room < 0 {
+		return room, true
+	}
+	return room + r.Spare, !r.Growing
 }
 
 // Length returns the log time that the log covers, zero if unknown.

@@ -95,8 +95,8 @@ func (s *Range) ask(ctx context.Context) (gap.Reach, error) {
 	s.last.Store(&answer{reach: reach, at: time.Now()})
 	if s.cfg.Heard != nil {
 		var floor change.Timestamp
-		if begins := reach.Begins(); !begins.IsZero() && !reach.Growing {
-			floor.T = begins.T + uint32(s.critical(reach).Seconds())
+		if begins, near := reach.Begins(), s.critical(reach)-reach.Spare; !begins.IsZero() && !reach.Growing && near > 0 {
+			floor.T = begins.T + uint32(near.Seconds())
 		}
 		s.cfg.Heard(reach, floor)
 	}

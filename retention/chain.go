@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -214,6 +215,34 @@ func (c *Chain) after(ctx context.Context, h *Header) (next Header, ok bool, err
 type Extent struct {
 	// From and To bound the stretch as a segment's do; both are zero where there is no segment.
 	From, To change.Timestamp
+	// Bytes is the size of its segments.
+	Bytes int64
+}
+
+// Extend returns the reach of an oplog with that of the stretch before it, which is expired by an
+// age and a size; zero is no bound.
+func (e Extent) Extend(oplog gap.Reach, age time.Duration, bytes int64) gap.Reach {
+	oplog.Retained = e.Begins(oplog)
+	if oplog.Begins() == oplog.First {
+		return oplog
+	}
+	oplog.Growing = oplog.Growing || age == 0 && bytes == 0
+	oplog.Spare = e.spare(age, bytes)
+	return oplog
+}
+
+// spare returns by how much log time the stretch can grow before its oldest part expires. Its size
+// grows as it has until now.
+func (e Extent) spare(age time.Duration, bytes int64) time.Duration {
+	length, spare := e.To.Time().Sub(e.From.Time()), time.Duration(math.MaxInt64)
+	if age > 0 {
+		spare = age - length
+	}
+	if bytes > 0 && e.Bytes > 0 {
+		most := float64(length) * float64(bytes) / float64(e.Bytes)
+		spare = min(spare, time.Duration(min(most, math.MaxInt64/2))-length)
+	}
+	return max(0, spare)
 }
 
 // Begins returns the time from which on everything can be read up to the end of an oplog, zero
@@ -226,6 +255,13 @@ func (e Extent) Begins(oplog gap.Reach) change.Timestamp {
 		return change.Timestamp{}
 	}
 	return e.From
+}
+
+func bytesOf(all []Segment) (n int64) {
+	for _, s := range all {
+		n += s.Size
+	}
+	return n
 }
 
 // Extent returns the stretch from the first segment to the last one.
@@ -241,7 +277,7 @@ func (c *Chain) Extent(ctx context.Context) (Extent, error) {
 	for i := len(all) - 1; ; i-- {
 		last, readable, err := c.readable(ctx, all[i:])
 		if err != nil || readable {
-			return Extent{From: first.From, To: last.To}, err
+			return Extent{From: first.From, To: last.To, Bytes: bytesOf(all)}, err
 		}
 	}
 }

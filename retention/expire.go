@@ -76,10 +76,7 @@ func (c *Chain) expired(ctx context.Context, kept []Segment, now time.Time, age 
 	if len(kept) == 0 {
 		return 0, nil
 	}
-	total := int64(0)
-	for _, s := range kept {
-		total += s.Size
-	}
+	total := bytesOf(kept)
 	// Age is by the time of the changes and by the time of the objects: a clock that has jumped
 	// must not empty the store.
 	newest, readable, err := c.readable(ctx, kept[len(kept)-1:])

@@ -89,7 +89,10 @@ func (s *source) FirstEntry(context.Context) (change.Timestamp, bool, error) {
 	return s.first, !s.unreadable, nil
 }
 
-func (s *source) Retained(gap.Reach) change.Timestamp { return s.retained }
+func (s *source) Extend(oplog gap.Reach) gap.Reach {
+	oplog.Retained = s.retained
+	return oplog
+}
 
 func (s *source) Growing(context.Context) bool { return s.growing }
 

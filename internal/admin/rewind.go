@@ -39,9 +39,8 @@ type Source interface {
 
 // A Retainer is a Source that has changes from before the oplog.
 type Retainer interface {
-	// Retained returns the time from which on all changes up to an oplog can be read, zero if that
-	// is from the oplog's oldest entry on.
-	Retained(oplog gap.Reach) change.Timestamp
+	// Extend returns the reach of an oplog with what can be read from before it.
+	Extend(oplog gap.Reach) gap.Reach
 }
 
 // extent returns how far the log reaches: its First is where the oplog begins, which can be
@@ -52,7 +51,7 @@ func extent(ctx context.Context, source Source, now change.Timestamp) (r gap.Rea
 		return r, false, err
 	}
 	if retainer, retains := source.(Retainer); retains {
-		r.Retained = retainer.Retained(r)
+		r = retainer.Extend(r)
 	}
 	return r, true, nil
 }

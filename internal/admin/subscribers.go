@@ -28,10 +28,10 @@ type Subscriber struct {
 	// before the oplog.
 	Lag    *float64 `json:"lag_seconds"`
 	Behind *int64   `json:"entries_behind"`
-	// HeadRoom is the log time between the oldest entry that can be read, in the oplog or retained,
-	// and the checkpoint: at the present write rate the position leaves the log after that time;
-	// below zero it has left it. It is nil if the oplog's oldest entry cannot be read, and while
-	// the oplog has not reached its size, because nothing leaves it then.
+	// HeadRoom is the log time until the checkpoint's position leaves the log, the oplog or the
+	// retained one, at the present write rate; below zero it has left it. It is nil if the oplog's
+	// oldest entry cannot be read, and while the oplog has not reached its size, because nothing
+	// leaves it then.
 	HeadRoom *float64 `json:"head_room_seconds"`
 	// Generation counts the rewinds; of a shared subscriber it is the highest of its partitions.
 	Generation uint64 `json:"generation"`
@@ -314,7 +314,7 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 		return err
 	}
 	reach, known, unread := extent(asking, source, now)
-	reach.Growing = known && source.Growing(asking)
+	reach.Growing = known && (reach.Growing || source.Growing(asking))
 	newest := now.Time()
 	l.NewestEntry = &newest
 	if known {

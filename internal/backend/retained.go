@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/admin"
@@ -40,12 +39,15 @@ type Log struct {
 	*mongodb.Client
 
 	extent retention.Extent
+	limits config.Retention
 }
 
 var _ admin.Retainer = Log{}
 
-// Retained implements admin.Retainer.
-func (l Log) Retained(oplog gap.Reach) change.Timestamp { return l.extent.Begins(oplog) }
+// Extend implements admin.Retainer.
+func (l Log) Extend(oplog gap.Reach) gap.Reach {
+	return l.extent.Extend(oplog, l.limits.MaxAge, l.limits.MaxBytes)
+}
 
 // retainedTimeout bounds how long a store may take to tell how far its log goes.
 const retainedTimeout = 10 * time.Second
@@ -61,7 +63,7 @@ func (c *Conn) Log(ctx context.Context) (Log, error) {
 	if err != nil {
 		c.logger.Warn("the retained log cannot be read from here: only the oplog counts", "store", c.Config.Retention.Store, "error", err)
 	}
-	return Log{Client: client, extent: extent}, nil
+	return Log{client, extent, c.Config.Retention}, nil
 }
 
 // retained returns how far the retained log of the cluster goes.

@@ -415,8 +415,7 @@ func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	reach := gap.Reach{First: s.reach.First, Last: s.reach.Last}
-	reach.Retained = log.Retained(reach)
+	reach := log.Extend(gap.Reach{First: s.reach.First, Last: s.reach.Last})
 	found := checkpointFacts{
 		Created: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity,
 		First: orZero(reach.Begins()), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.conn.Config.OnHistoryLost == "halt",

@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/notice"
@@ -28,16 +28,16 @@ type retained struct {
 	source *retention.Source
 	writer *retention.Writer
 	extent atomic.Pointer[retention.Extent]
+	limits config.Retention
 }
 
-// from returns the time from which on everything can be read up to the end of the oplog, zero where
-// the retained log does not reach the oplog.
-func (r *retained) from(reach gap.Reach) change.Timestamp {
+// extend returns the reach of the oplog with that of the retained log before it.
+func (r *retained) extend(reach gap.Reach) gap.Reach {
 	extent := r.extent.Load()
 	if extent == nil {
-		return change.Timestamp{}
+		return reach
 	}
-	return extent.Begins(reach)
+	return extent.Extend(reach, r.limits.MaxAge, r.limits.MaxBytes)
 }
 
 // A readable is MongoDB for operators: its log begins where the retained one does.
@@ -58,12 +58,12 @@ func (s *Service) readable() readable {
 	return readable{s.mongo, &s.retained}
 }
 
-// Retained implements admin.Retainer.
-func (r readable) Retained(oplog gap.Reach) change.Timestamp {
+// Extend implements admin.Retainer.
+func (r readable) Extend(oplog gap.Reach) gap.Reach {
 	if r.retained == nil {
-		return change.Timestamp{}
+		return oplog
 	}
-	return r.retained.from(oplog)
+	return r.retained.extend(oplog)
 }
 
 // trouble returns why the log is not retained, or not read, and since when.
@@ -116,6 +116,7 @@ func (s *Service) openRetention(ctx context.Context) error {
 		Shared: backend.SharedStore(cfg.Retention.Store), Rank: s.rank,
 		MaxAge: cfg.Retention.MaxAge, MaxBytes: cfg.Retention.MaxBytes, Logger: s.logger, Registerer: s.registry,
 	}, chain, s.log)
+	s.retained.limits = cfg.Retention
 	s.retained.chain.Store(chain)
 	looking, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -28,8 +28,43 @@ func TestStalledRetainedLogCountsNoMore(t *testing.T) {
 		{1100, 999, 0}, {1100, 1001, 10}, // an oplog of a few minutes
 	} {
 		r.extent.Store(&retention.Extent{From: at(10), To: at(c.to)})
-		if got := r.from(gap.Reach{First: at(1000), Last: at(c.last)}); got != at(c.want) {
+		if got := r.extend(gap.Reach{First: at(1000), Last: at(c.last)}).Retained; got != at(c.want) {
 			t.Errorf("to %d of %d: from %s", c.to, c.last, got)
+		}
+	}
+}
+
+// A position leaves the retained log when its part of it expires: in a log that has not reached its
+// bounds that is later than where it begins says, and never if there are none.
+func TestPositionsLeaveTheRetainedLogWhenTheyExpire(t *testing.T) {
+	const hour = 3600
+	at := func(hours uint32) change.Timestamp { return change.Timestamp{T: hours * hour} }
+	oplog := gap.Reach{First: at(97), Last: at(100)}
+	for _, c := range []struct {
+		name   string
+		limits config.Retention
+		growth bool // of the oplog
+		room   time.Duration
+		leaves bool
+	}{
+		{"by age", config.Retention{MaxAge: 24 * time.Hour}, false, 15 * time.Hour, true},
+		{"at its age", config.Retention{MaxAge: 10 * time.Hour}, false, time.Hour, true},
+		{"above its age", config.Retention{MaxAge: 9 * time.Hour}, false, time.Hour, true},
+		{"by size", config.Retention{MaxAge: 24 * time.Hour, MaxBytes: 1500}, false, 6 * time.Hour, true},
+		{"at its size", config.Retention{MaxBytes: 1000}, false, time.Hour, true},
+		{"without bounds", config.Retention{}, false, 0, false},
+		{"before an oplog that grows", config.Retention{MaxAge: 24 * time.Hour}, true, 0, false},
+	} {
+		r := retained{limits: c.limits}
+		r.extent.Store(&retention.Extent{From: at(90), To: at(100), Bytes: 1000})
+		of := oplog
+		of.Growing = c.growth
+		reach := r.extend(of)
+		if room, leaves := reach.HeadRoom(change.At(at(91))); leaves != c.leaves || leaves && room != c.room {
+			t.Errorf("%s: it leaves in %s: %t", c.name, room, leaves)
+		}
+		if room, left := reach.HeadRoom(change.At(at(89))); !left || room != -time.Hour {
+			t.Errorf("%s: what has left has %s: %t", c.name, room, left)
 		}
 	}
 }
@@ -45,7 +80,7 @@ func TestOperatorsOfSeveralNodesSeeOnlyTheOplog(t *testing.T) {
 	}{{1, "file:///log", 10}, {2, "file:///log", 0}, {1, "s3://log", 10}, {2, "s3://log", 10}} {
 		s := Service{opts: Options{Config: config.Config{Cluster: config.Cluster{ExpectedNodes: c.nodes}, Retention: config.Retention{Store: c.store}}}}
 		s.retained.extent.Store(&retention.Extent{From: change.Timestamp{T: 10}, To: oplog.Last})
-		if got := s.readable().Retained(oplog); got.T != c.want {
+		if got := s.readable().Extend(oplog).Retained; got.T != c.want {
 			t.Errorf("%d nodes, %s: %s", c.nodes, c.store, got)
 		}
 	}

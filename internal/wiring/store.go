@@ -216,6 +216,5 @@ func (s *Service) reach(ctx context.Context) (gap.Reach, error) {
 		return gap.Reach{}, err
 	}
 	reach := gap.Reach{First: r.First, Last: r.Last, Majority: r.Majority, Slack: r.Slack, Growing: s.mongo.Growing(ctx)}
-	reach.Retained = s.retained.from(reach)
-	return reach, nil
+	return s.retained.extend(reach), nil
 }
