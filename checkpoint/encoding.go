@@ -41,6 +41,7 @@ type claim struct {
 	Started time.Time `json:"started"`
 	Node    string    `json:"node"`
 	By      string    `json:"by,omitempty"`
+	Ended   bool      `json:"ended,omitempty"`
 }
 
 // A beginning is a Beginning as it is stored.
@@ -141,7 +142,7 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 			s.Began = &beginning{At: positionOf(change.At(c.Began.At)), ID: c.Began.ID}
 		}
 	} else {
-		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By}
+		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By, Ended: c.Claim.Ended}
 	}
 	for p, at := range c.Positions {
 		if s.Positions == nil {
@@ -230,7 +231,7 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 	case s.Claim == nil:
 		return c, t, errors.New("it has neither a partition nor a claim")
 	default:
-		c.Claim = Claim{Number: s.Claim.Number, Process: s.Claim.Process, Started: s.Claim.Started, Node: s.Claim.Node, By: s.Claim.By}
+		c.Claim = Claim{Number: s.Claim.Number, Process: s.Claim.Process, Started: s.Claim.Started, Node: s.Claim.Node, By: s.Claim.By, Ended: s.Claim.Ended}
 	}
 	if c.Position, err = s.Position.parse(); err != nil {
 		return c, t, err
