@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sort"
 	"strconv"
@@ -234,13 +233,14 @@ func (e Extent) Extend(oplog gap.Reach, age time.Duration, bytes int64) gap.Reac
 // spare returns by how much log time the stretch can grow before its oldest part expires. Its size
 // grows as it has until now.
 func (e Extent) spare(age time.Duration, bytes int64) time.Duration {
-	length, spare := e.To.Time().Sub(e.From.Time()), time.Duration(math.MaxInt64)
+	const unbounded = 100 * 365 * 24 * time.Hour // which can be added to
+	length, spare := e.To.Time().Sub(e.From.Time()), unbounded
 	if age > 0 {
 		spare = age - length
 	}
 	if bytes > 0 && e.Bytes > 0 {
 		most := float64(length) * float64(bytes) / float64(e.Bytes)
-		spare = min(spare, time.Duration(min(most, math.MaxInt64/2))-length)
+		spare = min(spare, time.Duration(min(most, float64(unbounded)))-length)
 	}
 	return max(0, spare)
 }
