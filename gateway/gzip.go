@@ -5,21 +5,23 @@ import (
 	"compress/flate"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-// maxKept is half of the bytes of texts and fragments that a compressor keeps, beside one event of
-// any size.
+// maxKept is half of the bytes of texts and fragments that a compressor keeps. A text that does not
+// fit into it with its fragment is not kept: each stream compresses it.
 const maxKept = 4 << 20
 
 // A compressor compresses the texts of event streams, each once for all streams. A fragment refers
 // to nothing before it and ends at a byte: fragments in any order are one deflate stream (RFC 1951),
 // and the size of one says nothing of other texts.
 type compressor struct {
-	writers sync.Pool // of *flate.Writer
+	writers chan *flate.Writer // as many as can work at once, nil where none was needed yet
 
 	mu struct {
 		sync.Mutex
@@ -35,8 +37,21 @@ type fragment struct {
 	data []byte
 }
 
+// newCompressor returns a compressor that compresses as many texts at once as there are processors: a
+// writer takes 0.9 MB.
+func newCompressor() *compressor {
+	c := &compressor{writers: make(chan *flate.Writer, runtime.GOMAXPROCS(0))}
+	for range cap(c.writers) {
+		c.writers <- nil
+	}
+	return c
+}
+
 // of returns the fragment of a text. It must not be modified.
 func (c *compressor) of(text []byte) []byte {
+	if 2*len(text) > maxKept {
+		return c.compress(text)
+	}
 	found := c.find(text)
 	found.once.Do(func() {
 		found.data = c.compress(text)
@@ -55,7 +70,7 @@ func (c *compressor) find(text []byte) *fragment {
 	if found == nil {
 		found = &fragment{}
 	}
-	if c.mu.recent == nil || c.mu.size >= maxKept {
+	if c.mu.recent == nil || c.mu.size+2*len(text) > maxKept {
 		c.mu.recent, c.mu.earlier, c.mu.size = make(map[string]*fragment), c.mu.recent, 0
 	}
 	c.mu.recent[string(text)] = found
@@ -66,15 +81,15 @@ func (c *compressor) find(text []byte) *fragment {
 // compress compresses a text, by itself.
 func (c *compressor) compress(text []byte) []byte {
 	var out bytes.Buffer
-	w, ok := c.writers.Get().(*flate.Writer)
-	if ok {
-		w.Reset(&out)
-	} else {
+	w := <-c.writers
+	if w == nil {
 		w, _ = flate.NewWriter(&out, flate.BestSpeed) // the level is valid
 	}
-	defer c.writers.Put(w)
+	w.Reset(&out)
 	_, _ = w.Write(text) // a buffer takes everything
 	_ = w.Flush()
+	w.Reset(io.Discard) // or it would keep the fragment
+	c.writers <- w
 	return bytes.Clone(out.Bytes())
 }
 
@@ -85,7 +100,13 @@ const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 type gzipped struct {
 	compressor *compressor
 	sealed     int    // bytes of the client's buffer that are compressed
-	crc, size  uint32 // of the texts before
+	checks     checks // of the texts before
+	sent       checks // of those that were written
+}
+
+// The checks at the end of a gzip file are of its texts together.
+type checks struct {
+	crc, size uint32
 }
 
 // begin begins the stream, before its first text.
@@ -101,16 +122,21 @@ func (g *gzipped) seal(buffer []byte) []byte {
 	if len(text) == 0 {
 		return buffer
 	}
-	g.crc, g.size = crc32.Update(g.crc, crc32.IEEETable, text), g.size+uint32(len(text))
+	g.checks = checks{crc32.Update(g.checks.crc, crc32.IEEETable, text), g.checks.size + uint32(len(text))}
 	buffer = append(buffer[:g.sealed], g.compressor.of(text)...)
 	g.sealed = len(buffer)
 	return buffer
 }
 
-// end returns the end of the stream: an empty final block, then the checks.
+// written says that what is sealed has been written.
+func (g *gzipped) written() {
+	g.sealed, g.sent = 0, g.checks
+}
+
+// end returns the end of what was written of the stream: an empty final block, then the checks.
 func (g *gzipped) end() []byte {
 	const finalBlock = "\x03\x00"
-	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32([]byte(finalBlock), g.crc), g.size)
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32([]byte(finalBlock), g.sent.crc), g.sent.size)
 }
 
 // acceptsGzip reports whether a client accepts gzip, and does not prefer a response that is not

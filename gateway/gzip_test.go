@@ -6,10 +6,13 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 )
@@ -17,10 +20,10 @@ import (
 // Fragments in any order are one gzip file with the same texts, and each can be read alone: the
 // size of one tells nothing of the others.
 func TestFragmentsAreIndependent(t *testing.T) {
-	var all compressor
+	all := newCompressor()
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.StringMatching(`[a-d]{0,40}`)
-		g := gzipped{compressor: &all}
+		g := gzipped{compressor: all}
 		file, want := g.begin(nil), []byte(nil)
 		for range rapid.IntRange(0, 20).Draw(t, "texts") {
 			text := []byte(strings.Repeat(words.Draw(t, "text"), rapid.SampledFrom([]int{1, 1, 1, 5, 5_000}).Draw(t, "times")))
@@ -31,6 +34,7 @@ func TestFragmentsAreIndependent(t *testing.T) {
 				t.Fatalf("%q alone: %.100q, %v", text, alone, err)
 			}
 		}
+		g.written()
 		r, err := gzip.NewReader(bytes.NewReader(append(file, g.end()...)))
 		if err != nil {
 			t.Fatal(err)
@@ -43,7 +47,7 @@ func TestFragmentsAreIndependent(t *testing.T) {
 
 // A text is compressed once, whoever asks for it, and what is remembered is bounded.
 func TestFragmentsAreMadeOnceAndForgotten(t *testing.T) {
-	var all compressor
+	all := newCompressor()
 	text := []byte(strings.Repeat("the same text ", 10_000))
 	got := make([][]byte, 16)
 	var asking sync.WaitGroup
@@ -58,13 +62,39 @@ func TestFragmentsAreMadeOnceAndForgotten(t *testing.T) {
 	}
 	for i := range 3 * maxKept / len(text) {
 		all.of(append([]byte{byte(i), byte(i >> 8)}, text...))
-		if kept := (len(all.mu.recent) + len(all.mu.earlier)) * 2 * len(text); kept > 3*maxKept {
+		if kept := (len(all.mu.recent) + len(all.mu.earlier)) * 2 * len(text); kept > 2*maxKept {
 			t.Fatalf("%d bytes are kept", kept)
 		}
 	}
 	if again := all.of(text); &again[0] == &got[0][0] {
 		t.Error("a text is kept for ever")
 	}
+	large := make([]byte, maxKept/2+1)
+	if all.of(large); all.mu.recent[string(large)] != nil {
+		t.Error("a large text is kept")
+	}
+}
+
+// However many streams there are, memory for the work itself is that of as many as can go on.
+func TestNoMoreTextsAreCompressedAtOnceThanThereAreProcessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newCompressor()
+		for range runtime.GOMAXPROCS(0) {
+			<-all.writers
+		}
+		var done atomic.Bool
+		go func() {
+			all.of([]byte("a text"))
+			done.Store(true)
+		}()
+		if synctest.Wait(); done.Load() {
+			t.Error("a text was compressed while every writer worked")
+		}
+		all.writers <- nil
+		if synctest.Wait(); !done.Load() {
+			t.Error("a text is not compressed when a writer has ended")
+		}
+	})
 }
 
 func TestWhoAcceptsGzip(t *testing.T) {

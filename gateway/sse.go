@@ -57,7 +57,7 @@ type Events struct {
 	logger     *slog.Logger
 	metrics    metrics
 	clients    atomic.Int64
-	compressor compressor
+	compressor *compressor
 }
 
 // NewEvents returns the handler.
@@ -67,6 +67,7 @@ func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
 	cfg.MaxClients = cmp.Or(cfg.MaxClients, 1000)
 	return &Events{
 		cfg: cfg, node: node, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), metrics: newMetrics(cfg.Registerer),
+		compressor: newCompressor(),
 	}
 }
 

@@ -34,6 +34,7 @@ type client struct {
 	out        *http.ResponseController
 	buffer     []byte
 	gzip       *gzipped   // nil if the response is not compressed
+	cut        bool       // the last write has failed
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
@@ -85,7 +86,7 @@ func (c *client) compress(request http.Header) {
 		return
 	}
 	c.w.Header().Set("Content-Encoding", "gzip")
-	c.gzip = &gzipped{compressor: &c.events.compressor}
+	c.gzip = &gzipped{compressor: c.events.compressor}
 	c.buffer = c.gzip.begin(c.buffer)
 }
 
@@ -96,10 +97,10 @@ func (c *client) seal() {
 	}
 }
 
-// finish ends a compressed response, unless something before its end could not be written. The
-// server writes the end when the request returns, with that of the body.
+// finish ends a compressed response after what was written, unless a write has failed. The server
+// writes the end when the request returns, with that of the body.
 func (c *client) finish() {
-	if c.gzip != nil && len(c.buffer) == 0 {
+	if c.gzip != nil && !c.cut {
 		_, _ = c.w.Write(c.gzip.end()) //nolint:gosec // never taken for HTML; the stream ends anyway
 	}
 }
@@ -376,6 +377,7 @@ func (c *client) send(ctx context.Context) error {
 		return nil
 	}
 	c.seal()
+	c.cut = true // until it is written
 	now, stall := time.Now(), c.events.cfg.StallTimeout
 	if c.limit.Sub(now) < stall-stall/sameLimit {
 		c.limit = now.Add(stall)
@@ -389,12 +391,12 @@ func (c *client) send(ctx context.Context) error {
 	if _, err := c.w.Write(c.buffer); err != nil { //nolint:gosec // text/event-stream is never taken for HTML
 		return fmt.Errorf("write: %w", err)
 	}
-	c.sent = now                                                           // as the deadline, which outlives a write that took long
+	c.cut, c.sent = false, now                                             // as the deadline, which outlives a write that took long
 	if c.buffer, c.written = c.buffer[:0], 0; cap(c.buffer) > 4*maxWrite { // of a large event
 		c.buffer = nil
 	}
 	if c.gzip != nil {
-		c.gzip.sealed = 0
+		c.gzip.written()
 	}
 	if err := c.out.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)

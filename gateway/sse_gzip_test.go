@@ -3,14 +3,19 @@ package gateway_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
+	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/sse"
 )
 
@@ -151,4 +156,43 @@ func TestCompressedStreamIsEnded(t *testing.T) {
 	w.write(1, 100_000)
 	w.stop()
 	whole("stopped", last)
+}
+
+// Bytes of a compressed stream count as they are sent. A stream that ends while changes wait for the
+// rate is whole without them.
+func TestCompressedBytesCountForTheRate(t *testing.T) {
+	o := compressing()
+	w := newWorld(t, o)
+	o.events.Cluster, o.events.Accounts = "c", access.NewAccounts(access.Defaults{})
+	events := gateway.NewEvents(o.events, w.node)
+	server := newList(t, "token name=a namespace=* bytes_per_second=1").config(gateway.Config{}) // and 256 KiB at once
+	stop := make(chan context.CancelCauseFunc, 1)
+	web := httptest.NewServer(server.Access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		stop <- cancel
+		events.ServeHTTP(w, r.WithContext(ctx))
+	})))
+	t.Cleanup(web.Close)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer token")
+	resp, err := web.Client().Do(req) // which unpacks, and looks at the checks
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	r := sse.NewReader(resp.Body)
+	const n = 5
+	w.write(n, 100_000)
+	for range n {
+		event(t, r)
+	}
+	w.source.Append(changetest.Event{ID: 8, Pad: 600_000, Noise: true})
+	w.until("the last one is compressed", func() bool { return events.Fragments("data: ") == n+1 })
+	(<-stop)(fault.Newf(fault.NodeStopping, "the node stops"))
+	if m, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("%.100q, %v", m.Data, err)
+	}
 }
