@@ -30,8 +30,8 @@ export function headRoomLevel(state, subscriber) {
   return '';
 }
 
-// explained reports whether a problem of the node is why something cannot be read.
-const explained = (state, code) => Boolean(state.status?.problems.some((p) => p.code === code));
+// explained reports whether a problem of what the node depends on is why something cannot be read. Others may have the same code for another reason.
+const explained = (state, code) => Boolean(state.status?.problems.some((p) => p.code === code && ['etcd', 'mongodb'].includes(p.subject)));
 
 const levels = ['critical', 'warning', 'info'];
 
@@ -77,7 +77,8 @@ function checkpoints(state, add) {
   const list = state.subscribers;
   if (!list) return;
   const unreadable = coded(list.error, 'STRM-CHECKPOINT-UNREADABLE');
-  if (list.error && !explained(state, unreadable)) add('unreadable', 'warning', 'Some checkpoints cannot be read', {detail: list.error, code: unreadable});
+  const damaged = /STRM-CHECKPOINT-/.test(list.error); // a checkpoint itself, and not only what holds it
+  if (list.error && (damaged || !explained(state, unreadable))) add('unreadable', 'warning', 'Some checkpoints cannot be read', {detail: list.error, code: unreadable});
   if (list.log_error && !state.status?.problems.some((p) => p.subject === 'mongodb')) {
     add('hidden', 'warning', 'Lag and head-room are unknown', {detail: list.log_error, code: coded(list.log_error, 'STRM-LOG-HIDDEN')});
   }
