@@ -256,7 +256,7 @@ streams:
 	$(GO) build -o bin/ ./dev/demo
 	cd test/streams/goclient && $(GO) vet . && $(GO) build -o $(CURDIR)/bin/streamclient .
 	cd test/streams && npm ci --ignore-scripts --no-audit --no-fund
-	for gzip in '' 1; do GZIP=$$gzip node test/streams/clients.mjs && GZIP=$$gzip node test/streams/proxies.mjs || exit 1; done
+	for gzip in '' 1; do STREAMER_GZIP=$$gzip node test/streams/clients.mjs && STREAMER_GZIP=$$gzip node test/streams/proxies.mjs || exit 1; done
 
 # The retained log in a bucket of versitygw, which is built when first used (some minutes): the store's suite, and three nodes as processes while the writer, the store and its disk fail.
 VERSITYGW := $(CURDIR)/bin/versitygw-1.8.0

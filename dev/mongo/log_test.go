@@ -125,7 +125,11 @@ func TestGenerateEndsWithItsContext(t *testing.T) {
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
 	for srv.Stats().OplogEntries < 50 {
-		<-look.C
+		select {
+		case <-look.C:
+		case err := <-ended:
+			t.Fatalf("it has ended: %v", err)
+		}
 	}
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

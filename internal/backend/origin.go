@@ -191,8 +191,8 @@ func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 		}
 		return checkpoints.NewStore(client, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, 0), nil
 	}
-	unset := slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint}) && !listening(ctx)
-	if c.etcd == nil && (unset || len(cfg.Etcd.Endpoints) == 0) {
+	unset := slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint})
+	if c.etcd == nil && (len(cfg.Etcd.Endpoints) == 0 || unset && !listening(ctx)) {
 		return nil, nil //nolint:nilnil // no etcd is configured
 	}
 	client, err := c.Etcd(ctx)

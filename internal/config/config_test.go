@@ -266,7 +266,8 @@ func TestHeadersOfTracesComeFromAFile(t *testing.T) {
 	}
 }
 
-// An origin is compared literally with what browsers send: one that no browser sends is refused here.
+// An origin is compared literally with what browsers send: one that no browser sends is refused
+// here.
 func TestOriginsHaveTheFormOfBrowsers(t *testing.T) {
 	of := func(origin string) error {
 		_, err := parse("c.yaml", []byte("mongodb: {uri: 'mongodb://h'}"), []string{"STREAMER_HTTP_CORS_ORIGINS=" + origin}, noFile)

@@ -41,7 +41,7 @@ func from(address string) *net.Dialer {
 
 // hello opens a session over gRPC, with a token if there is one, and waits for its welcome. It comes
 // again as clients do as long as the node says that MongoDB does not answer, as at the start of one
-// on a machine that is short of breath.
+// on a machine that is short of breath, until its patience ends.
 func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*streampb.Hello)) (streampb.Gateway_ConnectClient, error) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), patience)
@@ -51,9 +51,20 @@ func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*s
 	}
 	for {
 		stream, err := greet(ctx, conn, change)
-		if !strings.Contains(fmt.Sprint(err), string(fault.MongoUnreachable)) {
+		if !strings.Contains(fmt.Sprint(err), string(fault.MongoUnreachable)) || !n.again(ctx, err) {
 			return stream, err
 		}
+	}
+}
+
+// again waits before what has failed is tried again. It reports whether there is time for that.
+func (n *live) again(ctx context.Context, failed any) bool {
+	n.Logf("tried again after: %v", failed)
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -76,6 +87,8 @@ func greet(ctx context.Context, conn grpc.ClientConnInterface, change func(*stre
 // do sends a request, again as long as the node says that MongoDB does not answer.
 func (n *live) do(client *http.Client, req *http.Request) *http.Response {
 	n.Helper()
+	ctx, cancel := context.WithTimeout(req.Context(), patience)
+	defer cancel()
 	for {
 		resp, err := client.Do(req)
 		if err != nil {
@@ -89,7 +102,7 @@ func (n *live) do(client *http.Client, req *http.Request) *http.Response {
 		if err != nil {
 			n.Fatal(err)
 		}
-		if !bytes.Contains(text, []byte(fault.MongoUnreachable)) {
+		if !bytes.Contains(text, []byte(fault.MongoUnreachable)) || !n.again(ctx, string(text)) {
 			resp.Body = io.NopCloser(bytes.NewReader(text))
 			return resp
 		}

@@ -97,13 +97,10 @@ func TestEventStreamsAreCompressedAsConfigured(t *testing.T) {
 	}
 	web := &http.Client{Transport: &http.Transport{}} // which accepts gzip, and unpacks it
 	defer web.CloseIdleConnections()
-	resp, err := web.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := n.do(web, req)
 	defer func() { _ = resp.Body.Close() }()
-	if !resp.Uncompressed {
-		t.Error("the stream is not compressed")
+	if !resp.Uncompressed || resp.StatusCode != http.StatusOK {
+		t.Errorf("status %d, compressed: %t", resp.StatusCode, resp.Uncompressed)
 	}
 	n.insertPadded(1, "what is inserted")
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {

@@ -19,9 +19,10 @@ export async function until(ok, what, ms = 60_000) {
   }
 }
 
-// demo starts a node under load and returns the address of its HTTP server. With GZIP in the environment it compresses event streams.
+// demo starts a node under load and returns the address of its HTTP server. With STREAMER_GZIP in the environment it
+// compresses event streams.
 export async function demo(...args) {
-  const child = spawn(process.env.DEMO ?? 'bin/demo', ['-http', '127.0.0.1:0', '-grpc', '127.0.0.1:0', ...(process.env.GZIP ? ['-gzip'] : []), ...args], {stdio: ['ignore', 'pipe', 'ignore']});
+  const child = spawn(process.env.DEMO ?? 'bin/demo', ['-http', '127.0.0.1:0', '-grpc', '127.0.0.1:0', ...(process.env.STREAMER_GZIP ? ['-gzip'] : []), ...args], {stdio: ['ignore', 'pipe', 'ignore']});
   const ended = new Promise((done) => { child.on('exit', done); });
   let address;
   for await (const line of createInterface({input: child.stdout})) {
