@@ -63,12 +63,14 @@ func New(cfg Config) *Target {
 		}
 		return sink.DropUnsent(conn), nil
 	}
+	protocols := new(http.Protocols) // HTTP/2 would go on to send a request that has failed
+	protocols.SetHTTP1(true)
 	t.client = &http.Client{
 		Timeout:       cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: dial, TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: cfg.Parallel,
-			IdleConnTimeout: time.Minute,
+			DialContext: dial, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: cfg.Parallel, IdleConnTimeout: time.Minute,
+			Protocols: protocols,
 		}, // without a proxy: it would dial instead
 	}
 	t.Serial = sink.Serial{Send: t.send, Batch: cfg.Batch, Parallel: cfg.Parallel}

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -80,36 +82,59 @@ func TestRefusalNamesTheEndpointAndTheRemedy(t *testing.T) {
 // repetition, and newer changes.
 func TestUnsentRequestNeverArrives(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	accepted := make(chan net.Conn, 100)
-	go func() {
-		for {
-			conn, err := l.Accept()
+	certified := httptest.NewUnstartedServer(nil)
+	certified.EnableHTTP2 = true
+	certified.StartTLS()
+	t.Cleanup(certified.Close)
+	for scheme, config := range map[string]*tls.Config{"http": nil, "https": certified.TLS} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
-				return
+				t.Fatal(err)
 			}
-			_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
-			accepted <- conn
-		}
-	}()
-	target := New(Config{URL: "http://" + l.Addr().String(), Secret: "0123456789abcdef", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Timeout: time.Second})
-	t.Cleanup(target.Close)
-	var far net.Conn
-	for m := (&sink.Message{ID: "1", Op: "insert", Value: make([]byte, 512<<10)}); far == nil; {
-		if err := sink.One(t.Context(), target, m); err == nil {
-			t.Fatal("a request without an answer counts as acknowledged")
-		}
-		select {
-		case far = <-accepted:
-		default: // the machine was too slow for the timeout
-		}
+			t.Cleanup(func() { _ = l.Close() })
+			begun := make(chan net.Conn, 100)
+			go takeBeginnings(l, config, begun)
+			target := New(Config{
+				URL: scheme + "://" + l.Addr().String(), Secret: "0123456789abcdef", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+				Timeout: time.Second, TLS: &tls.Config{InsecureSkipVerify: true},
+			})
+			t.Cleanup(target.Close)
+			var far net.Conn
+			for m := (&sink.Message{ID: "1", Op: "insert", Value: make([]byte, 512<<10)}); far == nil; {
+				if err := sink.One(t.Context(), target, m); err == nil {
+					t.Fatal("a request without an answer counts as acknowledged")
+				}
+				select {
+				case far = <-begun:
+				default: // the machine was too slow for the timeout
+				}
+			}
+			t.Cleanup(func() { _ = far.Close() })
+			_ = far.SetReadDeadline(time.Now().Add(30 * time.Second)) // the connection is closed already
+			if arrived, err := io.Copy(io.Discard, far); arrived >= 512<<10 || !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%d bytes have arrived, %v", arrived, err)
+			}
+		})
 	}
-	t.Cleanup(func() { _ = far.Close() })
-	if arrived, err := io.Copy(io.Discard, far); arrived >= 512<<10 || err == nil {
-		t.Errorf("%d bytes have arrived, %v", arrived, err)
+}
+
+// takeBeginnings accepts connections, and passes those on of whose first request it has read a byte.
+func takeBeginnings(l net.Listener, config *tls.Config, begun chan<- net.Conn) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_ = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+		if config != nil {
+			conn = tls.Server(conn, config)
+		}
+		go func() {
+			if _, err := io.ReadFull(conn, make([]byte, 1)); err == nil {
+				begun <- conn
+			}
+		}()
 	}
 }
