@@ -146,6 +146,24 @@ func TestSilentTargetIsKnownInTime(t *testing.T) {
 			t.Errorf("silent since %v although it answers", silent)
 		}
 	})
+	synctest.Test(t, func(t *testing.T) {
+		s := watched(t, 0)
+		m, next := s.mu.flights[0].messages[0], s.mu.flights[0].messages[1]
+		s.begin(m)
+		m.Done(errors.New("away"))
+		s.target.(*broken).silent.Store(true)
+		s.repeat(t.Context(), []*Message{m})
+		if st := s.Status(); st.State != Retrying || st.UnderWay != 1 || st.Error != "away" {
+			t.Errorf("at the attempt after a failure: %+v", st)
+		}
+		m.Done(nil)
+		s.begin(next)
+		time.Sleep(SilentAfter + LookEvery)
+		synctest.Wait()
+		if st := s.Status(); st.State != Stalled || st.Error != "" {
+			t.Errorf("silent after it had recovered: %+v", st)
+		}
+	})
 }
 
 // watched returns a sink so long after a look at its target.

@@ -647,7 +647,7 @@ func (s *Sink) acknowledged() {
 	s.published.Add(1)
 	s.metrics.published.Inc()
 	if !s.mu.failed {
-		s.mu.slow = max(time.Since(s.mu.moved), s.mu.slow*9/10)
+		s.mu.slow, s.mu.last = max(time.Since(s.mu.moved), s.mu.slow*9/10), nil
 	}
 	s.mu.moved, s.mu.silent = time.Now(), time.Time{}
 }
@@ -841,7 +841,10 @@ func (s *Sink) Status() Status {
 		st.State, err = Stalled, s.mu.last
 	case s.mu.failed:
 		st.State, err = Retrying, s.mu.last
-	case s.mu.underWay > 0 && !s.mu.silent.IsZero():
+	case s.mu.underWay == 0 || s.mu.silent.IsZero():
+	case s.mu.last != nil:
+		st.State = Retrying // it attempts again
+	default:
 		st.State = Stalled
 	}
 	if err != nil {
