@@ -49,7 +49,7 @@ func TestPositionOfNobodyFollows(t *testing.T) {
 	}
 }
 
-// Where all partitions meet at one position, the checkpoint has that alone, as when it is read back.
+// Where all partitions meet at one position, the checkpoint has that alone, as it is decoded.
 func TestPartitionsThatMeetHaveOnePosition(t *testing.T) {
 	t.Parallel()
 	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }

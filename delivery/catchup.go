@@ -9,6 +9,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/delivery/fair"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/internal/wake"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog"
@@ -394,11 +395,10 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	return true
 }
 
-// hasSeen reports whether the session's subscriber has seen the change to which a loss without a
-// length belongs, the first of the batch. It had the loss before that.
+// hasSeen reports whether the session's subscriber has seen the rename to which a loss belongs, the
+// first change of the batch, and so was told of the loss.
 func (s *stream) hasSeen(loss *oplog.Loss, batch *oplog.Batch) bool {
-	ofChange := loss.From.Compare(loss.To) == 0 && batch.Len() > 0
-	return ofChange && s.seen != nil && s.seen.has(batch.Event(0).Position())
+	return loss.Reason == gap.Renamed && batch.Len() > 0 && s.seen != nil && s.seen.has(batch.Event(0).Position())
 }
 
 // standStill ends the reading at the time of a hold: the next entry of the log is later.

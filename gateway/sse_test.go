@@ -397,8 +397,8 @@ func TestLostPositionIsToldNotSkipped(t *testing.T) {
 }
 
 // The loss of a renamed collection comes before the rename: a client whose last event is the rename
-// has had it.
-func TestClientThatHasHadARenameIsNotToldOfItAgain(t *testing.T) {
+// was told of it.
+func TestClientThatHasARenameIsNotToldOfItAgain(t *testing.T) {
 	w := newWorld(t, options{})
 	first := w.get("", "")
 	w.source.Append(changetest.Event{Op: "rename", Coll: "draft", To: "orders", Keyless: true}, changetest.Event{ID: 7})

@@ -30,12 +30,12 @@ const lingering = 10 * time.Second
 
 // A part is some bytes of a segment.
 type part struct {
-	of       edition
-	at, size int64
-	fetched  chan struct{} // closed when data and err are set
-	data     []byte
-	err      error
-	left     bool // by its reader, before it was there
+	of        edition
+	at, size  int64
+	fetched   chan struct{} // closed when data and err are set
+	data      []byte
+	err       error
+	abandoned bool // its reader's context ended while it was fetched
 }
 
 // An edition is a segment as it was written, or rewritten.
@@ -99,7 +99,7 @@ func (c *cache) get(ctx context.Context, store Store, of edition, offset, n, ext
 		p, missing := c.find(of, offset, n, extent)
 		if missing {
 			p.data, _, p.err = store.Get(ctx, of.key, offset, extent)
-			p.left = ctx.Err() != nil
+			p.abandoned = ctx.Err() != nil
 			c.metrics.fetched(len(p.data))
 			c.settle(p)
 		}
@@ -112,7 +112,7 @@ func (c *cache) get(ctx context.Context, store Store, of edition, offset, n, ext
 		case p.err == nil:
 			from := min(offset-p.at, int64(len(p.data)))
 			return p.data[from:min(from+n, int64(len(p.data)))], nil
-		case missing || !p.left:
+		case missing || !p.abandoned:
 			return nil, p.err
 		}
 	}

@@ -376,7 +376,7 @@ func (s *lateStore) Get(ctx context.Context, key string, offset, n int64) ([]byt
 
 // A reader that waits for what another one fetches gets it also if the other one leaves. If the
 // store fails, it has failed for both: a store that hangs would be asked by one after the other.
-func TestWaitingReaderOutlivesTheOneThatFetches(t *testing.T) {
+func TestWaitingReaderSharesWhatAnotherFetches(t *testing.T) {
 	t.Parallel()
 	unavailable := errors.New("unavailable")
 	for name, failure := range map[string]error{"leaves": nil, "fails": unavailable} {
@@ -397,7 +397,10 @@ func TestWaitingReaderOutlivesTheOneThatFetches(t *testing.T) {
 					time.AfterFunc(time.Millisecond, leave)
 				}
 				got, err := common.get(t.Context(), store, edition{}, 0, 5, 5)
-				if failure != nil && errors.Is(err, failure) && store.reads == 1 {
+				if failure != nil {
+					if !errors.Is(err, failure) || store.reads != 1 {
+						t.Errorf("whoever waits for what fails gets %q after %d reads: %v", got, store.reads, err)
+					}
 					got, err = common.get(t.Context(), store, edition{}, 0, 5, 5) // it is not kept
 				}
 				if string(got) != "block" || err != nil || store.reads != 2 {

@@ -32,7 +32,7 @@ type session struct {
 	lost  time.Time // of the draft's last loss that another node may not have
 
 	limits limits    // of the draft
-	now    time.Time // when they were looked at
+	now    time.Time // when they were read
 }
 
 func newSession(w *Writer, head Head, found bool) *session {
@@ -79,7 +79,7 @@ func (s *session) run(ctx context.Context) error {
 			}
 			continue
 		}
-		s.look()
+		s.refresh()
 		if err := s.endQuietly(ctx); err != nil {
 			return err
 		}
@@ -93,12 +93,12 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// look looks at the clock and the limits, once for many changes.
-func (s *session) look() { s.limits, s.now = s.w.limits(), time.Now() }
+// refresh reads the clock and the limits: once a batch, because a change is cheap.
+func (s *session) refresh() { s.limits, s.now = s.w.limits(), time.Now() }
 
 // consider adds a batch to the draft, and ends segments where that is due.
 func (s *session) consider(ctx context.Context, b *oplog.Batch) error {
-	s.look()
+	s.refresh()
 	if s.fresh {
 		s.from, s.fresh = s.cursor.Position().Time.Next(), false
 	}
@@ -225,6 +225,6 @@ func (s *session) end(ctx context.Context, to change.Timestamp, cut bool) error 
 	s.head, s.next, s.from = h, h.Number+1, to
 	s.draft, s.lost = s.draft.next(), time.Time{}
 	s.w.expire(ctx)
-	s.look() // writing may have taken long
+	s.refresh() // writing may have taken long
 	return nil
 }
