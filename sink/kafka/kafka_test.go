@@ -275,6 +275,7 @@ func TestRecordThatABrokerHoldsFails(t *testing.T) {
 type stallingListener struct {
 	net.Listener
 
+	first                  sync.Once
 	stalls, goesOn, closed chan struct{} // of the first
 }
 
@@ -296,8 +297,7 @@ type stallingConn struct {
 func (c *stallingConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n == 4 && len(b) == 4 && binary.BigEndian.Uint32(b) > 256<<10 { // the size of a request
-		c.stalled = true
-		close(c.of.stalls)
+		c.of.first.Do(func() { c.stalled = true; close(c.of.stalls) })
 		<-c.of.goesOn
 	} else if err != nil && c.stalled {
 		c.stalled = false
