@@ -36,7 +36,7 @@ func TestNodeThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 // have done it.
 func TestUnknownOutcomeIsToldAsUnknown(t *testing.T) {
 	lonely(t)
-	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	away := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			<-r.Context().Done()
 		}
