@@ -29,6 +29,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access/accesstest"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/retry"
 )
 
 // The addresses of attackers and of honest clients.
@@ -60,12 +61,7 @@ func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*s
 // again waits before what has failed is tried again. It reports whether there is time for that.
 func (n *live) again(ctx context.Context, failed any) bool {
 	n.Logf("tried again after: %v", failed)
-	select {
-	case <-time.After(100 * time.Millisecond):
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return retry.Sleep(ctx, 100*time.Millisecond) == nil
 }
 
 func greet(ctx context.Context, conn grpc.ClientConnInterface, change func(*streampb.Hello)) (streampb.Gateway_ConnectClient, error) {
