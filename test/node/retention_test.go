@@ -20,6 +20,7 @@ import (
 
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
+	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/gateway/sse"
 	"github.com/mongostream/streamer/notice"
 	"github.com/mongostream/streamer/retention"
@@ -332,5 +333,65 @@ func TestEndOfAStretchComesWithoutChanges(t *testing.T) {
 		if past := n.changesOf("1", "&end="+at); len(past.Changes) != 1 {
 			t.Errorf("%d changes of the document", len(past.Changes))
 		}
+	}
+}
+
+// A snapshot continues at its place where MongoDB's oplog does not reach any more: what has changed
+// since comes from the retained log.
+func TestSnapshotGoesOnWhereTheOplogHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, over := range []string{"gRPC", "events"} {
+		t.Run(over, func(t *testing.T) {
+			t.Parallel()
+			pages := devmongotest.NewPages("orders", 15) // more come later
+			w := newRig(t, devmongo.Config{Adjust: func(p *devmongo.Profile) { p.BeforeReply = pages.Pass }},
+				"STREAMER_RETENTION_STORE=file://"+t.TempDir(), "STREAMER_RETENTION_INTERVAL=1s", "STREAMER_RESCAN_PAGE_SIZE=7", "STREAMER_RESCAN_RATE=400")
+			t.Cleanup(pages.Open)
+			const documents = 480
+			stop := w.churn(mixedIDs(documents))
+			n := w.begin()
+			front, r := newFront(t), newReplica()
+			lead := func() {
+				if over == "gRPC" {
+					front.lead(n.service.Gateway())
+				} else {
+					front.lead(n.service.Addr())
+				}
+			}
+			lead()
+			if over == "gRPC" {
+				r.begin(t, client.Config{Addresses: []string{front.address()}, Subscriber: "s", Start: client.StartSnapshot},
+					client.Subscription{ID: "events", DB: "shop", Coll: "orders"})
+			} else {
+				r.beginEvents(t, front.address(), url.Values{"db": {"shop"}, "coll": {"orders"}, "start": {"snapshot"}, "subscriber": {"s"}}.Encode())
+			}
+			n.until("some documents are read", r.look(func() bool { return r.snapshots > 60 }))
+			n.until("a checkpoint has the progress", func() bool {
+				saved, err := w.store.Load(t.Context(), "s")
+				return err == nil && len(saved) == 1 && len(saved[0].Snapshots) == 1 && saved[0].Snapshots[0].Read > 0
+			})
+			front.lead("")
+			n.until("its session has ended", func() bool { return n.metric("streamer_sessions_ended_total") > 0 })
+			r.mu.Lock()
+			before := r.snapshots
+			r.mu.Unlock()
+			begin := n.retains()
+			n.stopped() // the ring of the tail has it
+			w.server.TruncateOplogBefore(begin)
+			n = w.begin()
+			pages.Open()
+			lead()
+			n.until("the snapshot is complete", r.look(func() bool { return r.done == 1 }))
+			stop()
+			r.equals(n, w.coll("orders"))
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.resyncs > 0 || slices.ContainsFunc(r.marks, func(m client.Snapshot) bool { return m.Reason != "start" }) {
+				t.Errorf("%d resyncs, %+v", r.resyncs, r.marks)
+			}
+			if over == "gRPC" && r.snapshots-before > documents-before/2 {
+				t.Errorf("%d documents before and %d after the end of the node: it began again", before, r.snapshots-before)
+			}
+		})
 	}
 }
