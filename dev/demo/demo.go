@@ -169,7 +169,7 @@ Flags:
 `
 
 // settleTimeout bounds how long the last writes may take to arrive.
-const settleTimeout = 15 * time.Second
+const settleTimeout = time.Minute
 
 // run starts everything, writes for the given time, waits for the rest to arrive, and judges.
 func (d *demo) run(ctx context.Context) error {
