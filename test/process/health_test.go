@@ -171,7 +171,9 @@ func TestIdleNodeIsCheap(t *testing.T) {
 	until(t, "every partition has a checkpoint", func() bool { return len(l.stored()) == many })
 	until(t, fmt.Sprintf("at most %d KiB are resident beside the program", most), func() bool { return resident(t, p, "RssAnon:") <= most })
 	t.Logf("%d KiB resident, %d with the program", resident(t, p, "RssAnon:"), resident(t, p, "VmRSS:"))
-	until(t, "one change stream is open", func() bool { return server.Stats().ChangeStreamsOpen == 1 })
+	until(t, "one change stream is open, and none is being opened", func() bool {
+		return ask(t, p.address()+"/readyz").status == http.StatusOK && metric(t, p.address(), "streamer_log_streams_open") == 1 && server.Stats().ChangeStreamsOpen == 1
+	})
 	p.signal(syscall.SIGTERM)
 	p.wait()
 	until(t, "no stream is left behind", func() bool { return server.Stats().ChangeStreamsOpen == 0 })
