@@ -674,7 +674,8 @@ func TestResumeAtTheDocumentOfASnapshot(t *testing.T) {
 }
 
 // A loss that shares its head with other events, of other shards, skips nobody who is at one of
-// those before it, on the live path or not. Whoever is at the change to which it belongs was told of it.
+// those before it, on the live path or not. Whoever is at the change to which it belongs was told
+// of it.
 func TestLossesAmongEventsOfEqualHeads(t *testing.T) {
 	at := func(i uint32) change.Timestamp { return change.Timestamp{T: 1000, I: i} }
 	for _, what := range []changetest.Event{{Op: change.SkippedName, Keyless: true}, {Op: "rename", Coll: "other", To: "orders", Keyless: true}} {

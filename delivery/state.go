@@ -16,8 +16,8 @@ type SessionState struct {
 	// Partitions are the partitions that are acknowledged further than At or less, or all attached
 	// ones.
 	Partitions map[change.Partition]change.Position
-	// Events, Bytes and Losses are queued or sent and not acknowledged; a rewind loses nothing. Live
-	// says that the session is on the live path.
+	// Events, Bytes and Losses are queued or sent and not acknowledged; a rewind loses nothing.
+	// Live says that the session is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
 	// Owes returns the time since which the subscriber has acknowledged nothing although it got

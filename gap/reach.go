@@ -19,7 +19,8 @@ type Reach struct {
 	// Growing says that the log has not reached its size yet, so that nothing leaves it. It is
 	// false where that is unknown.
 	Growing bool
-	// Spare is by how much log time the log from before the oplog can grow before anything leaves it.
+	// Spare is by how much log time the log from before the oplog can grow before anything leaves
+	// it.
 	Spare time.Duration
 	// Slack is how far Last may lag the positions of streams, because different servers answer.
 	Slack time.Duration

@@ -25,8 +25,8 @@
 // id and misses nothing.
 //
 // A compressed stream is a gzip file of fragments, one for each event. They are shared by all
-// streams whose text is the same, and compressed when the first of them needs them. The text has the
-// event's id, in which the generation and the snapshot of a client may be.
+// streams whose text is the same, and compressed when the first of them needs them. The text has
+// the event's id, in which the generation and the snapshot of a client may be.
 //
 // # Not obvious, and the tests that guard it
 //

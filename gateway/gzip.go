@@ -18,8 +18,8 @@ import (
 const maxKept = 4 << 20
 
 // A compressor compresses the texts of event streams, each once for all streams. A fragment refers
-// to nothing before it and ends at a byte: fragments in any order are one deflate stream (RFC 1951),
-// and the size of one says nothing of other texts.
+// to nothing before it and ends at a byte: fragments in any order are one deflate stream (RFC
+// 1951), and the size of one says nothing of other texts.
 type compressor struct {
 	writers chan *flate.Writer // as many as can work at once, nil where none was needed yet
 
@@ -37,8 +37,8 @@ type fragment struct {
 	data []byte
 }
 
-// newCompressor returns a compressor that compresses as many texts at once as there are processors: a
-// writer takes 0.9 MB.
+// newCompressor returns a compressor that compresses as many texts at once as there are processors:
+// a writer takes 0.9 MB.
 func newCompressor() *compressor {
 	c := &compressor{writers: make(chan *flate.Writer, runtime.GOMAXPROCS(0))}
 	for range cap(c.writers) {

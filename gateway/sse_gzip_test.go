@@ -158,8 +158,8 @@ func TestCompressedStreamIsEnded(t *testing.T) {
 	whole("stopped", last)
 }
 
-// Bytes of a compressed stream count as they are sent. A stream that ends while changes wait for the
-// rate is whole without them.
+// Bytes of a compressed stream count as they are sent. A stream that ends while changes wait for
+// the rate is whole without them.
 func TestCompressedBytesCountForTheRate(t *testing.T) {
 	o := compressing()
 	w := newWorld(t, o)

@@ -155,47 +155,41 @@ func missing(all []changetest.Event, got []change.Position, losses []oplog.Loss)
 // the chain has each change once, without a loss, when the store has told the truth again before
 // the oplog lost anything.
 func TestStoreThatLiesCostsNothing(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				mongo, store := newMongo(), newLiar(seed)
-				all := lied(t, mongo, store, 0)
-				n := start(t, mongo, store, retention.WriterConfig{Node: "a", Shared: true})
-				defer n.stop()
-				n.pass(30 * time.Minute)
-				if _, err := n.writer.Trouble(); err != nil {
-					t.Errorf("trouble: %v", err)
-				}
-				mongo.Truncate(1)
-				got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
-				// Two writers may have gone on from different segments that end at the same place.
-				losses = slices.DeleteFunc(losses, func(l oplog.Loss) bool { return l.From.Compare(l.To) == 0 })
-				if err := same(got, positions(all[1:])); err != nil || len(losses) > 0 {
-					t.Errorf("%v, losses %v", err, losses)
-				}
-			})
-		})
-	}
+	afterLies(t, 0, func(n *node, all []changetest.Event, got []change.Position, losses []oplog.Loss) error {
+		_, trouble := n.writer.Trouble()
+		// Two writers may have gone on from different segments that end at the same place.
+		losses = slices.DeleteFunc(losses, func(l oplog.Loss) bool { return l.From.Compare(l.To) == 0 })
+		if len(losses) > 0 {
+			return fmt.Errorf("losses %v", losses)
+		}
+		return errors.Join(trouble, same(got, positions(all)))
+	})
 }
 
 // Where the store lies while segments expire and the oplog loses changes, each change is read once,
 // or is within a loss: also by those who read meanwhile.
 func TestStoreThatLiesHidesNothing(t *testing.T) {
+	afterLies(t, 60, func(_ *node, all []changetest.Event, got []change.Position, losses []oplog.Loss) error {
+		return missing(all, got, losses)
+	})
+}
+
+// afterLies reads what has been written after the first change while stores lied, when they tell
+// the truth again, and judges it.
+func afterLies(t *testing.T, keeps int, judge func(n *node, all []changetest.Event, got []change.Position, losses []oplog.Loss) error) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				mongo, store := newMongo(), newLiar(seed)
-				all := lied(t, mongo, store, 60)
+				all := lied(t, mongo, store, keeps)
 				n := start(t, mongo, store, retention.WriterConfig{Node: "a", Shared: true})
 				defer n.stop()
 				n.pass(30 * time.Minute)
 				mongo.Truncate(1)
 				got, losses := n.read(all[0].Position(), all[len(all)-1].Position())
-				if err := missing(all[1:], got, losses); err != nil {
+				if err := judge(n, all[1:], got, losses); err != nil {
 					t.Error(err)
 				}
 			})

@@ -41,9 +41,9 @@
 // first client. Only documents of moved partitions count.
 //
 // A sink and the producer after it use the same target, in a separate process: franz-go's fake of
-// Kafka, in memory, an embedded NATS server with a stream in files, or an HTTP endpoint that appends
-// what it gets to a file; or they write files in one folder. The messages are checked after the
-// clocks have stopped.
+// Kafka, in memory, an embedded NATS server with a stream in files, or an HTTP endpoint that
+// appends what it gets to a file; or they write files in one folder. The messages are checked after
+// the clocks have stopped.
 //
 // The development MongoDB returns events many times faster than a real one, which has to read and
 // to build them. Where that would make a ratio meaningless, it is limited to 120,000 events a

@@ -34,8 +34,9 @@ func TestFaultsOfOneMemberHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// suffer has requests of every kind while a member has a fault, and returns what went wrong with one
-// that failed or was late. The machine may have been busy then: of three times one must be in time.
+// suffer has requests of every kind while a member has a fault, and returns what went wrong with
+// one that failed or was late. The machine may have been busy then: of three times one must be in
+// time.
 func suffer(t *testing.T, cluster *etcdtest.Cluster, f etcdtest.Fault, leaseTTL time.Duration) (wrong string) {
 	t.Helper()
 	victim := f.Victim(cluster)

@@ -103,8 +103,8 @@ func (t *teller) happened(p health.Problem, now time.Time) bool {
 // its heartbeats, they tell; where they do not, the log alone says it.
 const rejoinWithin = 3 * time.Second
 
-// rejoins reports whether the problem is that the node was cut off a moment ago. It is not told yet:
-// while etcd does not answer, that is the problem, and otherwise the node is soon back.
+// rejoins reports whether the problem is that the node was cut off a moment ago. It is not told
+// yet: while etcd does not answer, that is the problem, and otherwise the node is soon back.
 func rejoins(p health.Problem, now time.Time) bool {
 	return p.Code == fault.NodeDetached && now.Sub(p.Since) < rejoinWithin
 }

@@ -120,7 +120,8 @@ func TestUnsentRequestNeverArrives(t *testing.T) {
 	}
 }
 
-// takeBeginnings accepts connections, and passes those on of whose first request it has read a byte.
+// takeBeginnings accepts connections, and passes those on of whose first request it has read a
+// byte.
 func takeBeginnings(l net.Listener, config *tls.Config, begun chan<- net.Conn) {
 	for {
 		conn, err := l.Accept()

@@ -40,9 +40,9 @@ func from(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 }
 
-// hello opens a session over gRPC, with a token if there is one, and waits for its welcome. It comes
-// again as clients do as long as the node says that MongoDB does not answer, as at the start of one
-// on a machine that is short of breath, until its patience ends.
+// hello opens a session over gRPC, with a token if there is one, and waits for its welcome. It
+// comes again as clients do as long as the node says that MongoDB does not answer, as at the start
+// of one on a machine that is short of breath, until its patience ends.
 func (n *live) hello(conn grpc.ClientConnInterface, token string, change func(*streampb.Hello)) (streampb.Gateway_ConnectClient, error) {
 	n.Helper()
 	ctx, cancel := context.WithTimeout(n.Context(), patience)
