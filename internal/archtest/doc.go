@@ -11,8 +11,8 @@
 //   - outside metrics.go and the wiring, code sees of Prometheus the Registerer alone
 //   - tests sleep in bubbles of testing/synctest only
 //   - cmd/streamer links nothing that is for development
-//   - tests and transcripts that documents and doc.go name as proofs exist; every row of a table of
-//     what is tested has one; docs/seeds.md has a proof, a plan or a reason in every row
+//   - tests and transcripts that documents and doc.go name as proofs exist; every row of a table
+//     with a column of tests has one; docs/seeds.md has a proof, a plan or a reason in every row
 //   - functions that ARCHITECTURE.md names exist in the files that it names; its table of rooms is
 //     complete
 //   - metrics, configuration keys and codes that documents name are in the generated references
