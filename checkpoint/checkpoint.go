@@ -82,8 +82,6 @@ type Claim struct {
 	Started time.Time
 	// Node is the claiming node, By the identity of the process.
 	Node, By string
-	// Ended says that the lone session which has claimed the name has ended: no process has it now.
-	Ended bool
 	// Alone says that the process has no other session with the name, so that saves of its earlier
 	// ones are fenced. It is not stored.
 	Alone bool
@@ -318,7 +316,7 @@ func Merge(stored *Checkpoint, c Checkpoint) (merged Checkpoint, changed bool, e
 	}
 	newer := c.Generation > stored.Generation
 	losses := c.Losses
-	changed = newer || c.Began != stored.Began || c.Claim.Number > stored.Claim.Number || c.Claim.Ended && !stored.Claim.Ended || c.Partitions != stored.Partitions
+	changed = newer || c.Began != stored.Began || c.Claim.Number > stored.Claim.Number || c.Partitions != stored.Partitions
 	before := stored.Recounted(c.Partitions)
 	if newer && !c.Position.IsZero() {
 		c.lose(before, losses)
@@ -389,15 +387,15 @@ func (c *Checkpoint) settle() {
 
 // Claimed returns the claim of a process that requests the name of the stored checkpoint (nil if
 // there is none). now is the node's clock. It returns a *TakenError if the current process started
-// later and its session has not ended, and an error that wraps ErrForeign if it is of another
-// identity.
+// later, or if the requesting process has no ID, and an error that wraps ErrForeign if it is of
+// another identity.
 func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 	if c.Started.After(now) || c.Started.IsZero() {
 		c.Started = now
 	}
 	c.Started = c.Started.Round(0).UTC()
 	alone := c.Alone
-	c.Alone, c.Ended = false, false
+	c.Alone = false
 	if stored == nil {
 		c.Number = 1
 		return c, nil
@@ -411,7 +409,7 @@ func (c Claim) Claimed(stored *Checkpoint, now time.Time) (Claim, error) {
 		if alone {
 			c.Number++
 		}
-	case had.Started.After(c.Started) && !had.Ended:
+	case had.Started.After(c.Started):
 		return Claim{}, &TakenError{Subscriber: stored.Subscriber, Claim: had}
 	default:
 		c.Number = had.Number + 1

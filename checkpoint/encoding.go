@@ -41,7 +41,6 @@ type claim struct {
 	Started time.Time `json:"started"`
 	Node    string    `json:"node"`
 	By      string    `json:"by,omitempty"`
-	Ended   bool      `json:"ended,omitempty"`
 }
 
 // A beginning is a Beginning as it is stored.
@@ -142,7 +141,7 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 			s.Began = &beginning{At: positionOf(change.At(c.Began.At)), ID: c.Began.ID}
 		}
 	} else {
-		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By, Ended: c.Claim.Ended}
+		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By}
 	}
 	for p, at := range c.Positions {
 		if s.Positions == nil {
@@ -231,7 +230,7 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 	case s.Claim == nil:
 		return c, t, errors.New("it has neither a partition nor a claim")
 	default:
-		c.Claim = Claim{Number: s.Claim.Number, Process: s.Claim.Process, Started: s.Claim.Started, Node: s.Claim.Node, By: s.Claim.By, Ended: s.Claim.Ended}
+		c.Claim = Claim{Number: s.Claim.Number, Process: s.Claim.Process, Started: s.Claim.Started, Node: s.Claim.Node, By: s.Claim.By}
 	}
 	if c.Position, err = s.Position.parse(); err != nil {
 		return c, t, err

@@ -423,7 +423,7 @@ func moved(before, now Checkpoint) bool {
 			return true
 		}
 	}
-	return now.Generation != before.Generation || now.Epoch != before.Epoch || now.Claim.Ended && !before.Claim.Ended || !slices.EqualFunc(before.Snapshots, now.Snapshots, sameProgress)
+	return now.Generation != before.Generation || now.Epoch != before.Epoch || !slices.EqualFunc(before.Snapshots, now.Snapshots, sameProgress)
 }
 
 // A candidate is a checkpoint of a round before it is saved.

@@ -91,7 +91,6 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		var begins []checkpoint.Checkpoint
 		if stored != nil {
 			begins = append(begins, *stored)
-			begins[0].Claim = e.mu.claim
 		}
 		e.keeper = n.writer.Keep(e, begins...)
 	}

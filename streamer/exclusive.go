@@ -130,17 +130,11 @@ func (e *Exclusive) Unsubscribe(ids []string) {
 	e.session.Unsubscribe(ids)
 }
 
-// Close ends the session and saves the subscriber's checkpoint. A lone session gives the name up:
-// any process may have it then, whenever it started.
+// Close ends the session and saves the subscriber's checkpoint.
 func (e *Exclusive) Close(ctx context.Context, cause error) {
 	e.session.Close(cause)
 	n := e.node
 	if e.keeper != nil {
-		if e.own.Alone && n.serves(e) {
-			e.mu.Lock()
-			e.mu.claim.Ended = true
-			e.mu.Unlock()
-		}
 		save, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.CheckpointTimeout)
 		defer cancel()
 		if err := e.keeper.Save(save, checkpoint.ReasonFinal); err != nil {
@@ -156,13 +150,6 @@ func (e *Exclusive) Close(ctx context.Context, cause error) {
 		}
 	}
 	wake.Notify(n.gone)
-}
-
-// serves reports whether no later session at this node has the subscriber's name.
-func (n *Node) serves(e *Exclusive) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.mu.exclusive[e.name] == e
 }
 
 var _ checkpoint.Source = (*Exclusive)(nil)

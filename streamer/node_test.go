@@ -588,33 +588,6 @@ func TestNameBelongsToTheLaterProcess(t *testing.T) {
 	})
 }
 
-// A process whose session has ended is nobody's rival: one that started before it, or whose clock
-// is behind, gets the name, until the later one is back.
-func TestSessionThatHasEndedIsNoRival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		source := &oplogtest.Log{}
-		source.Tick(1)
-		w := newWorld(t, source)
-		n, other := w.start("a", nil), w.start("b", nil)
-		defer n.stop(t)
-		defer other.stop(t)
-		synctest.Wait()
-		begun := time.Now()
-		connect := func(n *node, process string, started time.Time) *streamer.Exclusive {
-			return w.connect(n, streamer.Request{Subscriber: "x", Process: process, Started: started, Start: streamer.StartNow})
-		}
-		later := connect(n, "later", begun)
-		time.Sleep(time.Minute) // its checkpoint is saved, and it has nothing to save when it ends
-		later.Close(t.Context(), nil)
-		earlier := connect(other, "earlier", begun.Add(-time.Hour))
-		connect(n, "later", begun)
-		time.Sleep(2 * time.Minute)
-		if _, _, err := earlier.Session().Receive(t.Context()); fault.Of(err) != fault.SessionReplaced {
-			t.Errorf("the earlier process, when the later one is back: %v", err)
-		}
-	})
-}
-
 // An operator's rewind reaches a subscriber that is connected, through whatever node, and one that
 // comes back with its own later positions.
 func TestRewoundSubscribersGoBack(t *testing.T) {
