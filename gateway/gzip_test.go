@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"pgregory.net/rapid"
 )
@@ -75,26 +73,24 @@ func TestFragmentsAreMadeOnceAndForgotten(t *testing.T) {
 	}
 }
 
-// However many streams there are, memory for the work itself is that of as many as can go on.
-func TestNoMoreTextsAreCompressedAtOnceThanThereAreProcessors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := newCompressor()
-		for range runtime.GOMAXPROCS(0) {
-			<-all.writers
+// Nobody waits for the texts of others: one that comes while every writer works is left as it is,
+// and so is one that is too large to be shared.
+func TestWhatCannotBeCompressedAtOnceIsNotCompressed(t *testing.T) {
+	all, text := newCompressor(), []byte(strings.Repeat("a text ", 20_000))
+	for range runtime.GOMAXPROCS(0) {
+		<-all.writers
+	}
+	for what, text := range map[string][]byte{"all writers work": text, "it is large": make([]byte, maxKept/2+1)} {
+		fragment := all.of(text)
+		got, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(slices.Clone(fragment), 3, 0))))
+		if err != nil || !bytes.Equal(got, text) || len(fragment) < len(text) || len(fragment) > len(text)+len(text)/1000 {
+			t.Errorf("%s: %d bytes of %d, %v", what, len(fragment), len(text), err)
 		}
-		var done atomic.Bool
-		go func() {
-			all.of([]byte("a text"))
-			done.Store(true)
-		}()
-		if synctest.Wait(); done.Load() {
-			t.Error("a text was compressed while every writer worked")
-		}
-		all.writers <- nil
-		if synctest.Wait(); !done.Load() {
-			t.Error("a text is not compressed when a writer has ended")
-		}
-	})
+	}
+	all.writers <- nil
+	if fragment := all.of(append(text, "more"...)); len(fragment) > len(text)/10 {
+		t.Errorf("%d bytes of %d when a writer is free", len(fragment), len(text))
+	}
 }
 
 func TestWhoAcceptsGzip(t *testing.T) {

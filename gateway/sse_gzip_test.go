@@ -100,8 +100,9 @@ func TestEventStreamsAreCompressedForThoseWhoAcceptIt(t *testing.T) {
 	}
 }
 
-// An event is compressed once for all streams, and not at all if none of them is compressed.
-func TestEventIsCompressedOnce(t *testing.T) {
+// Streams have the same text of an event, which is compressed for them together, and not at all if
+// none of them is compressed.
+func TestStreamsShareCompressedEvents(t *testing.T) {
 	w := newWorld(t, compressing())
 	read := func(encodings string) {
 		t.Helper()
