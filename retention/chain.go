@@ -219,13 +219,14 @@ type Extent struct {
 }
 
 // Extend returns the reach of an oplog with that of the stretch before it, which is expired by an
-// age and a size; zero is no bound.
+// age and a size; zero is no bound. What expires next is of the stretch, whether or not the oplog
+// grows.
 func (e Extent) Extend(oplog gap.Reach, age time.Duration, bytes int64) gap.Reach {
 	oplog.Retained = e.Begins(oplog)
 	if oplog.Begins() == oplog.First {
 		return oplog
 	}
-	oplog.Growing = oplog.Growing || age == 0 && bytes == 0
+	oplog.Growing = age == 0 && bytes == 0
 	oplog.Spare = e.spare(age, bytes)
 	return oplog
 }

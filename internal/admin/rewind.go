@@ -50,6 +50,9 @@ func extent(ctx context.Context, source Source, now change.Timestamp) (r gap.Rea
 	if r.First, known, err = source.FirstEntry(ctx); err != nil || !known {
 		return r, false, err
 	}
+	if log, tells := source.(LogSource); tells {
+		r.Growing = log.Growing(ctx)
+	}
 	if retainer, retains := source.(Retainer); retains {
 		r = retainer.Extend(r)
 	}

@@ -314,7 +314,6 @@ func (l *SubscriberList) measure(ctx context.Context, source LogSource, counted 
 		return err
 	}
 	reach, known, unread := extent(asking, source, now)
-	reach.Growing = known && (reach.Growing || source.Growing(asking))
 	newest := now.Time()
 	l.NewestEntry = &newest
 	if known {

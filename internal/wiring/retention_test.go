@@ -53,7 +53,7 @@ func TestPositionsLeaveTheRetainedLogWhenTheyExpire(t *testing.T) {
 		{"by size", config.Retention{MaxAge: 24 * time.Hour, MaxBytes: 1500}, false, 6 * time.Hour, true},
 		{"at its size", config.Retention{MaxBytes: 1000}, false, time.Hour, true},
 		{"without bounds", config.Retention{}, false, 0, false},
-		{"before an oplog that grows", config.Retention{MaxAge: 24 * time.Hour}, true, 0, false},
+		{"before an oplog that grows", config.Retention{MaxAge: 24 * time.Hour}, true, 15 * time.Hour, true},
 	} {
 		r := retained{limits: c.limits}
 		r.extent.Store(&retention.Extent{From: at(90), To: at(100), Bytes: 1000})
