@@ -593,6 +593,18 @@ func TestGapLogIsServedAsFarAsItCanBeRead(t *testing.T) {
 	}
 }
 
+// A node that stops says so, and not that a context was canceled.
+func TestStoppingNodeSaysThatItStops(t *testing.T) {
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(fault.Newf(fault.NodeStopping, "the node stops"))
+	w := httptest.NewRecorder()
+	h := admin.ServeGaps(keeper{err: fmt.Errorf("read the gap log: %w", ctx.Err())}, slog.New(slog.DiscardHandler))
+	access.Everybody().Handler(h).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+	if text := w.Body.String(); w.Code != http.StatusServiceUnavailable || !strings.Contains(text, `"code":"STRM-NODE-STOPPING","message":"the node stops"`) {
+		t.Errorf("%d %s", w.Code, text)
+	}
+}
+
 // get asks a handler, which answers in JSON.
 func get(t *testing.T, h http.Handler) (status int, text string) {
 	t.Helper()

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -34,8 +35,12 @@ func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 	return text
 }
 
-// refuse answers with the reason why there is no answer.
+// refuse answers with the reason why there is no answer: that the node stops, where that has ended
+// the request.
 func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
+	if cause := context.Cause(r.Context()); fault.Of(err) == "" && fault.Of(cause) != "" {
+		err = cause
+	}
 	refuseWith(w, r, http.StatusServiceUnavailable, err, logger)
 }
 

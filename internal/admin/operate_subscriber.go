@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
@@ -50,9 +49,7 @@ func (o Operations) ServeRewind() http.Handler {
 		if err := o.recorded(r.Context()); err != nil {
 			return err
 		}
-		ctx, cancel := finishing(r.Context())
-		defer cancel()
-		written, err := plan.Apply(ctx, o.Movable.Store, by, "through a node")
+		written, err := plan.Apply(r.Context(), o.Movable.Store, by, "through a node")
 		if len(written) > 0 {
 			o.Board.Post(plan.Notice(written, by))
 			o.Movable.Rewound(plan.Subscriber)
@@ -75,19 +72,8 @@ func (o Operations) ServeDelete() http.Handler {
 		if err := o.recorded(r.Context()); err != nil {
 			return err
 		}
-		ctx, cancel := finishing(r.Context())
-		defer cancel()
-		return o.Movable.Store.Delete(ctx, name)
+		return o.Movable.Store.Delete(r.Context(), name)
 	})
-}
-
-// finishTimeout bounds what a confirmed operation does to the checkpoints of a subscriber.
-const finishTimeout = time.Minute
-
-// finishing returns a context for an operation on several checkpoints that is recorded: one whose
-// client goes away is not left half done.
-func finishing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 }
 
 // planRewind returns the plan of a request, unless it is refused.

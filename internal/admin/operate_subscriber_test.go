@@ -133,7 +133,7 @@ func TestRecordedOperationIsDoneWithoutItsClient(t *testing.T) {
 	connect(t, s, "live", at(500), nil)
 	var leave context.CancelFunc
 	h := movers(t, admin.Operations{Board: notice.NewBoard(notice.Config{}), Trusted: true, Logger: slog.New(slog.DiscardHandler), Movable: admin.Movable{
-		Store: hurried{s}, Source: mongo, Recorded: func(context.Context) error { leave(); return nil }, Rewound: func(string) {},
+		Store: hurried{s}, Source: mongo, Recorded: func(ctx context.Context) error { leave(); return ctx.Err() }, Rewound: func(string) {},
 	}})
 	post := func(target string) {
 		t.Helper()

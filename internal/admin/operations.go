@@ -38,6 +38,8 @@ const (
 	requestedFor = time.Minute
 	// maxSlug is the longest slug of a component, in bytes.
 	maxSlug = 200
+	// finishTimeout bounds an operation, which goes on without its client.
+	finishTimeout = time.Minute
 )
 
 // May reports whether an identity may operate: it has the right to everything, and is known by name
@@ -123,7 +125,8 @@ func (o Operations) shared() error {
 
 // serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may
 // not operate, 400 or 409 with the fault that says why nothing is done, and 503 where the store
-// does not answer. What do records is in the audit log.
+// does not answer. What do records is in the audit log, so it is finished even if the client goes
+// away, or the node begins to stop, meanwhile.
 func (o Operations) serve(do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
@@ -131,8 +134,10 @@ func (o Operations) serve(do func(r *http.Request, by string, record func(comman
 			o.forbid(w)
 			return
 		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishTimeout)
+		defer cancel()
 		var accepted Accepted
-		err := do(r, i.Name, func(command string, arguments ...string) {
+		err := do(r.WithContext(ctx), i.Name, func(command string, arguments ...string) {
 			accepted = Accepted{Command: command, Arguments: arguments}
 			o.Board.Post(OperatedNotice(i.Name, command, arguments))
 		})

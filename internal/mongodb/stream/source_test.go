@@ -495,6 +495,25 @@ func TestClosedStreamLeavesNothingOnTheServer(t *testing.T) {
 	}
 }
 
+// A node that is stopped while it opens a stream leaves nothing, either.
+func TestStreamThatIsClosedWhileItOpensLeavesNothingOnTheServer(t *testing.T) {
+	server := devmongotest.Start(t, devmongo.Config{})
+	s := newScene(t, server.URI(), SourceConfig{})
+	s.source.cfg.MaxAwait = time.Minute
+	ctx, cancel := context.WithCancel(t.Context())
+	s.source.cfg.Guard = func(open func() error) error {
+		cancel()
+		return open()
+	}
+	before := server.Stats().ChangeStreamsOpened
+	if _, err := s.source.Open(ctx, change.Position{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if stats := server.Stats(); stats.ChangeStreamsOpen != 0 || stats.ChangeStreamsOpened == before {
+		t.Errorf("of %d change streams %d are left open", stats.ChangeStreamsOpened-before, stats.ChangeStreamsOpen)
+	}
+}
+
 func TestDialTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	address := devmongotest.FreeAddress()

@@ -136,18 +136,26 @@ func (st *stream) noteProgress(now time.Time) {
 	}
 }
 
-// waiting returns the context for waiting in the driver. A context that ends inside a wait leaves
-// the cursor open on the server. So this one ends only when the server has not answered for a while
-// after ctx ended.
+// waiting returns the context for waiting in the driver.
 func (st *stream) waiting(ctx context.Context) context.Context {
 	if st.patience == nil {
-		patience, cancel := context.WithCancelCause(context.WithoutCancel(context.WithValue(ctx, gateKey{}, &st.gate)))
-		context.AfterFunc(ctx, func() {
-			time.AfterFunc(2*st.source.cfg.MaxAwait, func() { cancel(context.Cause(ctx)) })
-		})
-		st.patience = patience
+		st.patience, _ = st.patient(ctx, 2*st.source.cfg.MaxAwait)
 	}
 	return st.patience
+}
+
+// patient returns a context for a command of a cursor. One that ends before the server has answered
+// leaves the cursor open there. So this one ends only when the server has not answered for a while
+// after ctx ended.
+func (st *stream) patient(ctx context.Context, while time.Duration) (patience context.Context, end func()) {
+	patience, cancel := context.WithCancelCause(context.WithoutCancel(context.WithValue(ctx, gateKey{}, &st.gate)))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(while, func() { cancel(context.Cause(ctx)) })
+	})
+	return patience, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // collect makes a reply of the events of one batch. The cursor is at the first one.
@@ -377,9 +385,11 @@ func (st *stream) openOnce(ctx context.Context) error {
 	} else {
 		opts.SetStartAtOperationTime(&bson.Timestamp{T: st.position.Time.T, I: st.position.Time.I})
 	}
+	patience, end := st.patient(ctx, min(2*src.cfg.MaxAwait, mongodb.CloseTimeout))
+	defer end()
 	var cursor *mongo.ChangeStream
 	err := src.cfg.Guard(func() (err error) {
-		cursor, err = src.watch(context.WithValue(ctx, gateKey{}, &st.gate), st.at.pool, src.pipeline(st.ladder.view), opts)
+		cursor, err = src.watch(patience, st.at.pool, src.pipeline(st.ladder.view), opts)
 		return err
 	})
 	if err != nil {
