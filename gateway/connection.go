@@ -162,7 +162,10 @@ func (c *connection) first(ctx context.Context) (*streampb.Hello, error) {
 	defer timer.Stop()
 	select {
 	case r, ok := <-c.requests:
-		if !ok {
+		switch {
+		case !ok && errors.Is(c.left, io.EOF):
+			return nil, errLeft
+		case !ok:
 			return nil, c.left
 		}
 		if r.GetHello() == nil {

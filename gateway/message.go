@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"io"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -99,7 +98,7 @@ func partitionsOf[To, From ~uint32](partitions []From) []To {
 
 // ended reports whether an error is an ordinary end of a connection.
 func ended(err error) bool {
-	return err == nil || errors.Is(err, errLeft) || errors.Is(err, io.EOF) || errors.Is(err, delivery.ErrClosed)
+	return err == nil || errors.Is(err, errLeft) || errors.Is(err, delivery.ErrClosed)
 }
 
 // isGone reports whether a context has ended because its client has gone, and not because the

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 
@@ -127,6 +128,8 @@ func AsFault(err error) error {
 	server, ok := errors.AsType[mongo.ServerError](err)
 	has := func(codes []int) bool { return ok && slices.ContainsFunc(codes, server.HasErrorCode) }
 	switch {
+	case errors.Is(err, context.Canceled) && opening(err):
+		return fault.New(fault.MongoUnreachable, cut(err))
 	case errors.Is(err, context.Canceled):
 		return err
 	case has(rightsCodes):
@@ -145,6 +148,20 @@ func AsFault(err error) error {
 		return fault.New(fault.MongoRefused, err)
 	}
 	return fault.New(fault.MongoUnreachable, err)
+}
+
+// opening reports whether a connection could not be opened. The driver opens connections in
+// contexts of its own. When a server closes one meanwhile, it cancels that context, and sometimes
+// reports only this. Errors of an open connection name it.
+func opening(err error) bool {
+	conn, ok := errors.AsType[topology.ConnectionError](err)
+	return ok && conn.ConnectionID == ""
+}
+
+// cut returns the error of a connection whose context the driver has canceled. It is not
+// [context.Canceled], because no caller has ended the operation.
+func cut(err error) error {
+	return fmt.Errorf("the connection was closed while it was being opened: %v", err) //nolint:errorlint // see above
 }
 
 // certificate returns why one side refused the other's certificate, or did not speak TLS. It

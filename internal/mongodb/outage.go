@@ -2,6 +2,7 @@ package mongodb
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -54,10 +55,14 @@ func (s *topologyState) changed(now event.TopologyDescription, at time.Time) {
 	}
 }
 
-// beat notes the outcome of a heartbeat.
+// beat notes the outcome of a heartbeat. One that the driver has canceled, because a connection was
+// closed, does not replace the reason of the one before it.
 func (s *topologyState) beat(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if errors.Is(err, context.Canceled) {
+		err = cmp.Or(s.mu.missed, cut(err))
+	}
 	s.mu.missed = err
 }
 

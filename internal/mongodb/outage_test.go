@@ -1,6 +1,7 @@
 package mongodb
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func TestOutageBeginsWhenNoServerCanBeAsked(t *testing.T) {
 		{view("ReplicaSetNoPrimary", "Unknown", "Unknown"), errors.New("refused"), 2, fault.MongoUnreachable},
 		{view("Sharded", "Unknown", "Mongos"), nil, -1, ""},
 		{view("Single", "RSSecondary"), nil, -1, ""},
+		{view("Single", "Unknown"), context.Canceled, 6, fault.MongoUnreachable},
 		{view("Single", "Unknown"), errors.New("refused"), 6, fault.MongoUnreachable},
 	} {
 		s.changed(step.view, at.Add(time.Duration(i)*time.Second))
@@ -46,6 +48,18 @@ func TestOutageBeginsWhenNoServerCanBeAsked(t *testing.T) {
 		since, err := c.Outage()
 		if fault.Of(err) != step.code || err != nil && since != at.Add(time.Duration(step.since)*time.Second) {
 			t.Errorf("step %d: since %s, %v", i, since, err)
+		}
+	}
+}
+
+// A heartbeat that the driver has canceled does not say what is wrong; the one before it may.
+func TestOutageHasTheReasonOfAHeartbeat(t *testing.T) {
+	s, refused := &topologyState{}, errors.New("refused")
+	for i, beat := range []struct{ err, want error }{
+		{refused, refused}, {context.Canceled, refused}, {nil, nil}, {refused, refused},
+	} {
+		if s.beat(beat.err); !errors.Is(s.mu.missed, beat.want) {
+			t.Errorf("beat %d: %v, want %v", i, s.mu.missed, beat.want)
 		}
 	}
 }

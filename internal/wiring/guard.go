@@ -28,7 +28,7 @@ func (s *Service) guardOpening() func(func() error) error {
 
 // away reports whether MongoDB cannot be worked with for now.
 func away(err error) bool {
-	return !errors.Is(err, context.Canceled) && mongodb.Classify(err) == mongodb.Transient
+	return !errors.Is(mongodb.AsFault(err), context.Canceled) && mongodb.Classify(err) == mongodb.Transient
 }
 
 // A guardedStore is a store whose saves stop for a while when they fail.
