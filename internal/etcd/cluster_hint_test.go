@@ -199,7 +199,7 @@ func TestEtcdThatWasAwayFindsEverybodyAsBefore(t *testing.T) {
 	endpoints, stop := start()
 	raw := etcdtest.Client(t, endpoints)
 	t.Cleanup(func() { _ = raw.Close() })
-	p := clusterPlace{place{t, Config{Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1"}, raw}}
+	p := clusterPlace{place{t, Config{Endpoints: endpoints, Prefix: "/streamer", Cluster: "c1", DialTimeout: time.Minute}, raw}}
 	p.origin(1)
 	s := p.store(nil)
 	m := p.join(s, "a")

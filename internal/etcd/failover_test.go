@@ -70,7 +70,7 @@ func suffer(t *testing.T, cluster *etcdtest.Cluster, f etcdtest.Fault, leaseTTL 
 func dialAt(t *testing.T, cluster *etcdtest.Cluster, member *etcdtest.Member, leaseTTL time.Duration) *Client {
 	t.Helper()
 	for {
-		client, err := Dial(t.Context(), Config{Endpoints: cluster.Endpoints(), Prefix: "/p", Cluster: "c1", LeaseTTL: leaseTTL})
+		client, err := Dial(t.Context(), Config{Endpoints: cluster.Endpoints(), Prefix: "/p", Cluster: "c1", DialTimeout: time.Minute, LeaseTTL: leaseTTL})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestAnswersOfAnEtcdThatIsSlowAreWaitedFor(t *testing.T) {
 	}
 	const leaseTTL = 1200 * time.Millisecond // an attempt takes 100 ms at first
 	prefix := etcdtest.Prefix(t, []string{upstream})
-	client, err := Dial(t.Context(), Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c1", LeaseTTL: leaseTTL})
+	client, err := Dial(t.Context(), Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c1", DialTimeout: time.Minute, LeaseTTL: leaseTTL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRequestWithoutADeadlineEnds(t *testing.T) {
 		links, endpoints = append(links, l), append(endpoints, endpoint)
 	}
 	client, err := Dial(t.Context(), Config{
-		Endpoints: endpoints, Prefix: etcdtest.Prefix(t, upstream), Cluster: "c1", LeaseTTL: 1200 * time.Millisecond,
+		Endpoints: endpoints, Prefix: etcdtest.Prefix(t, upstream), Cluster: "c1", DialTimeout: time.Minute, LeaseTTL: 1200 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestRenewalCountsFromTheRequestThatWasAnswered(t *testing.T) {
 		links, endpoints = append(links, l), append(endpoints, endpoint)
 	}
 	client, err := Dial(t.Context(), Config{
-		Endpoints: endpoints, Prefix: etcdtest.Prefix(t, upstream), Cluster: "c1", LeaseTTL: 12 * attempt,
+		Endpoints: endpoints, Prefix: etcdtest.Prefix(t, upstream), Cluster: "c1", DialTimeout: time.Minute, LeaseTTL: 12 * attempt,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ type noticePlace struct {
 func newNoticePlace(t *testing.T) *noticePlace {
 	t.Helper()
 	endpoints := etcdtest.Endpoints(t)
-	p := &noticePlace{T: t, cfg: Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c"}, raw: etcdtest.Client(t, endpoints)}
+	p := &noticePlace{T: t, cfg: Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c", DialTimeout: time.Minute}, raw: etcdtest.Client(t, endpoints)}
 	t.Cleanup(func() { _ = p.raw.Close() })
 	return p
 }
@@ -362,7 +362,7 @@ func TestNoticesAreHeardAfterARestore(t *testing.T) {
 		}
 	}
 	stop := start(dir)
-	p := &noticePlace{T: t, cfg: Config{Endpoints: []string{address}, Prefix: "/p", Cluster: "c"}}
+	p := &noticePlace{T: t, cfg: Config{Endpoints: []string{address}, Prefix: "/p", Cluster: "c", DialTimeout: time.Minute}}
 	a, b := p.process(NoticeConfig{Process: "a"}), p.process(NoticeConfig{Process: "b"})
 	p.append(a, some("a", 1, 3))
 	got, at := p.read(b, 0)

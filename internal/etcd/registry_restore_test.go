@@ -32,7 +32,7 @@ func live(t *testing.T, dir string) life {
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.Run(ctx) }()
 	raw := etcdtest.Client(t, server.Endpoints())
-	l := life{registryPlace: registryPlace{place{t, Config{Endpoints: server.Endpoints(), Prefix: "/streamer", Cluster: "c1"}, raw}}}
+	l := life{registryPlace: registryPlace{place{t, Config{Endpoints: server.Endpoints(), Prefix: "/streamer", Cluster: "c1", DialTimeout: time.Minute}, raw}}}
 	l.end = func() {
 		_ = raw.Close()
 		cancel()

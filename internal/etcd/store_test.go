@@ -46,7 +46,7 @@ func newPlace(t *testing.T, endpoints []string) place {
 	t.Helper()
 	raw := etcdtest.Client(t, endpoints)
 	t.Cleanup(func() { _ = raw.Close() })
-	return place{t, Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c1"}, raw}
+	return place{t, Config{Endpoints: endpoints, Prefix: etcdtest.Prefix(t, endpoints), Cluster: "c1", DialTimeout: time.Minute}, raw}
 }
 
 // link makes a link to the place.

@@ -104,9 +104,9 @@ func TestLoginOverTLS(t *testing.T) {
 // them, the check fails where publishing does.
 func TestTransactionsNeedTheRightsThatAreNamed(t *testing.T) {
 	t.Parallel()
-	try := func(t *testing.T, rights []kfake.ACL) (checked, published error) {
+	try := func(t *testing.T, timeout time.Duration, rights []kfake.ACL) (checked, published error) {
 		cfg := guarded(t, "scram-sha-256", rights...)
-		cfg.Transactional, cfg.Timeout = true, 5*time.Second
+		cfg.Transactional, cfg.Timeout = true, timeout
 		k := opened(t, cfg)
 		_, checked = k.Check(t.Context())
 		return checked, sink.One(t.Context(), k, message("orders", 1, 1))
@@ -116,14 +116,14 @@ func TestTransactionsNeedTheRightsThatAreNamed(t *testing.T) {
 			t.Parallel()
 			rights := transacting()
 			if without == len(rights) {
-				if checked, published := try(t, rights); checked != nil || published != nil {
+				if checked, published := try(t, time.Minute, rights); checked != nil || published != nil {
 					t.Errorf("checked: %v, published: %v", checked, published)
 				}
 				return
 			}
 			losses := rights[without].Name == "losses" // not published to here
 			rights = slices.Delete(rights, without, without+1)
-			if checked, published := try(t, rights); checked == nil || published == nil && !losses {
+			if checked, published := try(t, 5*time.Second, rights); checked == nil || published == nil && !losses {
 				t.Errorf("without %+v: checked: %v, published: %v", transacting()[without], checked, published)
 			}
 		})

@@ -125,7 +125,7 @@ func plan(t *testing.T, l *lab, settings ...string) *fleet {
 	if m, there := l.store.(*etcdStore); there {
 		endpoints = m.endpoints
 	}
-	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: l.cluster})
+	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: l.cluster, DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func TestRepartitionThatWasKilledIsDoneByTheNext(t *testing.T) {
 	for _, s := range f.ships {
 		s.wait()
 	}
-	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{f.etcd}, Prefix: "/test", Cluster: f.lab.cluster})
+	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: []string{f.etcd}, Prefix: "/test", Cluster: f.lab.cluster, DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func newEtcdStore(l *lab, endpoints []string) *etcdStore {
 	m := &etcdStore{lab: l, endpoints: endpoints, prefix: etcdtest.Prefix(l.t, endpoints)}
 	m.root = m.prefix + "/" + l.cluster + "/"
 	m.client = etcdtest.Client(l.t, endpoints)
-	ours, err := etcd.Dial(l.t.Context(), etcd.Config{Endpoints: endpoints, Prefix: m.prefix, Cluster: l.cluster})
+	ours, err := etcd.Dial(l.t.Context(), etcd.Config{Endpoints: endpoints, Prefix: m.prefix, Cluster: l.cluster, DialTimeout: patience})
 	if err != nil {
 		l.t.Fatal(err)
 	}
