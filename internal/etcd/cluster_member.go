@@ -20,12 +20,21 @@ import (
 // process. It also returns a *cluster.HeldError if a single node owns everything. It rounds the ttl
 // up to seconds, and etcd raises it to its minimum; renewals return the actual one. If the number
 // of partitions differs from that of the origin or the heartbeat, it returns the fault
-// CheckpointPartitions.
+// CheckpointPartitions. If the origin changes meanwhile, Join begins again with the new one.
 func (s *ClusterStore) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	if first.Count != 0 && first.Count != s.cfg.Partitions {
 		return nil, fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, node %q is configured for %d",
 			s.cfg.Partitions, first.Node, first.Count)
 	}
+	for {
+		m, err := s.tryJoin(ctx, first, ttl)
+		if !errors.Is(err, checkpoint.ErrOriginMoved) {
+			return m, err
+		}
+	}
+}
+
+func (s *ClusterStore) tryJoin(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	stands, err := s.client.origin(ctx, s.cfg.Partitions)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,19 @@ func NewRegistry(client *Client) *Registry {
 // Claim implements [cluster.Registry]. A claim made before is released first: epochs are always
 // new. The ttl is rounded up to seconds, and etcd raises it where it is below its least. The origin
 // must be of n partitions, else it is the fault CheckpointPartitions; without an origin it is
-// [checkpoint.ErrNoOrigin].
+// [checkpoint.ErrNoOrigin]. If the origin changes meanwhile, Claim begins again with the new one.
 func (r *Registry) Claim(
+	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
+) ([]change.Epoch, error) {
+	for {
+		epochs, err := r.tryClaim(ctx, m, n, ttl, takeOver)
+		if !errors.Is(err, checkpoint.ErrOriginMoved) {
+			return epochs, err
+		}
+	}
+}
+
+func (r *Registry) tryClaim(
 	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
 ) ([]change.Epoch, error) {
 	if err := r.Release(ctx); err != nil {
