@@ -18,8 +18,8 @@ import (
 )
 
 // claim is how long claims live in tests that wait until they have run out. A machine that stands
-// still for some seconds loses none of them before.
-const claim = 15 * time.Second
+// still for ten seconds loses none of them before.
+const claim = 30 * time.Second
 
 // The store of checkpoints is cut off under load, for longer than a claim lives, and comes back:
 // the node says that it is not well, nothing is lost, and the same node claims its partitions anew,

@@ -46,6 +46,7 @@ func TestOriginThatIsDeletedOrReplacedUnderRunningNodes(t *testing.T) {
 			n.until(what, func() bool { return holds(n) })
 		}
 	}
+	all("a node is a member", func(n *live) bool { m := n.service.Health().Membership; return m != nil && !m.Detached })
 	nodes[0].until("everything is owned", func() bool { return nodes[0].owned()+nodes[1].owned() == partitions })
 	key := strings.TrimSuffix(r.setting("STREAMER_ETCD_PREFIX"), "/") + "/c/origin"
 	saved, err := raw.Get(t.Context(), key)

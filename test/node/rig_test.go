@@ -79,6 +79,8 @@ func newRig(t *testing.T, cfg devmongo.Config, settings ...string) *rig {
 		// A machine that is short of breath must not lose claims: losing them is for the tests that
 		// mean it.
 		"STREAMER_CLUSTER_LEASE_TTL=1m",
+		// Nor must it be restarted because something takes a minute.
+		"STREAMER_SUPERVISOR_HEARTBEAT_INTERVAL=300s",
 	}, settings...)}
 }
 
