@@ -298,6 +298,34 @@ func TestLossesAreBatches(t *testing.T) {
 	}
 }
 
+// So does a client whose own position, from a copy of its database, is before that of a rewind.
+func TestRewindIsNotForwardForItsOwnPosition(t *testing.T) {
+	w := newWorld(t, options{})
+	ctx, leave := context.WithCancel(t.Context())
+	s := w.open(ctx, hello(nil))
+	next(s, (*streampb.ConnectResponse).GetBatch)
+	w.write(4, 0)
+	had := s.events(4)
+	s.ack(s.seq)
+	w.until("all is acknowledged", func() bool { return w.node.Subscribers()[0].Unacknowledged == 0 })
+	leave()
+	w.until("it has left", func() bool { return len(w.node.Subscribers()) == 0 })
+	_, end := w.source.Reach()
+	if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "s"}, change.At(end), "operator", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	w.write(1, 0)
+	again := w.open(t.Context(), hello(func(h *streampb.Hello) {
+		h.Cluster, h.PartitionCount, h.Position = "c", partitions, had[0].GetPosition()
+	}))
+	if begin := next(again, (*streampb.ConnectResponse).GetWelcome).GetBegin(); begin != streampb.Begin_BEGIN_CHECKPOINT {
+		t.Errorf("it begins at %v", begin)
+	}
+	if got := again.events(4); !bytes.Equal(got[0].GetPosition(), had[1].GetPosition()) {
+		t.Errorf("goes on at %x after %x", got[0].GetPosition(), had[0].GetPosition())
+	}
+}
+
 // A client may resume after a loss of which it has acknowledged nothing: when it hears of the loss,
 // what compensates for that is in its checkpoint.
 func TestSnapshotOfALossIsKeptBeforeTheLossIsTold(t *testing.T) {

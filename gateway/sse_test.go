@@ -550,6 +550,36 @@ func TestClientThatWasAwayIsToldOfARewind(t *testing.T) {
 	}
 }
 
+// A client that has not received everything up to where an operator moves it back gets the rest as
+// well: what its connection lost was acknowledged when it was written.
+func TestRewindTakesNothingFromAClientThatIsBeforeIt(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.stream("?subscriber=page", "")
+	r := sse.NewReader(first.Body)
+	w.until("it is there", func() bool { return len(w.node.Subscribers()) == 1 })
+	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2}, changetest.Event{ID: 3}, changetest.Event{ID: 4})
+	had := event(t, r)
+	for range 3 { // are lost on the way
+		event(t, r)
+	}
+	_ = first.Body.Close()
+	w.until("it has left", func() bool { return len(w.node.Subscribers()) == 0 })
+	_, end := w.source.Reach()
+	if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "page"}, change.At(end), "operator", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	w.source.Append(changetest.Event{ID: 5})
+	back := sse.NewReader(w.stream("?subscriber=page", had.ID).Body)
+	if m, err := back.Next(); err != nil || m.Event != string(delivery.Rewound) {
+		t.Fatalf("told %q %s, %v", m.Event, m.Data, err)
+	}
+	for id := had.DocumentKey.ID + 1; id <= 5; id++ {
+		if got := event(t, back); got.DocumentKey.ID != id || !strings.HasSuffix(got.ID, ".1") {
+			t.Fatalf("got %+v instead of %d", got, id)
+		}
+	}
+}
+
 // A client that was away when its checkpoint was imported, and whose next connection breaks, gets
 // what it has not had.
 func TestClientThatWasAwayDuringAnImportMissesNothing(t *testing.T) {

@@ -223,6 +223,12 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		for p, position := range at.Positions {
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
+		if r.Known { // what it has not received, although it was sent, comes before that
+			r.moveBack(&cfg)
+			if !r.Stamped {
+				cfg.Snapshots = n.ownProgress(r, *stored)
+			}
+		}
 	default:
 		e.begin = BeginStart
 		var at change.Timestamp
@@ -328,6 +334,42 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 	return stored
 }
 
+// moveBack moves a start back to the subscriber's own places, in the partitions in which these are
+// earlier.
+func (r Request) moveBack(cfg *delivery.SessionConfig) {
+	of, at := cfg.Partitions, cfg.Start
+	cfg.Start, cfg.Partitions = earlierOf(at, r.At), make(map[change.Partition]delivery.Place, len(of)+len(r.Partitions))
+	for _, places := range []map[change.Partition]delivery.Place{of, r.Partitions} {
+		for p := range places {
+			cfg.Partitions[p] = earlierOf(placeIn(of, at, p), placeIn(r.Partitions, r.At, p))
+		}
+	}
+}
+
+func placeIn(of map[change.Partition]delivery.Place, rest delivery.Place, p change.Partition) delivery.Place {
+	if place, elsewhere := of[p]; elsewhere {
+		return place
+	}
+	return rest
+}
+
+// earlierOf returns the earlier of a stored place and a subscriber's own one, which it also is
+// where only the log knows their order.
+func earlierOf(stored, own delivery.Place) delivery.Place {
+	s, o := refOf(stored), refOf(own)
+	if own.IsZero() || s == o || o.Compare(s) > 0 {
+		return stored
+	}
+	return own
+}
+
+func refOf(p delivery.Place) change.Ref {
+	if !p.At.IsZero() {
+		return p.At.Ref()
+	}
+	return p.Ref
+}
+
 // before reports whether the subscriber's own position is earlier than the checkpoint in some
 // partition.
 func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earliest().Ref()) }
@@ -335,10 +377,7 @@ func (r Request) before(c checkpoint.Checkpoint) bool { return r.earlier(c.Earli
 // earlier reports whether the subscriber's own position is earlier than a place in some partition.
 func (r Request) earlier(at change.Ref) bool {
 	earlier := func(p delivery.Place) bool {
-		own := p.Ref
-		if !p.At.IsZero() {
-			own = p.At.Ref()
-		}
+		own := refOf(p)
 		return !own.IsZero() && own.Compare(at) < 0
 	}
 	if earlier(r.At) {
