@@ -315,6 +315,10 @@ func TestCardOfASinkHasAllItsCauses(t *testing.T) {
 			s.Late, s.Near, s.HeadRoom = ago(time.Hour, away()), ago(time.Second, away()), time.Minute
 		}),
 			fault.SubscriberLate, late + "." + leaves, time.Hour},
+		"late, and before the oplog": {sunk(func(s *Subscriber) {
+			s.Late, s.Near, s.HeadRoom = ago(time.Hour, away()), ago(time.Second, away()), -time.Minute
+		}),
+			fault.SubscriberLate, late + ". Its position has left the oplog.", time.Hour},
 		"near the end and late, then the target fails": {sunk(func(s *Subscriber) {
 			s.Unacknowledged, s.Late, s.Near, s.HeadRoom, s.Urgent = ago(4*time.Second, target), ago(time.Hour, away()), ago(time.Minute, away()), time.Minute, true
 		}), fault.SubscriberLate, late + "." + leaves + " The target of sink out acknowledges nothing, since 2026-03-01 11:59:56 UTC.", time.Hour},

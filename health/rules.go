@@ -306,7 +306,10 @@ func ofShared(f *Facts) (all []Problem) {
 		add(s.Late, 0, fault.SubscriberLate, Warning, label+" is late.")
 		add(s.Near, 0, fault.SubscriberHeadRoom, near, label+" is near the end of the oplog.")
 		if s.Near.lasted(f.Now, 0) {
-			all[len(all)-1].more = fmt.Sprintf(" Its position leaves the oplog in %s.", s.HeadRoom.Truncate(time.Second))
+			all[len(all)-1].more = " Its position has left the oplog."
+			if s.HeadRoom >= 0 {
+				all[len(all)-1].more = fmt.Sprintf(" Its position leaves the oplog in %s.", s.HeadRoom.Truncate(time.Second))
+			}
 		}
 	}
 	return all

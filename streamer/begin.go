@@ -104,13 +104,22 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 // startTime returns the cluster time at which the subscriber begins.
 func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
 	n := s.node
-	if s.start == 0 || n.cfg.Origin.Incarnation > 1 {
+	if n.cfg.Origin.Incarnation > 1 {
 		return n.cfg.Origin.Start, nil
 	}
 	switch s.start {
-	case StartTime:
+	case 0, StartTime:
 		reach, err := n.cfg.Range.Now(ctx)
-		return reach.At(s.from), err
+		at := n.cfg.Origin.Start
+		if s.start == StartTime {
+			at = reach.At(s.from)
+		}
+		if err != nil || reach.Begins().Compare(at) <= 0 {
+			return at, err
+		}
+		// The log never had this span for the subscriber, so there is no loss.
+		n.logger.Warn("subscriber begins later than its start, where the log does", "subscriber", s.name, "start", at.String(), "log_begins", reach.Begins().String())
+		return n.log.Earliest(ctx, reach.Begins())
 	case StartEarliest:
 		reach, err := n.cfg.Range.Recently(ctx)
 		if err != nil {

@@ -521,6 +521,42 @@ func TestStartPolicies(t *testing.T) {
 	})
 }
 
+// A shared subscriber that begins at a time before the log has missed nothing, as an exclusive one:
+// it begins where the log does.
+func TestStartBeforeTheLogIsNoLoss(t *testing.T) {
+	for name, begin := range map[string]func(*streamer.Shared){
+		"a time":     func(s *streamer.Shared) { s.Begin(streamer.StartTime, time.Unix(1, 0)) },
+		"start_from": func(*streamer.Shared) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				events := source.Append(deliverytest.Inserts(20, 0)...)
+				source.Truncate(5)
+				w := newWorld(t, source)
+				w.origin.Start = change.Timestamp{T: 1, I: 1}
+				var shared *streamer.Shared
+				n := w.start("a", func(n *streamer.Node) {
+					sharing(t, &shared)(n)
+					begin(shared)
+				})
+				defer n.stop(t)
+				n.own(t, 1)
+				var got int
+				for _, b := range receiveShared(t, shared, 4) {
+					if b.Loss != nil {
+						t.Errorf("a loss: %+v", b.Loss)
+					}
+					got += len(b.Events)
+				}
+				if got < 4 || got > len(events) {
+					t.Errorf("%d changes", got)
+				}
+			})
+		})
+	}
+}
+
 // The log of an idle deployment is some seconds behind the clocks: who begins at the present by the
 // clock is served with what comes then, and resumes there.
 func TestStartTimesThatAnIdleLogHasNotReached(t *testing.T) {
