@@ -103,6 +103,8 @@ func TestJudgements(t *testing.T) {
 	up, headless := etcdMember{Endpoint: "a", Leader: true, Size: 10, Quota: 100}, etcdMember{Endpoint: "b"}
 	away := etcdMember{Endpoint: "c", Err: errors.New("refused")}
 	full := etcdMember{Endpoint: "d", Leader: true, Size: 90, Quota: 100}
+	young := stand(true, shared(ago(time.Hour)))
+	young.Growing = true
 	for name, tt := range map[string]struct {
 		got   finding
 		level Level
@@ -160,6 +162,7 @@ func TestJudgements(t *testing.T) {
 		"checkpoints of others":         {judgeCheckpoints(checkpointFacts{Created: true, Origin: "x", Source: "y"}), Fail, fault.CheckpointSource, "they are of x, mongodb.uri leads to y"},
 		"no checkpoint saved":           {judgeCheckpoints(stand(false, nil)), OK, "", "0 subscribers have one"},
 		"checkpoints":                   {judgeCheckpoints(stand(true, shared(ago(time.Minute)), ago(10*time.Minute))), OK, "", "2 subscribers have one; the earliest leaves the oplog in 50m"},
+		"checkpoints in a young oplog":  {judgeCheckpoints(young), OK, "", "1 subscribers have one; nothing leaves the oplog before it has reached its size"},
 		"a checkpoint ahead":            {judgeCheckpoints(stand(false, nil, ago(time.Minute), now.Add(time.Second))), Fail, fault.LogAhead, "2 subscribers have one; the latest is of 2026-01-31T12:00:01Z, MongoDB is at 2026-01-31T12:00:00Z"},
 		"a checkpoint lost":             {judgeCheckpoints(stand(false, shared(ago(2*time.Hour)))), Warn, fault.LogHistoryLost, "1 subscribers have one; the earliest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z: what is between will be told as lost"},
 		"a shared one, to halt":         {judgeCheckpoints(stand(true, shared(ago(2*time.Hour)))), Fail, fault.LogHistoryLost, "1 subscribers have one; the earliest is of 2026-01-31T10:00:00Z, the oplog begins at 2026-01-31T11:00:00Z"},

@@ -415,10 +415,10 @@ func (s *inspector) checkpoints(ctx context.Context) (f finding, err error) {
 	if err != nil {
 		return f, err
 	}
-	reach := log.Extend(gap.Reach{First: s.reach.First, Last: s.reach.Last})
+	reach := log.Extend(gap.Reach{First: s.reach.First, Last: s.reach.Last, Growing: s.mongo.Growing(ctx)})
 	found := checkpointFacts{
 		Created: true, Ours: origin.Of(identity), Origin: origin.Source, Source: identity,
-		First: orZero(reach.Begins()), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Halt: s.conn.Config.OnHistoryLost == "halt",
+		First: orZero(reach.Begins()), Now: s.reach.Last.Time(), Slack: s.reach.Slack, Growing: reach.Growing, Spare: reach.Spare, Halt: s.conn.Config.OnHistoryLost == "halt",
 	}
 	var latest change.Position
 	for i, c := range all { // in the order of their subscribers

@@ -274,6 +274,9 @@ type checkpointFacts struct {
 	// Slack too early.
 	First, Now time.Time
 	Slack      time.Duration
+	// Growing says that nothing leaves the log yet, Spare by how much log time it can grow.
+	Growing bool
+	Spare   time.Duration
 	// Halt says that a subscriber stops where its position is lost.
 	Halt bool
 }
@@ -304,6 +307,8 @@ func judgeCheckpoints(c checkpointFacts) finding {
 			text, oldest.Format(time.RFC3339), c.First.Format(time.RFC3339))
 	case c.First.IsZero():
 		return fine("%s", text)
+	case c.Growing:
+		return fine("%s; nothing leaves the oplog before it has reached its size", text)
 	}
-	return fine("%s; the earliest leaves the oplog in %s", text, rounded(oldest.Sub(c.First)))
+	return fine("%s; the earliest leaves the oplog in %s", text, rounded(oldest.Sub(c.First)+c.Spare))
 }

@@ -204,6 +204,13 @@ func TestSubscribersAreListedWithWhatANodeTells(t *testing.T) {
 	if asked, err := d.command("subscribers", "delete", "gateway/orders", "--address", node.URL); !strings.Contains(fmt.Sprint(asked, err), "Subscriber gateway/orders is connected at node b, and its session ends.") {
 		t.Errorf("%v: %s", err, asked)
 	}
+	elsewhere := http.NewServeMux()
+	elsewhere.Handle("GET /v1/subscribers", access.Everybody().Handler(admin.ServeSubscribers("b", sole("stdin"), d.conn.Store, d.mongo, slog.New(slog.DiscardHandler))))
+	another := httptest.NewServer(elsewhere)
+	t.Cleanup(another.Close)
+	if asked, err := d.command("subscribers", "delete", "gateway/orders", "--address", another.URL); !strings.Contains(fmt.Sprint(asked, err), "No node tells whether it is connected: its last session began at node a") {
+		t.Errorf("%v: %s", err, asked)
+	}
 	other := newFixture(t) // the environment is its now
 	list.ConnectedAt = nil
 	other.result(&list, "subscribers", "list", "--address", node.URL)

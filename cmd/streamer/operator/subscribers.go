@@ -496,8 +496,12 @@ func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) (str
 		return strings.Join(at, ", "), nil
 	}
 	for _, s := range answer.Subscribers {
-		if s.Subscriber == name && s.Session != nil {
+		switch {
+		case s.Subscriber != name:
+		case s.Session != nil:
 			return s.Session.Node, nil
+		case s.Connected == nil && s.Claim != nil:
+			return "", fmt.Errorf("its last session began at node %s, at %s; only that node knows whether it has ended", s.Claim.Node, formatTime(s.Claim.Started))
 		}
 	}
 	return "", nil
