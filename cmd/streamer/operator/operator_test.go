@@ -504,6 +504,16 @@ func TestStatusSaysWhereChangesTakeTheirTime(t *testing.T) {
 	}
 }
 
+// The state of the cluster is read from etcd: a node that is named would not be asked.
+func TestPlanIsOfNoNode(t *testing.T) {
+	d := newFixture(t)
+	for _, of := range []string{"--plan", "--handoffs"} {
+		if text, err := d.command("status", of, "--address", "http://127.0.0.1:1"); fault.Of(err) != fault.CommandBadArgument {
+			t.Errorf("%s: %v: %s", of, err, text)
+		}
+	}
+}
+
 func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
 	report := health.Report{Node: "a", Status: health.Healthy}
 	for i, room := range []float64{0, 0.4, 1, 502, -90} {

@@ -66,6 +66,10 @@ and the reason. --handoffs shows recent handoffs, and the directives of operator
 	cmd.Flags().StringVarP(&client.file, "file", "f", "",
 		"configuration of the node: its http.listen is the address; with --plan and --handoffs, where its etcd is")
 	client.addFlags(cmd)
+	for _, store := range []string{"plan", "handoffs"} { // which ask no node
+		cmd.MarkFlagsMutuallyExclusive(store, "address")
+		cmd.MarkFlagsMutuallyExclusive(store, "context")
+	}
 	OutputFlag(cmd, &output)
 	return cmd
 }
