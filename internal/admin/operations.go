@@ -159,7 +159,7 @@ func (o Operations) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	switch code := fault.Of(err); {
 	case code == fault.CommandBadArgument:
 		refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
-	case code != "" && code != fault.EtcdUnreachable && !errors.Is(err, context.DeadlineExceeded):
+	case code != "" && code != fault.EtcdUnreachable && code != fault.MongoUnreachable && !errors.Is(err, context.DeadlineExceeded):
 		refuseWith(w, r, http.StatusConflict, err, o.Logger)
 	default:
 		refuse(w, r, err, o.Logger)

@@ -269,7 +269,7 @@ func (c *Client) FirstEntry(ctx context.Context) (t change.Timestamp, ok bool, e
 		return t, false, nil
 	}
 	if err != nil {
-		return t, false, fmt.Errorf("read the oplog's first entry: %w", err)
+		return t, false, fmt.Errorf("read the oplog's first entry: %w", AsFault(err))
 	}
 	c.blind.Store(false)
 	return change.Timestamp{T: entry.TS.T, I: entry.TS.I}, true, nil

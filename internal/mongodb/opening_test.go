@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
@@ -61,5 +62,26 @@ func TestConnectionThatIsCutOffIsNotCanceled(t *testing.T) {
 	end()
 	if _, err = helloOf(over, pool.Driver()); !errors.Is(AsFault(err), context.Canceled) {
 		t.Errorf("the caller has canceled: %v", err)
+	}
+}
+
+// A connection that breaks while the oplog is looked at is an unreachable MongoDB, and no error
+// without a code.
+func TestOplogThatCannotBeLookedAtHasACode(t *testing.T) {
+	t.Parallel()
+	client, err := Dial(t.Context(), Config{URI: devmongotest.Start(t, devmongo.Config{}).URI(), SelectionTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	breaks := bson.D{
+		{Key: "configureFailPoint", Value: "failCommand"}, {Key: "mode", Value: "alwaysOn"},
+		{Key: "data", Value: bson.D{{Key: "failCommands", Value: bson.A{"find"}}, {Key: "closeConnection", Value: true}}},
+	}
+	if err := client.Driver().Database("admin").RunCommand(t.Context(), breaks).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Reach(t.Context()); fault.Of(err) != fault.MongoUnreachable {
+		t.Errorf("connections break: %v", err)
 	}
 }
