@@ -113,11 +113,14 @@ func (r Ref) AppendText(b []byte, cluster string) []byte {
 	return base64.RawURLEncoding.AppendEncode(b, raw)
 }
 
+// isRefVersion reports whether a position of a version that is read begins with a byte.
+func isRefVersion(b byte) bool { return b&^refParts == refVersion || b == refVersion2 }
+
 // ParseRefText decodes the output of AppendText for the same cluster, also that of builds in which
 // every text had the same length.
 func ParseRefText(text, cluster string) (Ref, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || len(raw) < refOver || raw[0]&^refParts != refVersion && raw[0] != refVersion2 {
+	if err != nil || len(raw) < refOver || !isRefVersion(raw[0]) {
 		return Ref{}, errors.New("not a position")
 	}
 	body := raw[:len(raw)-4]

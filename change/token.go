@@ -45,12 +45,17 @@ func (h Head) Append(b []byte) []byte {
 
 // DecodeHead decodes a head at the front of b.
 func DecodeHead(b []byte) (Head, error) {
-	if len(b) < HeadSize || b[17] > 1 || (b[8] != byte(KindProgress) && b[8] != byte(KindEvent)) {
+	if len(b) < HeadSize {
+		return Head{}, ErrToken
+	}
+	kind := Kind(b[8])
+	isKnown := kind == KindProgress || kind == KindEvent
+	if !isKnown || b[17] > 1 {
 		return Head{}, ErrToken
 	}
 	return Head{
 		Time:           Timestamp{T: binary.BigEndian.Uint32(b), I: binary.BigEndian.Uint32(b[4:])},
-		Kind:           Kind(b[8]),
+		Kind:           kind,
 		TxnOpIndex:     binary.BigEndian.Uint64(b[9:]),
 		FromInvalidate: b[17] == 1,
 	}, nil

@@ -89,8 +89,9 @@ func (p Position) After(c Change) Position {
 // the two, the one saved after the rewind is returned. If they are from different clusters or
 // numbers of partitions, the receiver is returned unless it is zero.
 func (p Position) Merge(other Position) Position {
+	isForeign := other.cluster != p.cluster || other.partitions != p.partitions
 	switch {
-	case other.IsZero(), !p.IsZero() && (other.cluster != p.cluster || other.partitions != p.partitions || other.generation < p.generation):
+	case other.IsZero(), !p.IsZero() && (isForeign || other.generation < p.generation):
 		return p
 	case p.IsZero(), other.generation > p.generation:
 		return other
@@ -245,10 +246,14 @@ func (p *Position) UnmarshalText(text []byte) error {
 		return nil
 	}
 	b, err := base64.RawURLEncoding.AppendDecode(nil, text)
-	if err != nil || len(b) < 5 || b[0] != positionVersion || crc32.ChecksumIEEE(b[:len(b)-4]) != binary.BigEndian.Uint32(b[len(b)-4:]) {
+	if err != nil || len(b) < 5 || b[0] != positionVersion {
 		return errPosition
 	}
-	r := reader{b: b[1 : len(b)-4]}
+	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
+	if crc32.ChecksumIEEE(body) != sum {
+		return errPosition
+	}
+	r := reader{b: body[1:]}
 	var q Position
 	q.cluster = string(r.bytes(r.number()))
 	partitions := r.number()
@@ -262,7 +267,9 @@ func (p *Position) UnmarshalText(text []byte) error {
 		last = int(e.partition)
 		q.elsewhere = append(q.elsewhere, e)
 	}
-	if !r.ok() || len(r.b) > 0 || partitions == 0 || partitions > maxPartitions || q.rest.isZero() {
+	isWhole := r.ok() && len(r.b) == 0
+	isPossible := 0 < partitions && partitions <= maxPartitions
+	if !isWhole || !isPossible || q.rest.isZero() {
 		return errPosition
 	}
 	q.partitions = uint32(partitions)

@@ -42,7 +42,8 @@ func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bo
 		step(t.Field, func(v any) (any, bool) {
 			list, isList := v.([]any)
 			n, err := strconv.Atoi(t.Size.String())
-			if !isList || err != nil || n < 0 || n > len(list) {
+			isSize := err == nil && 0 <= n && n <= len(list)
+			if !isList || !isSize {
 				return v, false
 			}
 			return slices.Clone(list[:n]), true
@@ -159,7 +160,8 @@ func (u *liveUpdate) path(field string) (steps []pathStep, known bool) {
 
 // indexOf reads an index of an array: digits without a zero in front.
 func indexOf(name string) (i int, ok bool) {
-	if name == "" || strings.Trim(name, "0123456789") != "" || name[0] == '0' && name != "0" {
+	isDigits := name != "" && strings.Trim(name, "0123456789") == ""
+	if !isDigits || name[0] == '0' && name != "0" {
 		return 0, false
 	}
 	i, err := strconv.Atoi(name)

@@ -83,7 +83,8 @@ func (w *Window) Seen(e *change.Event, now time.Time) bool {
 	}
 	w.list = w.list[:0]
 	before, known := w.met.Get(next.change)
-	if known && (before.form != next.form || before.token == next.token) && w.now.Sub(before.at) < w.ttl {
+	mayBeSame := before.form != next.form || before.token == next.token // tokens compare within a form
+	if known && mayBeSame && w.now.Sub(before.at) < w.ttl {
 		return true
 	}
 	w.met.Add(next.change, next.seen)

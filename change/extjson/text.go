@@ -73,7 +73,8 @@ func appendEscaped(b, text []byte) []byte {
 		}
 		for at < len(text) && text[at] >= utf8.RuneSelf {
 			r, size := utf8.DecodeRune(text[at:])
-			if r == utf8.RuneError && size == 1 || r == '\u2028' || r == '\u2029' {
+			isInvalid := r == utf8.RuneError && size == 1
+			if isInvalid || r == '\u2028' || r == '\u2029' {
 				b = appendUnit(append(b, text[done:at]...), r)
 				done = at + size
 			}
@@ -112,12 +113,15 @@ func plain(text []byte) int {
 			return at + bits.TrailingZeros64(special)/8
 		}
 	}
-	for ; at < len(text); at++ {
-		if c := text[at]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			break
-		}
+	for at < len(text) && isPlain(text[at]) {
+		at++
 	}
 	return at
+}
+
+// isPlain reports whether a character is ASCII and needs no escape.
+func isPlain(c byte) bool {
+	return ' ' <= c && c < utf8.RuneSelf && c != '"' && c != '\\'
 }
 
 // specials checks eight characters at once. The lowest set bit belongs to the first of them that
