@@ -31,7 +31,8 @@ func (c *Checkpoint) cover(before, by Checkpoint) {
 		c.Coverage = before.Coverage
 		return
 	}
-	if lapse != nil && by.Lapse != nil && by.Lapse.At == lapse.At && by.Coverage.Covers(lapse.Coverage) {
+	isKnown := lapse != nil && by.Lapse != nil && by.Lapse.At == lapse.At
+	if isKnown && by.Coverage.Covers(lapse.Coverage) {
 		lapse = nil // the subscriber has acknowledged the loss
 	}
 	if before.Coverage != nil && !by.Coverage.Covers(*before.Coverage) {

@@ -154,7 +154,8 @@ func storedSize(p snapshot.Progress) int { return sizeOf(p, escaped) }
 func sizeOf(p snapshot.Progress, text func(string) int) int {
 	n := 80 + text(p.Subscription) + text(string(p.Reason)) + 6*len(p.Partitions)
 	counts := p.Read > 0 || p.Estimated > 0
-	if p.Listed || p.Done || counts || !p.At.IsZero() {
+	hasBegun := p.Listed || p.Done || !p.At.IsZero()
+	if hasBegun || counts {
 		n += 192
 	}
 	for _, ns := range p.Some {

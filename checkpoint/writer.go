@@ -407,10 +407,16 @@ func (k *Keeper) of(p Progress, now time.Time) *saved {
 	case s == nil:
 		s = &saved{at: now.Add(-k.writer.policy.Interval), shown: now} // one that begins is saved soon
 		k.saved[p.Key] = s
-	case s.refused && (s.checkpoint.Generation != p.Generation || s.checkpoint.Claim.Number != p.Claim.Number || s.checkpoint.Epoch != p.Epoch):
+	case s.refused && !s.isOwnedAs(p):
 		s.refused = false
 	}
 	return s
+}
+
+// isOwnedAs reports whether a progress is of the same generation, claim and epoch.
+func (s *saved) isOwnedAs(p Progress) bool {
+	c := &s.checkpoint
+	return c.Generation == p.Generation && c.Claim.Number == p.Claim.Number && c.Epoch == p.Epoch
 }
 
 // moved reports whether the subscriber has moved since a checkpoint was saved.

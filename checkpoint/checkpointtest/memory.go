@@ -123,7 +123,9 @@ func (m *Memory) save(ctx context.Context, c checkpoint.Checkpoint) error {
 		return err
 	}
 	defer m.mu.Unlock()
-	if owner := m.mu.owners[c.Key]; c.Shared && (owner != c.Epoch || m.mu.origin != nil && c.Epoch.Incarnation < m.mu.origin.Incarnation) {
+	owner := m.mu.owners[c.Key]
+	isOutdated := m.mu.origin != nil && c.Epoch.Incarnation < m.mu.origin.Incarnation
+	if c.Shared && (owner != c.Epoch || isOutdated) {
 		return fmt.Errorf("%s, epoch %s, owner %s: %w", c.Key, c.Epoch, owner, checkpoint.ErrFenced)
 	}
 	stored := m.current(c.Key)
