@@ -59,6 +59,7 @@ func (s *Member) join(ctx context.Context) (cluster.Membership, leaseDeadline, e
 		m, err := within(ctx, trustedFor(s.cfg.TTL), s.tryJoin)
 		held, isHeld := errors.AsType[*cluster.HeldError](err)
 		now := s.cfg.Clock()
+		mayWait := other.process != "" && now < bound
 		switch {
 		case err == nil:
 			return m, granted(sent, s.cfg.TTL), nil
@@ -71,7 +72,7 @@ func (s *Member) join(ctx context.Context) (cluster.Membership, leaseDeadline, e
 			if other.look(held, now, life) || now >= bound {
 				return nil, leaseDeadline{}, fault.New(fault.NodeRunning, held)
 			}
-		case other.process != "" && isAway(err) && now < bound && ctx.Err() == nil:
+		case mayWait && isAway(err) && ctx.Err() == nil:
 			other.ttl = 0 // when the store is back, claims of dead processes may have been renewed
 		case s.cfg.Alone:
 			return nil, leaseDeadline{}, fmt.Errorf("claim partitions: %w", err)

@@ -29,6 +29,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 		p := change.Partition(i)
 		mine := view.Plan.Owner(p) == node
 		t := h.mu.tenures[p]
+		owns := t != nil && owner.Process == process && owner.Epoch == t.epoch
 		switch {
 		case t == nil || t.given:
 			switch {
@@ -44,7 +45,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 			default:
 				d.Blocked = append(d.Blocked, p)
 			}
-		case t.back && t.begun < asked && (owner.Process != process || owner.Epoch != t.epoch): // it was handed over or taken
+		case t.back && t.begun < asked && !owns: // it was handed over or taken
 			t.given = true
 			if mine {
 				d.Next = min(d.Next, max(t.again, now))
@@ -52,7 +53,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 		case t.back:
 			d.Return = append(d.Return, t.term)
 		case t.begun >= asked || t.over:
-		case owner.Process != process || owner.Epoch != t.epoch:
+		case !owns:
 			t.over = true
 			t.end(change.ErrTermLost)
 			if !t.offered {

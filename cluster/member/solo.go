@@ -194,7 +194,9 @@ func (c *claims) Claim(ctx context.Context, partitions []change.Partition) ([]cl
 		epochs, err := c.Reclaim(ctx, free)
 		_, now := c.known()
 		held, isHeld := errors.AsType[*cluster.HeldError](err)
-		if isHeld && held.Process == c.cfg.Member.Process || errors.Is(err, cluster.ErrLost) && now != made {
+		isOwn := isHeld && held.Process == c.cfg.Member.Process
+		isRenewed := errors.Is(err, cluster.ErrLost) && now != made
+		if isOwn || isRenewed {
 			err = errors.New(err.Error()) // it does not concern the current claim
 		}
 		if err != nil {

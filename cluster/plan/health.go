@@ -162,7 +162,8 @@ func (c *health) settle() {
 		return
 	}
 	for _, m := range c.present {
-		if m.Settled || !m.Serves() || !m.Keeps() || m.Garbled {
+		mayServe := m.Serves() && m.Keeps() && !m.Garbled
+		if m.Settled || !mayServe {
 			continue
 		}
 		ready := m.pending + c.cfg.Settle<<max(m.Losses-1, 0)

@@ -241,8 +241,10 @@ func (c *health) turned(m *member, before cluster.Status, check string) {
 
 // degradation reports when a member gets worse than last reported, and when it has recovered.
 func (c *health) degradation(m *member, level notice.Severity) {
+	begins := level != "" && m.told == ""
+	isWorse := level == notice.Critical && m.told != notice.Critical
 	switch {
-	case level == notice.Critical && m.told != notice.Critical || level != "" && m.told == "":
+	case begins || isWorse:
 		if m.told == "" {
 			m.toldAt = c.now
 		}

@@ -48,7 +48,8 @@ func (c *health) widest() (widest *cover) {
 	for i, m := range c.present[:c.nodes] {
 		of := coverOf(&c.seats[i])
 		stops := m.Status == cluster.StatusStopping || m.reported == cluster.StatusStopping
-		if of == nil || !m.Serves() || m.Lost() || stops {
+		stays := m.Serves() && !m.Lost() && !stops
+		if of == nil || !stays {
 			continue
 		}
 		at := slices.IndexFunc(covers, func(there *cover) bool { return there.covers(of) && of.covers(there) })
@@ -64,11 +65,20 @@ func (c *health) widest() (widest *cover) {
 		if exceeded {
 			continue
 		}
-		if widest == nil || of.members > widest.members || of.members == widest.members && of.joined < widest.joined {
+		if widest == nil || of.precedes(widest) {
 			widest = of
 		}
 	}
 	return widest
+}
+
+// precedes reports whether c is the coverage of more members, or of as many of which the first
+// joined earlier.
+func (c *cover) precedes(other *cover) bool {
+	if c.members != other.members {
+		return c.members > other.members
+	}
+	return c.joined < other.joined
 }
 
 // narrow finds members that do not cover the widest, and reports each once.
@@ -77,7 +87,8 @@ func (c *health) narrow(m *member, seat *cluster.Member, widest *cover) {
 	if m.Garbled {
 		return // as it was
 	}
-	if of == nil || widest == nil || !m.Serves() || of.covers(widest) {
+	isJudged := of != nil && widest != nil && m.Serves()
+	if !isJudged || of.covers(widest) {
 		m.Narrow = false
 		return
 	}

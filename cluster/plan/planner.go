@@ -142,10 +142,11 @@ func (s *Planner) input(want directives) Input {
 	for i := range s.parts {
 		p := &s.parts[i]
 		at := p.planned
+		isUntaken := p.holder == at || p.holder == ""
 		switch {
 		case keeps[p.holder] && (p.stays || !keeps[at]):
 			at = p.holder // it has not gone
-		case p.late && takers > 0 && (p.holder == at || p.holder == ""):
+		case p.late && takers > 0 && isUntaken:
 			at = ""
 		}
 		in.Current[i] = at

@@ -167,11 +167,19 @@ func (t *traffic) offer(m, other int, weight, otherWeight float64, best *trade) 
 			d := float64(t.units[give] - t.units[take])
 			next := trade{member: m, other: other, give: give, take: take, off: math.Abs(d - want),
 				gain: before - t.excess(m, rate-d) - t.excess(other, otherRate+d)}
-			if next.gain > best.gain || next.gain > 0 && next.gain == best.gain && next.off < best.off {
+			if next.isBetter(best) {
 				*best = next
 			}
 		}
 	}
+}
+
+// isBetter reports whether a trade gains more, or as much with the members nearer to their shares.
+func (b *trade) isBetter(than *trade) bool {
+	if b.gain != than.gain {
+		return b.gain > than.gain
+	}
+	return b.gain > 0 && b.off < than.off
 }
 
 // carry counts a trade as done.

@@ -68,7 +68,8 @@ func (s *Planner) observe() {
 // observePart takes in one partition and reports whether the plan has moved it.
 func (s *Planner) observePart(p *part, planned string, o cluster.Owner) (moved bool) {
 	served := p.turn == s.turn && o.Node == planned && planned != ""
-	if giver := s.health.Of(p.holder); giver != nil && o.Node != p.holder && p.planned != p.holder && !p.late {
+	wasGiven := o.Node != p.holder && p.planned != p.holder && !p.late
+	if giver := s.health.Of(p.holder); giver != nil && wasGiven {
 		giver.Gave = s.now
 	}
 	if planned != p.planned {
