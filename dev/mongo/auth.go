@@ -222,7 +222,8 @@ func (l *login) certificate(all *users, c *client, command bsoncore.Document, b 
 	field, given := doc.Field(command, "user")
 	name, _ := field.StringValueOK()
 	a := all.find(External, subject)
-	if subject == "" || a == nil || given && name != subject {
+	isOther := given && name != subject
+	if subject == "" || a == nil || isOther {
 		*l = login{id: l.id}
 		return errAuthentication()
 	}

@@ -41,6 +41,13 @@ type failPointConfig struct {
 	effect   failPointEffect
 }
 
+// concerns reports whether the fail point is one of the command, its application and its namespace.
+func (p *failPointConfig) concerns(c failPointCall) bool {
+	isApp := p.app == "" || p.app == c.app
+	isNamespace := p.ns == "" || p.ns == c.namespace
+	return isApp && isNamespace && slices.Contains(p.commands, c.command)
+}
+
 // configure carries out a configureFailPoint command and returns how often the fail point was
 // entered before.
 func (s *failPoint) configure(cmd bsoncore.Document) (int64, error) {
@@ -141,7 +148,7 @@ func (s *failPoint) enter(c failPointCall) failPointEffect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &s.point
-	if !p.on || !slices.Contains(p.commands, c.command) || p.app != "" && p.app != c.app || p.ns != "" && p.ns != c.namespace {
+	if !p.on || !p.concerns(c) {
 		return failPointEffect{}
 	}
 	if p.skip > 0 {

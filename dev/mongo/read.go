@@ -201,7 +201,9 @@ func next(ctx context.Context, r *request, b *doc.Builder, c *openCursor) (err e
 	if limit == 0 {
 		limit = -1
 	}
-	if most := r.profile.MostEvents; c.stream && most > 0 && (limit < 0 || limit > most) {
+	most := r.profile.MostEvents
+	isMore := limit < 0 || limit > most
+	if c.stream && most > 0 && isMore {
 		limit = most
 	}
 	b.OpenArray("nextBatch").Splice(func(buf []byte) []byte {
@@ -219,7 +221,8 @@ func fillOrWait(ctx context.Context, c *openCursor, batch *wire.Batch, wait time
 		if err := c.source.Fill(batch); err != nil {
 			return err
 		}
-		if batch.Len() > 0 || c.source.Closed() || news == nil || wait <= 0 {
+		mayWait := news != nil && wait > 0
+		if batch.Len() > 0 || c.source.Closed() || !mayWait {
 			return nil
 		}
 		if timer == nil {
@@ -421,7 +424,8 @@ func each(docs []bsoncore.Document, f func(bsoncore.Document) bsoncore.Document)
 
 func pageStep(name string, arg bsoncore.Value) (func([]bsoncore.Document) []bsoncore.Document, error) {
 	n, ok := doc.Int(arg)
-	if !ok || n < 0 || n == 0 && name == "$limit" {
+	isNumber := ok && n >= 0
+	if !isNumber || n == 0 && name == "$limit" {
 		return nil, wire.Errorf(15957, "the %s must be a positive number", name[1:])
 	}
 	return func(docs []bsoncore.Document) []bsoncore.Document {
@@ -447,7 +451,9 @@ func groupStep(arg bsoncore.Value) (func([]bsoncore.Document) []bsoncore.Documen
 	if arg.Type != bsoncore.TypeEmbeddedDocument || !ok {
 		return nil, wire.Errorf(15955, "a group specification must include an _id")
 	}
-	if text, isText := id.StringValueOK(); id.Type == bsoncore.TypeEmbeddedDocument || isText && text != "" && text[0] == '$' {
+	text, isText := id.StringValueOK()
+	isVariable := isText && text != "" && text[0] == '$'
+	if id.Type == bsoncore.TypeEmbeddedDocument || isVariable {
 		return nil, unsupported
 	}
 	var sums []string
@@ -456,7 +462,9 @@ func groupStep(arg bsoncore.Value) (func([]bsoncore.Document) []bsoncore.Documen
 			continue
 		}
 		op, one, _ := doc.First(v.Data)
-		if n, _ := doc.Int(one); v.Type != bsoncore.TypeEmbeddedDocument || op != "$sum" || n != 1 || doc.Len(v.Data) != 1 {
+		n, _ := doc.Int(one)
+		countsOne := op == "$sum" && n == 1
+		if v.Type != bsoncore.TypeEmbeddedDocument || !countsOne || doc.Len(v.Data) != 1 {
 			return nil, unsupported
 		}
 		sums = append(sums, name)
@@ -491,10 +499,11 @@ type tail struct {
 // tailable one stays open at the end of the log, and waits there when it is to await.
 func findOplog(log *oplog.Log, q store.Query, tailable, await bool) (cursorSource, error) {
 	natural := q.Sort == nil || q.Sort.Natural != 0
+	isBackward := q.Sort != nil && q.Sort.Natural < 0
 	switch {
-	case tailable && (!natural || q.Sort != nil && q.Sort.Natural < 0):
+	case tailable && (!natural || isBackward):
 		return nil, wire.Errorf(wire.BadValue, "cannot use tailable option with a sort other than {$natural: 1}")
-	case natural && (q.Sort == nil || q.Sort.Natural > 0):
+	case natural && !isBackward:
 		t := &tail{log: log, q: q, tailable: tailable, await: await}
 		_, t.seq = log.First()
 		if v, ok := q.Filter.Floor("ts"); ok && v.Type == bsoncore.TypeTimestamp {
@@ -510,7 +519,8 @@ func findOplog(log *oplog.Log, q store.Query, tailable, await bool) (cursorSourc
 
 // Fill adds the next matching entries.
 func (t *tail) Fill(b *wire.Batch) error {
-	if t.begun && t.seq > 0 && !t.log.Has(t.seq-1) && !t.ended {
+	isUnderWay := t.begun && !t.ended
+	if isUnderWay && t.seq > 0 && !t.log.Has(t.seq-1) {
 		return wire.Errorf(wire.CappedPositionLost, "CollectionScan died due to position in capped collection being deleted. Last seen record id: RecordId(%d)", t.seq)
 	}
 	t.begun = true

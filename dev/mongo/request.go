@@ -152,7 +152,8 @@ func (r *request) collection() (store.Name, error) {
 // known.
 func (r *request) only(known ...string) error {
 	for name := range doc.All(r.body) {
-		if name == r.name || strings.HasPrefix(name, "$") || slices.Contains(known, name) || generic(name) {
+		isGeneric := strings.HasPrefix(name, "$") || generic(name)
+		if name == r.name || isGeneric || slices.Contains(known, name) {
 			continue
 		}
 		return wire.Errorf(wire.CommandNotSupported, "devmongo does not support the field '%s' of %s", name, r.name)
@@ -196,7 +197,8 @@ func (r *request) batchSize(otherwise int) int {
 	}
 	v, ok := doc.Field(options, "batchSize")
 	n, number := doc.Int(v)
-	if !ok || !number || n < 0 || n > 1<<30 {
+	isSize := number && 0 <= n && n <= 1<<30
+	if !ok || !isSize {
 		return otherwise
 	}
 	return int(n)

@@ -283,7 +283,9 @@ func (r *request) concern(ctx context.Context, b *doc.Builder, before uint64) er
 	}
 	text, _ := w.StringValueOK()
 	majority := text == "majority" || !given && r.profile.Release.Since(oplog.R60)
-	if ts := r.oplog.Applied(); !majority || r.config.Standalone || ts == before && r.oplog.Committed() >= ts {
+	ts := r.oplog.Applied()
+	isCommitted := ts == before && r.oplog.Committed() >= ts
+	if !majority || r.config.Standalone || isCommitted {
 		return nil
 	}
 	limit := r.limit
@@ -347,11 +349,13 @@ func (r *request) fail(b *doc.Builder, err error, labels []string) {
 // labels are those that the server itself gives an error.
 func (r *request) labels(code wire.Code) []string {
 	ends := r.name == "commitTransaction" || r.name == "abortTransaction"
-	transient := code == wire.WriteConflict || code == wire.NoSuchTransaction && r.name != "abortTransaction"
+	isGone := code == wire.NoSuchTransaction && r.name != "abortTransaction"
+	mayBegin := code == wire.WriteConflict || isGone || !ends && code.Retryable()
+	mayRepeat := r.numbered && (!r.inTxn || ends)
 	switch {
-	case r.inTxn && (transient || !ends && code.Retryable()):
+	case r.inTxn && mayBegin:
 		return []string{wire.LabelTransient}
-	case r.numbered && (!r.inTxn || ends) && code.Retryable():
+	case mayRepeat && code.Retryable():
 		return []string{wire.LabelRetryable}
 	case code.NonResumable():
 		return []string{wire.LabelNonResumable}

@@ -54,7 +54,8 @@ func runStatements(
 		if err == nil {
 			continue
 		}
-		if ctx.Err() != nil || r.inTxn && (wire.HasCode(err, wire.WriteConflict) || wire.HasCode(err, wire.NoSuchTransaction)) {
+		endsTxn := wire.HasCode(err, wire.WriteConflict) || wire.HasCode(err, wire.NoSuchTransaction)
+		if ctx.Err() != nil || r.inTxn && endsTxn {
 			return err
 		}
 		st.errors = append(st.errors, writeError{i, wire.ErrorOf(err)})
@@ -253,8 +254,9 @@ func parseModification(r *request) (store.Modification, *query.Projection, error
 		return m, nil, err
 	}
 	u, updates := r.field("update")
+	isUpdate := updates || m.Upsert || m.New
 	switch remove := r.truth("remove"); {
-	case remove && (updates || m.Upsert || m.New):
+	case remove && isUpdate:
 		return m, nil, wire.Errorf(wire.FailedToParse, "Cannot specify both an update and remove=true")
 	case !remove && !updates:
 		return m, nil, wire.Errorf(wire.FailedToParse, "Either an update or remove=true must be specified")

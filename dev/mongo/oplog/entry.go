@@ -193,7 +193,9 @@ type Op struct {
 
 // detail returns what of the operation is not in its event, nil when there is nothing.
 func (op *Op) detail() *Detail {
-	if op.To == nil && op.Session == nil && op.Object == nil && op.Before == nil && op.After == nil && op.Disambiguated == nil {
+	isPlain := op.To == nil && op.Session == nil && op.Object == nil
+	hasStates := op.Before != nil || op.After != nil || op.Disambiguated != nil
+	if isPlain && !hasStates {
 		return nil
 	}
 	return &Detail{

@@ -118,7 +118,9 @@ func Restore(c Config, entries []Entry, clusterTime uint64) (*Log, error) {
 	known := map[string]*Namespace{}
 	for i := range entries {
 		e := &entries[i]
-		if e.Kind > Modify || e.Kind != noop && e.NS == nil || e.Kind.classic() && e.Event == nil {
+		lacksNamespace := e.Kind != noop && e.NS == nil
+		lacksEvent := e.Kind.classic() && e.Event == nil
+		if e.Kind > Modify || lacksNamespace || lacksEvent {
 			return nil, errors.New("malformed oplog entry in the snapshot")
 		}
 		e.NS = shared(known, e.NS)

@@ -77,7 +77,7 @@ func (s *streamSpec) option(name string, v bsoncore.Value, release Release) erro
 	case name == "showExpandedEvents" && later:
 		s.expanded = doc.Truth(v)
 		return typed(v.Type == bsoncore.TypeBoolean, name, v, "bool")
-	case name == "showMigrationEvents" || later && (name == "showSystemEvents" || name == "showRawUpdateDescription"):
+	case name == "showMigrationEvents", later && (name == "showSystemEvents" || name == "showRawUpdateDescription"):
 		return wire.Errorf(wire.CommandNotSupported, "devmongo does not support $changeStream.%s", name)
 	default:
 		return wire.Errorf(40415, "BSON field '$changeStream.%s' is an unknown field.", name)
@@ -109,10 +109,11 @@ func (s *streamSpec) check(db, coll string, release Release) error {
 	if coll == "" {
 		ns = db + ".$cmd.aggregate"
 	}
+	isInternal := db == "local" || db == "config"
 	switch {
 	case s.cluster && (db != "admin" || coll != ""):
 		return wire.Errorf(wire.InvalidOptions, "A $changeStream with 'allChangesForCluster:true' may only be opened on the 'admin' database, and with no collection name; found %s", ns)
-	case db == "admin" && !s.cluster || db == "local" || db == "config":
+	case isInternal || db == "admin" && !s.cluster:
 		return wire.Errorf(wire.InvalidNamespace, "$changeStream may not be opened on the internal %s database", db)
 	case (&Namespace{DB: db, Coll: coll}).internal() && !s.cluster:
 		return wire.Errorf(wire.InvalidNamespace, "$changeStream may not be opened on the internal %s collection", ns)

@@ -204,7 +204,8 @@ func (s *Stream) begin() error {
 // always does.
 func (s *Stream) reachable() error {
 	first, _ := s.env.Log.First()
-	if first.TS < s.start.ts || first.TS == s.start.ts && !s.env.StrictStart || first.initiation() {
+	isThere := first.TS < s.start.ts || first.TS == s.start.ts && !s.env.StrictStart
+	if isThere || first.initiation() {
 		return nil
 	}
 	text := "Resume of change stream was not possible, as the resume point may no longer be in the oplog."
@@ -260,7 +261,8 @@ func (s *Stream) read(entries []Entry, b *wire.Batch) (int, error) {
 				s.held = true
 				return i, nil
 			}
-			if s.plain && s.resume == nil && !s.scope.ends(e) && len(e.Event) <= maxEvent {
+			isPlain := s.plain && s.resume == nil && !s.scope.ends(e)
+			if isPlain && len(e.Event) <= maxEvent {
 				s.position = e.TS
 				if b.Add(e.Event) {
 					s.last = e.Event
@@ -284,10 +286,14 @@ func (s *Stream) read(entries []Entry, b *wire.Batch) (int, error) {
 // event, or, during the search for a resume point on 4.4, is in scope.
 func (s *Stream) wanted(e *Entry) bool {
 	d := s.decisions.of(e, s.decide)
-	if d == out || d == filtered && !s.beforeStages() && !s.scope.ends(e) {
+	if d == out {
 		return false
 	}
-	if d == unsure && !s.beforeStages() && !s.scope.ends(e) && e.Event != nil {
+	isStaged := !s.beforeStages() && !s.scope.ends(e)
+	if d == filtered && isStaged {
+		return false
+	}
+	if d == unsure && isStaged && e.Event != nil {
 		return s.pipeline.matchEarly(e.Event)
 	}
 	return true
@@ -341,7 +347,9 @@ func (s *Stream) matchesInvalidate(e *Entry) bool {
 // conclude ends the stream after an invalidate event, unless it is the one that the stream started
 // after.
 func (s *Stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) error {
-	if t := s.start.event; invalidate && (t == nil || !t.FromInvalidate || t.TS != e.TS) {
+	t := s.start.event
+	isStart := t != nil && t.FromInvalidate && t.TS == e.TS
+	if invalidate && !isStart {
 		id, _ := doc.Field(event, "_id")
 		s.closing, s.ending = true, doc.Clone(id.Data)
 	}

@@ -130,11 +130,17 @@ func compareNumbers(a, b bsoncore.Value) (int, bool) {
 	if a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 {
 		return 0, false
 	}
-	const exact = 1 << 53 // integers beyond do not fit a double
-	if xInt && (x > exact || x < -exact) || yInt && (y > exact || y < -exact) {
+	isRounded := xInt && !isExact(x) || yInt && !isExact(y)
+	if isRounded {
 		return 0, false
 	}
 	return compareDoubles(a.AsFloat64(), b.AsFloat64()), true
+}
+
+// isExact reports whether a double has the value of the integer and no other integer has it.
+func isExact(n int64) bool {
+	const most = 1 << 53
+	return -most <= n && n <= most
 }
 
 // compareDoubles puts NaN below every number, as MongoDB does.

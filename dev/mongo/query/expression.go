@@ -208,15 +208,21 @@ func add(args []bsoncore.Value) (bsoncore.Value, error) {
 // overflows.
 func sumOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	if a.Type == bsoncore.TypeDouble || b.Type == bsoncore.TypeDouble {
-		if class(a.Type) != 10 || class(b.Type) != 10 || a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 {
+		areNumbers := class(a.Type) == 10 && class(b.Type) == 10
+		if !areNumbers || a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 {
 			return bsoncore.Value{}, false
 		}
 		return bsoncore.Value{Type: bsoncore.TypeDouble, Data: bsoncore.AppendDouble(nil, a.AsFloat64()+b.AsFloat64())}, true
 	}
 	x, ok := integer(a)
 	y, ok2 := integer(b)
+	if !ok || !ok2 {
+		return bsoncore.Value{}, false
+	}
 	sum := x + y
-	if !ok || !ok2 || (x > 0 && y > 0 && sum <= 0) || (x < 0 && y < 0 && sum >= 0) {
+	isOver := x > 0 && y > 0 && sum <= 0
+	isUnder := x < 0 && y < 0 && sum >= 0
+	if isOver || isUnder {
 		return bsoncore.Value{}, false
 	}
 	if a.Type == bsoncore.TypeInt32 && b.Type == bsoncore.TypeInt32 && sum == int64(int32(sum)) {
@@ -266,7 +272,12 @@ func (s Scope) setField(name string, arg bsoncore.Value, d bsoncore.Document) (b
 		v, _ := doc.Field(arg.Data, of)
 		return v
 	}
-	if arg.Type != bsoncore.TypeEmbeddedDocument || part("field").Type == 0 || part("input").Type == 0 || name == "$setField" && part("value").Type == 0 {
+	needed := []string{"field", "input"}
+	if name == "$setField" {
+		needed = append(needed, "value")
+	}
+	lacks := func(of string) bool { return part(of).Type == 0 }
+	if arg.Type != bsoncore.TypeEmbeddedDocument || slices.ContainsFunc(needed, lacks) {
 		return bsoncore.Value{}, wire.Errorf(4161100, "%s requires 'field', 'input' and, to set it, 'value'", name)
 	}
 	field, err := Evaluate(part("field"), d, s)

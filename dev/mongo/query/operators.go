@@ -287,8 +287,9 @@ func (m modifier) bits(v bsoncore.Value) (bsoncore.Value, error) {
 // not fit an int32 becomes an int64. It reports false for other types, for decimals, and for an
 // int64 that overflows.
 func productOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
+	areNumbers := a.IsNumber() && b.IsNumber()
 	switch {
-	case a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128 || !a.IsNumber() || !b.IsNumber():
+	case !areNumbers || a.Type == bsoncore.TypeDecimal128 || b.Type == bsoncore.TypeDecimal128:
 		return bsoncore.Value{}, false
 	case a.Type == bsoncore.TypeDouble || b.Type == bsoncore.TypeDouble:
 		return bsoncore.Value{Type: bsoncore.TypeDouble, Data: bsoncore.AppendDouble(nil, a.AsFloat64()*b.AsFloat64())}, true
@@ -296,7 +297,8 @@ func productOf(a, b bsoncore.Value) (bsoncore.Value, bool) {
 	x, _ := integer(a)
 	y, _ := integer(b)
 	product := x * y
-	if x != 0 && (product/x != y || x == -1 && y == math.MinInt64) {
+	isNegatedMin := x == -1 && y == math.MinInt64 // whose product is itself
+	if x != 0 && (product/x != y || isNegatedMin) {
 		return bsoncore.Value{}, false
 	}
 	if a.Type == bsoncore.TypeInt32 && b.Type == bsoncore.TypeInt32 && product == int64(int32(product)) {

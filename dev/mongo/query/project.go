@@ -113,10 +113,12 @@ func (p *Projection) Apply(d bsoncore.Document) bsoncore.Document {
 
 func (p *Projection) field(b *doc.Builder, t tree, name string, v bsoncore.Value) {
 	child, named := t[name]
+	isLeaf := named && len(child) == 0
+	isHidden := !named && p.include || isLeaf && !p.include
 	switch {
-	case !named && p.include || named && len(child) == 0 && !p.include:
+	case isHidden:
 		return
-	case !named || len(child) == 0:
+	case !named || isLeaf:
 		b.Value(name, v)
 	case v.Type == bsoncore.TypeEmbeddedDocument:
 		b.Open(name)

@@ -81,7 +81,8 @@ func (d *database) listViews() (out []Collection) {
 // room refuses a document for which a capped collection would have to evict others.
 func (c *collection) room(d bsoncore.Document) error {
 	o := c.options
-	if o.Size > 0 && (c.bytes+int64(len(d)) > o.Size || o.Max > 0 && int64(len(c.docs)) >= o.Max) {
+	isFull := o.Max > 0 && int64(len(c.docs)) >= o.Max
+	if o.Size > 0 && (isFull || c.bytes+int64(len(d)) > o.Size) {
 		return wire.Errorf(wire.CommandNotSupported, "devmongo evicts no documents of capped collections")
 	}
 	return nil
@@ -112,7 +113,9 @@ func (t *table) key(id bsoncore.Value) (string, error) {
 	case bsoncore.TypeString:
 		text, _ := id.StringValueOK()
 		for _, r := range text {
-			if (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+			isDigit := '0' <= r && r <= '9'
+			isLetter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+			if !isDigit && !isLetter {
 				return "", unknown
 			}
 		}

@@ -62,7 +62,7 @@ func (n Name) check() error {
 	switch {
 	case n.DB == "" || strings.ContainsAny(n.DB, `/\. "$`) || len(n.DB) > 63:
 		return wire.Errorf(wire.InvalidNamespace, "Invalid database name: '%s'", n.DB)
-	case n.Coll == "" || strings.Contains(n.Coll, "\x00") || strings.HasPrefix(n.Coll, ".") || strings.Contains(n.Coll, "$"):
+	case n.Coll == "" || strings.HasPrefix(n.Coll, ".") || strings.ContainsAny(n.Coll, "$\x00"):
 		return wire.Errorf(wire.InvalidNamespace, "Invalid namespace specified '%s'", n)
 	default:
 		return nil

@@ -137,7 +137,8 @@ func (t *table) ordered(q Query, over overlay, ascending bool, limit int64) (out
 	}
 	var changed []string // keys of documents that only the overlay has
 	for _, key := range over.written {
-		if t.docs[key] == nil && key >= from && (until == "" || key < until) {
+		isWithin := from <= key && (until == "" || key < until)
+		if isWithin && t.docs[key] == nil {
 			changed = append(changed, key)
 		}
 	}

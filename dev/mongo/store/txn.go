@@ -75,7 +75,9 @@ func (c *collection) free(key string, t *Txn) error {
 		return wire.Errorf(wire.NoSuchTransaction, "Transaction %d has been aborted.", t.session.TxnNumber)
 	}
 	r := c.docs[key]
-	if holder != nil && holder != t || holder == nil && r != nil && r.changed > t.snapshot {
+	isHeld := holder != nil && holder != t
+	isChanged := holder == nil && r != nil && r.changed > t.snapshot
+	if isHeld || isChanged {
 		return wire.Errorf(wire.WriteConflict, "WriteConflict error: this operation conflicted with another operation. Please retry your operation or multi-document transaction.")
 	}
 	return nil
@@ -159,7 +161,8 @@ func (s *Store) remember(c *collection, key string, ts uint64) {
 	committed, keep := s.log.Committed(), 0
 	switch {
 	case s.log.Release().Since(oplog.R60):
-		for keep < len(s.past) && s.past[keep].ts <= committed && (len(s.past)-keep >= maxPast || s.pastBytes > maxPastBytes) {
+		isTooMuch := func() bool { return len(s.past)-keep >= maxPast || s.pastBytes > maxPastBytes }
+		for keep < len(s.past) && s.past[keep].ts <= committed && isTooMuch() {
 			s.pastBytes -= len(s.past[keep].doc)
 			keep++
 		}
