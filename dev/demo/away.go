@@ -150,8 +150,9 @@ func (a *absence) String() string {
 
 // err says what went wrong, or that nothing was shown.
 func (a *absence) err() error {
+	isWrong := a.Missing > 0 || a.Duplicates > 0 || a.OutOfOrder > 0
 	switch {
-	case a.Missing > 0 || a.Duplicates > 0 || a.OutOfOrder > 0 || len(a.Losses) > 0:
+	case isWrong || len(a.Losses) > 0:
 		return fmt.Errorf("of the subscriber that was away %d changes are missing, %d came twice, %d out of order, and it was told of losses: %+v",
 			a.Missing, a.Duplicates, a.OutOfOrder, a.Losses)
 	case a.Wraps < 1:

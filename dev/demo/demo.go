@@ -125,6 +125,11 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 	if d.sink == "" && slices.Contains(d.wedged, "sink") {
 		d.sink = "kafka"
 	}
+	lacksGateways := d.gateways == 0 && d.subscriptions > 0
+	isTarget := d.sink == "" || d.sink == "kafka" || d.sink == "nats"
+	isAged := d.oplog > 0 || d.retain
+	isTooFewToHandOver := d.nodes < 2 || d.length == 0
+	isTooMuchForSnapshots := d.subscriptions > 0 || d.sink != "" || d.length == 0
 	switch {
 	case flags.NArg() > 0:
 		return nil, fmt.Errorf("unknown argument %q", flags.Arg(0))
@@ -132,24 +137,25 @@ func parse(args []string, out, notes io.Writer) (*demo, error) {
 		return nil, fmt.Errorf("unknown output %q: use -o json", *output)
 	case d.rate < 1 || d.partitions < 1 || d.length < 0:
 		return nil, errors.New("-rate and -partitions must be at least 1, -for must not be negative")
-	case d.gateways < 0 || d.subscriptions < 0 || d.gateways == 0 && d.subscriptions > 0:
+	case d.gateways < 0 || d.subscriptions < 0 || lacksGateways:
 		return nil, errors.New("-gateways and -subscriptions must not be negative, and subscriptions need gateways")
-	case d.sink != "" && d.sink != "kafka" && d.sink != "nats" || d.sink != "" && d.gateways > 0:
+	case !isTarget || d.sink != "" && d.gateways > 0:
 		return nil, errors.New("-sink must be kafka or nats, without -gateways")
 	case d.oplog < 0 || d.oplog > 0 && d.length == 0:
 		return nil, errors.New("-oplog must not be negative, and needs -for")
-	case (d.oplog > 0 || d.retain) && (d.nodes > 1 || d.documents > 0):
+	case isAged && (d.nodes > 1 || d.documents > 0):
 		return nil, errors.New("-oplog and -retention go without -nodes and -snapshot")
 	case d.nodes < 1 || d.mishaps && d.nodes < 2:
 		return nil, errors.New("-nodes must be at least 1, and at least 2 with -chaos")
 	case len(d.wedged) > 0 && (d.nodes < 2 || d.mishaps):
 		return nil, errors.New("-wedge needs at least 2 -nodes, and goes without -chaos")
-	case d.documents < 0 || d.documents > 0 && (d.subscriptions > 0 || d.sink != "" || d.length == 0):
+	case d.documents < 0 || d.documents > 0 && isTooMuchForSnapshots:
 		return nil, errors.New("-snapshot must not be negative, needs -for, and is without -subscriptions and -sink")
-	case d.handoffs < 0 || d.handoffs > 0 && (d.nodes < 2 || d.length == 0):
+	case d.handoffs < 0 || d.handoffs > 0 && isTooFewToHandOver:
 		return nil, errors.New("-handoffs must not be negative, and needs -for and at least 2 -nodes")
 	}
-	if d.nodes > 1 && d.gateways == 0 && d.documents == 0 && d.sink == "" {
+	hasReader := d.gateways > 0 || d.documents > 0 || d.sink != ""
+	if d.nodes > 1 && !hasReader {
 		d.gateways = d.nodes
 	}
 	d.subscriptions = max(d.subscriptions, d.gateways)

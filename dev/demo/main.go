@@ -24,8 +24,9 @@ func command(ctx context.Context, args []string, out, notes io.Writer) error {
 	if len(args) > 0 && args[0] == "parts" {
 		return partsCommand(ctx, args[1:], out)
 	}
-	if (len(args) == 2 || len(args) == 3 && args[2] == againArgument) && args[0] == "node" {
-		return nodeCommand(ctx, args[1], len(args) == 3, out, notes)
+	isAgain := len(args) == 3 && args[2] == againArgument
+	if (len(args) == 2 || isAgain) && args[0] == "node" {
+		return nodeCommand(ctx, args[1], isAgain, out, notes)
 	}
 	if len(args) == 1 && args[0] == "subscriber" {
 		return subscriberCommand(ctx)

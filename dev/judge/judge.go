@@ -191,7 +191,8 @@ func (j *judge) compare(ctx context.Context, round int, collections []string) er
 				at = time.Now()
 			}
 			since[c] = at
-			if !v.good() && time.Since(begun) < patience && (at.IsZero() || time.Since(at) < believed) {
+			isCertain := !at.IsZero() && time.Since(at) >= believed
+			if !v.good() && !isCertain && time.Since(begun) < patience {
 				continue
 			}
 			delete(since, c)

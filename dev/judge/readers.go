@@ -421,8 +421,9 @@ func (r *reader) endsWhenCalm(ctx context.Context, end func()) {
 // as the protocol says.
 func (r *reader) batch(b *streampb.Batch, own bool, position []byte) error {
 	const head = 18
+	drops := own && len(position) > head
 	for _, e := range b.GetEvents() {
-		if own && !e.GetSnapshot() && len(position) > head && bytes.Compare(e.GetPosition()[:head], position[:head]) < 0 {
+		if drops && !e.GetSnapshot() && bytes.Compare(e.GetPosition()[:head], position[:head]) < 0 {
 			continue
 		}
 		for _, id := range e.GetSubscriptions() {

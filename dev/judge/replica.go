@@ -362,14 +362,16 @@ func (c *replica) compare(f *fact, d *held) (class, why string) {
 		matches = matches && (least > 0 || f.born <= c.since)
 		least = max(least, f.born)
 	}
+	hearsAll := len(c.ops) == 0
+	hearsLeaves := hearsAll && c.leaves
 	switch {
 	case matches && d == nil:
 		return "missing", fmt.Sprintf("it must be there with n=%d at least; MongoDB has %.300s", least, text(f.doc))
 	case matches && d.n < least:
 		return "stale", fmt.Sprintf("it must be there with n=%d at least, and has n=%d", least, d.n)
-	case matches && len(c.ops) == 0 && d.doc != nil && text(d.doc) != text(f.doc):
+	case matches && hearsAll && d.doc != nil && text(d.doc) != text(f.doc):
 		return "differs", fmt.Sprintf("the copy has %.400s\n      MongoDB has %.400s", text(d.doc), text(f.doc))
-	case !matches && d != nil && c.leaves && len(c.ops) == 0:
+	case !matches && d != nil && hearsLeaves:
 		return "superfluous", fmt.Sprintf("it does not match since n=%d or before; the copy has n=%d", f.n, d.n)
 	}
 	return "", ""

@@ -115,15 +115,17 @@ func Load(ctx context.Context, cfg Config) (Replica, error) {
 // Compare compares a subscriber's documents of a selection with the documents of the collection. It
 // ignores states and deletions from operations that the subscriber does not get.
 func (r Replica) Compare(documents Replica, s Selection) (d Differences) {
+	updates := s.selects("update") && s.selects("replace")
 	for id, seq := range documents {
 		has, known := r[id]
 		gone := known && has == hasLeft
+		stays := known && !gone
 		switch matches := s.Matches == nil || s.Matches(id, seq); {
-		case matches && gone, !matches && known && !gone && s.Leaves:
+		case matches && gone, !matches && stays && s.Leaves:
 			d.LeftWrongly++
 		case matches && !known:
 			d.Missing++
-		case matches && has != seq && s.selects("update") && s.selects("replace"):
+		case matches && has != seq && updates:
 			d.Stale++
 		}
 	}
