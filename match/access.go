@@ -55,7 +55,11 @@ func (p *Program) scope() scope {
 
 // namespace returns the name that a conjunct requires for ns.db or ns.coll, empty if none.
 func namespace(c expr.Conjunct) (name string, r expr.Root) {
-	if len(c) != 1 || c[0].Root != expr.DB && c[0].Root != expr.Coll || c[0].Relation != expr.Equals || len(c[0].Path) > 0 {
+	if len(c) != 1 {
+		return "", 0
+	}
+	isName := c[0].Root == expr.DB || c[0].Root == expr.Coll
+	if !isName || c[0].Relation != expr.Equals || len(c[0].Path) > 0 {
 		return "", 0
 	}
 	if constants := c[0].Constants; len(constants) == 1 && constants[0].Class == expr.Text {

@@ -134,7 +134,8 @@ func (b *block[V]) stab(prefix uint64, point *expr.Scalar, yield func(V)) {
 			continue
 		}
 		m := b.members[i]
-		if (low < prefix || m.Low.lets(point)) && (high > prefix || m.High.reaches(point)) {
+		isAbove := low < prefix || m.Low.lets(point)
+		if isAbove && (high > prefix || m.High.reaches(point)) {
 			yield(m.value)
 		}
 	}

@@ -171,7 +171,8 @@ func (l *Log) preempt(retained bool) (ends bool) {
 	for r := range l.catchups {
 		canWait := r.retained == retained && r.from.Time.Compare(l.floor) >= 0
 		isOver := r.retained && tooMany
-		if (canWait || isOver) && r.ends() && (foremost == nil || r.from.After(foremost.from)) {
+		mayEnd := (canWait || isOver) && r.ends()
+		if mayEnd && (foremost == nil || r.from.After(foremost.from)) {
 			foremost = r
 		}
 	}
@@ -231,7 +232,8 @@ func (l *Log) admits(r *reader) bool {
 // one.
 func (l *Log) isAwaited(other turn) bool {
 	for c := range l.waiting {
-		if c.waiting == nil && !c.position.IsZero() && !l.left(c) && l.turn(c) < other {
+		isInLine := c.waiting == nil && !c.position.IsZero() && !l.left(c)
+		if isInLine && l.turn(c) < other {
 			return true
 		}
 	}
@@ -288,10 +290,11 @@ func (l *Log) watch() {
 		before, moved := r.distance, r.front != r.seen
 		r.distance, r.seen = l.tail.ring.end.Time.Time().Sub(r.ring.end.Time.Time()), r.front
 		late := before > 0 && r.distance >= before // no nearer to the tail than before
+		needsPause := late && !r.retained && !r.full()
 		switch {
 		case r.idle == 0 && !moved:
 			r.leave()
-		case late && !r.retained && !r.full() && l.pausedFor == nil:
+		case needsPause && l.pausedFor == nil:
 			l.pausedFor = r
 			l.metrics.pauses.Inc()
 			l.logger.Warn("tail paused for a catch-up without progress", "distance", r.distance)

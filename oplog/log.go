@@ -128,7 +128,9 @@ func (l *Log) Cursor(start Start) *Cursor {
 	defer l.mu.Unlock()
 	if old := start.Instead; old != nil {
 		defer old.fail(context.Canceled)
-		if r := old.reader; r != nil && l.err == nil && r.serves(c) && r.scope.covers(c.scope) {
+		r := old.reader
+		isOpen := r != nil && l.err == nil
+		if isOpen && r.serves(c) && r.scope.covers(c.scope) {
 			r.add(c)
 			return c
 		}

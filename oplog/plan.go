@@ -167,7 +167,8 @@ func (l limits) allow(readers []span, w want) bool {
 // narrow returns how many readers that count for a want may not have everything.
 func narrow(readers []span, w want) (n int) {
 	for i := range readers {
-		if readers[i].counts(w) && (!readers[i].settled || readers[i].scope != nil) {
+		isNarrow := !readers[i].settled || readers[i].scope != nil
+		if isNarrow && readers[i].counts(w) {
 			n++
 		}
 	}

@@ -37,9 +37,10 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 			return nil, err
 		}
 		lost, told := errors.AsType[*LostError](refused)
+		isRefusedAsLater := told && !lost.Last.IsZero() && !lost.Holds(at) && lost.First.Compare(at.Time) <= 0
 		switch {
 		case at.IsZero(): // the server rejects its own present
-		case reach.Ahead(at), told && !lost.Last.IsZero() && !lost.Holds(at) && lost.First.Compare(at.Time) <= 0:
+		case reach.Ahead(at), isRefusedAsLater:
 			return nil, fmt.Errorf("%w: %s is after %s", ErrAhead, at, reach.Last)
 		case !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 && r.attempts < maxAttempts:
 			from, refused = change.At(at.Time), nil // the oplog holds it: open by time, which needs no token

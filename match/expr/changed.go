@@ -48,7 +48,8 @@ func changed(update, path ref.Val) ref.Val {
 	part := func(name string, pathOf func(name []byte, v change.Value) []byte) {
 		in, walked, err := findField(d.raw, name)
 		d.meter.Charge(walked)
-		if err != nil || found || in.Type != change.TypeDocument && in.Type != change.TypeArray {
+		hasFields := in.Type == change.TypeDocument || in.Type == change.TypeArray
+		if err != nil || found || !hasFields {
 			return
 		}
 		fold(in.Data, d.meter, func(_ int, name []byte, v change.Value) bool {

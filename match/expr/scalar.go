@@ -157,7 +157,7 @@ func (s Scalar) Prefix() uint64 {
 // caller compares their contents.
 func (s Scalar) Equal(t Scalar) bool {
 	switch {
-	case s.Class != t.Class || s.IsNaN() || t.IsNaN() || s.Class >= Document:
+	case s.Class != t.Class, s.IsNaN(), t.IsNaN(), s.Class >= Document:
 		return false
 	case s.Class == Absent:
 		return true
