@@ -101,7 +101,8 @@ func parseBlock(b []byte, decoder *zstd.Decoder, k *block) ([]byte, error) {
 		return nil, fmt.Errorf("%w: checksum of a block", errDamaged)
 	}
 	stored, raw := b[blockHeader:], int(binary.LittleEndian.Uint32(b[12:]))
-	if raw != k.Raw || binary.LittleEndian.Uint32(b[16:]) != uint32(k.Count) || binary.LittleEndian.Uint64(b[20:]) != k.First || kind(b[5]) != k.Kind {
+	isSized := raw == k.Raw && binary.LittleEndian.Uint32(b[16:]) == uint32(k.Count)
+	if !isSized || binary.LittleEndian.Uint64(b[20:]) != k.First || kind(b[5]) != k.Kind {
 		return nil, fmt.Errorf("%w: block of another place", errDamaged)
 	}
 	switch b[4] {

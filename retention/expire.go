@@ -14,7 +14,9 @@ const grace = time.Hour
 // Failures are harmless: the next segment's writer tries again. It does nothing in a bucket where
 // that was tried a short while ago: each attempt lists it, and its owner pays for lists.
 func (w *Writer) expire(ctx context.Context) {
-	if w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0 || w.cfg.Shared && time.Since(w.expired) < grace/4 {
+	keepsAll := w.cfg.MaxAge == 0 && w.cfg.MaxBytes == 0
+	isTooSoon := w.cfg.Shared && time.Since(w.expired) < grace/4
+	if keepsAll || isTooSoon {
 		return
 	}
 	w.expired = time.Now()

@@ -182,7 +182,8 @@ func (s *Files) check() (found bool, err error) {
 // FolderOf returns the folder that a URL names: file:// and an absolute path.
 func FolderOf(text string) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "file" || u.Host != "" || !filepath.IsAbs(u.Path) {
+	isLocal := err == nil && u.Scheme == "file" && u.Host == ""
+	if !isLocal || !filepath.IsAbs(u.Path) {
 		return "", fmt.Errorf("%q is not the URL of a folder", text)
 	}
 	return u.Path, nil

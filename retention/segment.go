@@ -78,7 +78,9 @@ type Coverage struct {
 // are all of them. Some is false where it lacks nothing.
 func (c Coverage) Lacks(asked Coverage) (namespaces []string, some bool) {
 	wanted, has := *asked.Bounded(), *c.Bounded() // headers have the bounded form
-	if asked.FullDocument != "" && asked.FullDocument != c.FullDocument || asked.BeforeChange != "" && asked.BeforeChange != c.BeforeChange {
+	lacksDocuments := asked.FullDocument != "" && asked.FullDocument != c.FullDocument
+	lacksImages := asked.BeforeChange != "" && asked.BeforeChange != c.BeforeChange
+	if lacksDocuments || lacksImages {
 		has.Namespaces = []string{""} // nothing
 	}
 	return wanted.Dropped(wanted, has)
@@ -234,7 +236,9 @@ func parseTrailer(b []byte, h *Header) (offset, length int64, sum uint32, err er
 		return 0, 0, 0, fmt.Errorf("%w: no trailer", errDamaged)
 	}
 	offset, length = int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint32(b[8:]))
-	if total := int64(binary.LittleEndian.Uint64(b[16:])); total != h.Size || offset < h.size || length > maxFooter || offset+length+trailerSize != total {
+	total := int64(binary.LittleEndian.Uint64(b[16:]))
+	isFooter := h.size <= offset && length <= maxFooter && offset+length+trailerSize == total
+	if total != h.Size || !isFooter {
 		return 0, 0, 0, fmt.Errorf("%w: trailer", errDamaged)
 	}
 	return offset, length, binary.LittleEndian.Uint32(b[12:]), nil
@@ -252,8 +256,8 @@ func parseFooter(b []byte, sum uint32, end int64) (*footer, error) {
 	for _, k := range f.Blocks {
 		isInLane := 0 <= k.Lane && k.Lane < len(f.Lanes)
 		isBefore := k.Offset >= 0 && k.Stored >= 0 && k.Offset <= end-int64(k.Stored)
-		isBounded := 0 <= k.Raw && k.Raw <= maxBlock
-		if !isInLane || !isBefore || !isBounded || k.First > k.Last {
+		isBlock := 0 <= k.Raw && k.Raw <= maxBlock && k.First <= k.Last
+		if !isInLane || !isBefore || !isBlock {
 			return nil, fmt.Errorf("%w: footer", errDamaged)
 		}
 	}

@@ -161,10 +161,14 @@ func (r *segmentReader) readFooter(ctx context.Context, fetch func(context.Conte
 		return nil, err
 	}
 	f, err := parseFooter(b, sum, offset-r.header.size)
-	if err == nil && (len(f.Lanes) > lanes || f.ID != r.header.ID || f.Rewritten != r.header.Rewritten) {
+	if err != nil {
+		return nil, err
+	}
+	isOwn := f.ID == r.header.ID && f.Rewritten == r.header.Rewritten
+	if !isOwn || len(f.Lanes) > lanes {
 		return nil, fmt.Errorf("%w: footer of another segment", errDamaged)
 	}
-	return f, err
+	return f, nil
 }
 
 // advance finds the next entry of a lane. Blocks that cannot be read become losses.

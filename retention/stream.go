@@ -190,10 +190,17 @@ func (s *stream) fromChain(ctx context.Context) (oplog.Reply, error) {
 			continue
 		}
 		reply, err := s.read(ctx)
-		if err != nil || reply.Loss != nil || len(reply.Events) > 0 || !reply.End.IsZero() {
+		isEmpty := reply.Loss == nil && len(reply.Events) == 0 && reply.End.IsZero()
+		if err != nil || !isEmpty {
 			return reply, err
 		}
 	}
+}
+
+// endsWith reports whether two losses, none of them a mere place, end at the same place.
+func (l *queuedLoss) endsWith(other *queuedLoss) bool {
+	arePlaces := l.From.Compare(l.To) == 0 || other.From.Compare(other.To) == 0
+	return l.To.Compare(other.To) == 0 && !arePlaces
 }
 
 // nextLoss returns the queued loss that ends first. Losses that end at the same place become one,
@@ -202,7 +209,7 @@ func (s *stream) nextLoss() oplog.Reply {
 	slices.SortStableFunc(s.losses, func(a, b queuedLoss) int { return a.To.Compare(b.To) })
 	first := s.losses[0]
 	rest := s.losses[1:]
-	for len(rest) > 0 && rest[0].To.Compare(first.To) == 0 && first.From.Compare(first.To) != 0 && rest[0].From.Compare(rest[0].To) != 0 {
+	for len(rest) > 0 && first.endsWith(&rest[0]) {
 		first = first.and(&rest[0])
 		rest = rest[1:]
 	}

@@ -119,7 +119,9 @@ func (v *Verification) read(ctx context.Context, c *Chain, h *Header, decoder *z
 			v.find(h.Number, "change %d: %v", events, err)
 			continue
 		}
-		if t := parsed.Time(); t.Compare(last) < 0 || t.Compare(h.To) > 0 || t == h.To && !h.Cut {
+		t := parsed.Time()
+		isBeyond := t.Compare(h.To) > 0 || t == h.To && !h.Cut
+		if t.Compare(last) < 0 || isBeyond {
 			v.find(h.Number, "change %d of time %s is not between %s and %s", events, t, last, h.To)
 		} else {
 			last = t

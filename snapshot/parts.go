@@ -157,7 +157,9 @@ func (p Progress) And(q Progress) Progress {
 // if it is known which that is, else all of it.
 func (l Left) and(m Left) Left {
 	both := Left{Namespace: l.Namespace}
-	if l.Round || m.Round || !l.Until.IsZero() || !m.Until.IsZero() {
+	areRounds := l.Round || m.Round
+	haveEnds := !l.Until.IsZero() || !m.Until.IsZero()
+	if areRounds || haveEnds {
 		return both
 	}
 	switch order, known := ordered(l.From, m.From); {

@@ -240,7 +240,8 @@ func (s *Scanner[T]) stays(c *scanning[T], f *fetch) (readers int) {
 		longest = longestLag
 	}
 	isLast := f.Page.Next.IsZero() || len(f.Query.IDs) > 0
-	if isLast || !f.isExact() || len(c.joining) > 0 || c.stand == nil || time.Since(c.stood) >= longest {
+	mayStay := f.isExact() && len(c.joining) == 0 && c.stand != nil
+	if isLast || !mayStay || time.Since(c.stood) >= longest {
 		return 0
 	}
 	return c.stand.Stays(n, size)
@@ -251,7 +252,8 @@ func (s *Scanner[T]) stays(c *scanning[T], f *fetch) (readers int) {
 // the documents that they concern are read once more.
 func (s *Scanner[T]) deliver(c *scanning[T]) {
 	p := c.page
-	if p == nil || !p.isExact() && !c.touched.Spoiled() && !s.place.IsPast(p.Page.To) {
+	waits := p != nil && !p.isExact() && !c.touched.Spoiled() && !s.place.IsPast(p.Page.To)
+	if p == nil || waits {
 		return
 	}
 	c.page = nil
