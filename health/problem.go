@@ -160,7 +160,8 @@ func Judge(f Facts) Verdict {
 func Reported(f Facts, most int) (told []Problem) {
 	causes, _ := explain(problems(&f))
 	for _, p := range causes {
-		if p.Severity != Info && p.Subject != subjectNodes && p.Subject != subjectLeader && len(told) < most {
+		isOwn := p.Subject != subjectNodes && p.Subject != subjectLeader
+		if p.Severity != Info && isOwn && len(told) < most {
 			told = append(told, p.Told())
 		}
 	}

@@ -139,7 +139,8 @@ func (s *Stream) follow(ctx context.Context, w http.ResponseWriter, after uint64
 		}
 		for _, n := range notices {
 			after = n.ID
-			if channels == nil && n.Channel == Audit || channels != nil && !slices.Contains(channels, n.Channel) {
+			isAsked := slices.Contains(channels, n.Channel) || channels == nil && n.Channel != Audit
+			if !isAsked {
 				continue
 			}
 			if s.cfg.Show != nil {

@@ -126,10 +126,13 @@ func (s *Webhook) runThrottling(ctx context.Context) {
 			last = n.ID
 			s.take(t, n)
 		}
-		if now := time.Now(); ctx.Err() != nil && err != nil || !t.ends.IsZero() && !now.Before(t.ends) {
+		now := time.Now()
+		isStopped := ctx.Err() != nil && err != nil
+		isDue := !t.ends.IsZero() && !now.Before(t.ends)
+		if isStopped || isDue {
 			s.summarise(t, now)
 		}
-		if ctx.Err() != nil && err != nil {
+		if isStopped {
 			return
 		}
 	}

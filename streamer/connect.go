@@ -105,7 +105,9 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	if e.claimLater != nil {
 		go e.awaitStore() //nolint:contextcheck // it outlives the call
 	}
-	if e.anew && e.mu.claim.Number > 0 && (before != nil && !before.over() || stored.Claim.Node != n.cfg.By) {
+	replaces := before != nil && !before.over()
+	isClaimed := e.anew && e.mu.claim.Number > 0
+	if isClaimed && (replaces || stored.Claim.Node != n.cfg.By) {
 		e.session.Notify(takenOver(stored.Claim))
 	}
 	if before != nil {

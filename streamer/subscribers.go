@@ -37,7 +37,8 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 		}
 		if known && !s.Position.IsZero() {
 			at := s.Position
-			if s.Live && st.Events == 0 && st.Losses == 0 && read.After(at) {
+			isIdle := s.Live && st.Events == 0 && st.Losses == 0
+			if isIdle && read.After(at) {
 				at = read // nothing waits for it: its checkpoint may be older
 			}
 			lag := max(0, reach.Last.Time().Sub(at.Time.Time()))

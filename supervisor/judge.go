@@ -336,6 +336,7 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	if w.level == "" {
 		return actionNone
 	}
+	isDamped := d.cascades || d.pending[c.Node] == c.Process || len(d.pending) >= atOnce(d.in.Nodes, 4, 1)
 	switch {
 	case c.URL == "":
 		return actionImpossible
@@ -360,7 +361,7 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 			v.Events = append(v.Events, Event{Code: fault.SupervisorBudget, Slug: c.Slug, Node: c.Node, finding: f})
 		}
 		return actionExhausted
-	case w.level == Node && (d.cascades || d.pending[c.Node] == c.Process || len(d.pending) >= atOnce(d.in.Nodes, 4, 1)):
+	case w.level == Node && isDamped:
 		return d.damp(c, actionDamped)
 	case w.level == Lane && d.lanes >= atOnce(d.in.Nodes, 2, 2):
 		return d.damp(c, actionDamped)

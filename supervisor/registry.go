@@ -77,7 +77,8 @@ func (r *registry) round(now time.Time, view cluster.View) (all round) {
 // add adds the components of a node.
 func (r *registry) add(all *round, m cluster.Member) {
 	base, err := url.Parse(m.HTTP)
-	if err != nil || m.HTTP == "" || len(m.Components) == 0 || isLoopback(base.Hostname()) && m.Host != r.host {
+	isReachable := err == nil && m.HTTP != "" && (m.Host == r.host || !isLoopback(base.Hostname()))
+	if !isReachable || len(m.Components) == 0 {
 		all.unwatched = append(all.unwatched, m.Node)
 		return
 	}

@@ -57,7 +57,8 @@ func (r *Report) quiet() bool { return len(r.Events) == 0 && r.Restarted == 0 }
 
 // After joins the report with the one before it, if both say the same, and reports whether it did.
 func (r *Report) after(last *Report) bool {
-	if last == nil || !last.quiet() || !r.quiet() || !r.says(last) {
+	areQuiet := last != nil && last.quiet() && r.quiet()
+	if !areQuiet || !r.says(last) {
 		return false
 	}
 	if isLater := r.FiredAt >= last.FiredAt; !isLater || r.FiredAt-last.FirstAt > joined.Milliseconds() {

@@ -74,7 +74,10 @@ func answered(t Target, status int, body []byte, stallAfter time.Duration) Check
 		return miss(badStatus, "answers %d", status)
 	}
 	var v health.Vital
-	if err := json.Unmarshal(body, &v); err != nil || v.Slug != t.Component || v.Process == "" || v.LastDecision < 0 || v.Uptime < 0 {
+	err := json.Unmarshal(body, &v)
+	isNamed := v.Slug == t.Component && v.Process != ""
+	isTimed := v.LastDecision >= 0 && v.Uptime >= 0
+	if err != nil || !isNamed || !isTimed {
 		return miss(badBody, "answers %d, and not how the component does", status)
 	}
 	c.Lane = v.Restartable

@@ -48,7 +48,8 @@ func Store(t *testing.T, a, b supervisor.Store) {
 		}
 	}
 	standing := look(b)
-	if standing.Sweep != first+1 || standing.By != "node-a" || standing.Used["x/y/sink/k"] != 1 || standing.Used["x/y/process"] != 1 {
+	isCommitted := standing.Sweep == first+1 && standing.By == "node-a"
+	if !isCommitted || standing.Used["x/y/sink/k"] != 1 || standing.Used["x/y/process"] != 1 {
 		t.Errorf("%+v", standing)
 	}
 	if reports, err := b.Reports(ctx, 10); err != nil || len(reports) != 1 || reports[0].Sweep != first+1 {
@@ -62,7 +63,8 @@ func Store(t *testing.T, a, b supervisor.Store) {
 		}
 	}
 	reports, err := b.Reports(ctx, 10)
-	if err != nil || len(reports) != 2 || reports[0].Sweep != first+4 || reports[1].Sweep != first+2 {
+	isJoined := len(reports) == 2 && reports[0].Sweep == first+4 && reports[1].Sweep == first+2
+	if err != nil || !isJoined {
 		t.Errorf("%v, %+v", err, reports)
 	}
 	if reports, err = b.Reports(ctx, 1); err != nil || len(reports) != 1 || reports[0].Sweep != first+4 {
@@ -71,7 +73,8 @@ func Store(t *testing.T, a, b supervisor.Store) {
 
 	// An order is found by its node, and gone when it is done.
 	orders, err := b.Next(ctx, "x/y")
-	if err != nil || len(orders) != 1 || orders[0].What != "sink/k" || orders[0].Process != "p" {
+	isOrdered := len(orders) == 1 && orders[0].What == "sink/k" && orders[0].Process == "p"
+	if err != nil || !isOrdered {
 		t.Fatalf("%v, %+v", err, orders)
 	}
 	later := orders[0]
