@@ -17,8 +17,8 @@ const root = "../.."
 //nolint:gochecknoglobals // a cache
 var sources = sync.OnceValues(func() ([]Package, error) { return Read(root) })
 
-// read reads the tree itself, without the go command: so go test knows what it depends on and runs
-// again when that has changed.
+// read reads the tree itself, without the go command: so that go test knows its
+// dependencies, and repeats it when one changes.
 func read(t *testing.T) []Package {
 	t.Helper()
 	tree, err := sources()

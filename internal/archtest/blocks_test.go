@@ -28,8 +28,8 @@ const (
 	tutorial = "test/browser/tutorial.mjs"
 )
 
-// kinds are the treatments of blocks. What runs only with other tools than Go is behind the build
-// tag clients (make clients) or in a browser (make browser).
+// kinds are the treatments of blocks. Treatments that need tools other than Go are behind the
+// build tag clients (make clients) or in a browser (make browser).
 func kinds() []treatment {
 	return []treatment{
 		{what: "sh", by: []string{commands}, why: "each line by the table of programs"},
@@ -57,8 +57,8 @@ func kinds() []treatment {
 	}
 }
 
-// programs are the treatments of commands in blocks of shell, by regular expressions for what they
-// begin with.
+// programs are the treatments of commands in blocks of shell, by regular expressions for their
+// beginnings.
 func programs() []treatment {
 	return []treatment{
 		{what: `streamer |make |go run `, by: []string{commands}},
@@ -164,7 +164,7 @@ func TestEveryBlockOfCodeIsTriedOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-// What is new is not taken for tried.
+// A new block counts as untried.
 func TestBlocksThatNothingTriesAreFound(t *testing.T) {
 	for _, c := range []struct{ path, kind, text string }{
 		{"docs/new.md", "", "a\n"},

@@ -12,7 +12,7 @@
 //   - tests sleep in bubbles of testing/synctest only
 //   - cmd/streamer links nothing that is for development
 //   - tests and transcripts that documents and doc.go name as proofs exist; every row of a table
-//     with a column of tests has one; docs/seeds.md has a proof, a plan or a reason in every row
+//     of tests names one; docs/seeds.md has a proof, a plan or a reason in every row
 //   - functions that ARCHITECTURE.md names exist in the files that it names; its table of rooms is
 //     complete
 //   - metrics, configuration keys and codes that documents name are in the generated references

@@ -58,7 +58,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// What documents link to within the tree is there: files, folders, headings, pictures.
+// Links of documents within the tree lead somewhere: files, folders, headings, pictures.
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	all := documents(t)
 	links := 0

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// referringTexts returns the texts of what people read, by path: documents and runbooks, and the
+// referringTexts returns the texts for readers, by path: documents and runbooks, and the
 // alerts and dashboards.
 func referringTexts(t *testing.T) map[string]string {
 	t.Helper()
@@ -41,7 +41,7 @@ func referringTexts(t *testing.T) map[string]string {
 	return all
 }
 
-// names returns what the first group of a pattern finds in a generated reference.
+// names returns the matches of a pattern's first group in a generated reference.
 func names(t *testing.T, reference, pattern string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", reference))

@@ -93,7 +93,7 @@ func TestProofsThatDocumentsNameExist(t *testing.T) {
 	}
 }
 
-// Where the last column of a table in a document is of tests, each row names one: a test, a script
+// If the last column of a table in a document names tests, each row names one: a test, a script
 // that exists, or a case of the script that the column's title names.
 func TestRowsOfTestedTablesNameTheirTests(t *testing.T) {
 	title := regexp.MustCompile(`^(?:test|tests|tested by)(?: \((\S+)\))?$`)
@@ -146,8 +146,7 @@ func TestRowsOfTestedTablesNameTheirTests(t *testing.T) {
 	}
 }
 
-// Every row of what the designs ask for has its proof, its plan, or the reason why it needs
-// neither.
+// Every requirement of the designs has its proof, its plan, or the reason why it needs neither.
 func TestEveryRowOfTheDesignsIsProvedOrPlanned(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs/seeds.md"))
 	if err != nil {

@@ -120,7 +120,7 @@ func libraries() []library {
 // wiring are the packages that put the others together.
 func wiring() []string { return []string{"cmd/...", "dev/bench", "dev/demo", "internal/wiring"} }
 
-// neverLinked are what cmd/streamer must not contain, at whatever distance.
+// neverLinked are the packages that cmd/streamer must not contain, at whatever distance.
 func neverLinked() []string {
 	return []string{Module + "/dev/mongo", Module + "/dev/etcd", Module + "/dev/broker", Module + "/dev/workload", "github.com/nats-io/nats-server", "github.com/twmb/franz-go/pkg/kfake", "go.etcd.io/etcd/server"}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The version is in the file VERSION; what repeats it for a tool has the same (make set-version).
+// The version is in the file VERSION; its copies for tools are equal (make set-version).
 func TestVersionIsTheSameEverywhere(t *testing.T) {
 	read := func(path string) string {
 		t.Helper()
