@@ -443,7 +443,8 @@ func (m *Membership) report() cluster.Heartbeat {
 func lags(subscribers []streamer.SubscriberStatus, held int) map[string]float64 {
 	lags := make(map[string]float64)
 	for _, s := range subscribers {
-		if s.Shared && s.Lag != nil && s.Failure == nil && s.Partitions >= held {
+		getsAll := s.Failure == nil && s.Partitions >= held
+		if s.Shared && s.Lag != nil && getsAll {
 			lags[s.Name] = s.Lag.Seconds()
 		}
 	}
@@ -481,7 +482,9 @@ func sharedLag(members []cluster.Member, partitions int, subscriber string) (sec
 // says all addresses of the machine.
 func Advertised(address string) string {
 	host, port, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+	ip := net.ParseIP(host)
+	namesAll := host == "" || ip != nil && ip.IsUnspecified()
+	if err == nil && namesAll {
 		if name, err := os.Hostname(); err == nil {
 			return net.JoinHostPort(cmp.Or(name, host), port)
 		}

@@ -437,13 +437,14 @@ func (o *observed) missing(
 	for node, last := range o.beats {
 		lasts := now.Sub(last.at) - o.unheard.within(last.at, now)
 		silent, fresh := lasts > silence, lasts <= min(silence, lease/3)
+		mayReturn := fresh || last.stops
 		switch {
 		case !present[node] && len(others) >= expected:
 			delete(o.beats, node)
 			continue
 		case present[node] && !silent:
 			continue
-		case !present[node] && (fresh || last.stops) && last.left.IsZero():
+		case !present[node] && mayReturn && last.left.IsZero():
 			last.left = now
 			o.beats[node] = last
 		}

@@ -52,7 +52,8 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 	for _, p := range v.Problems {
 		present[p.Subject] = true
 		delete(t.gone, p.Subject)
-		if p.Severity == health.Info || t.happened(p, now) || rejoins(p, now) || !leads && !cutOff {
+		isTold := p.Severity != health.Info && (leads || cutOff)
+		if !isTold || t.happened(p, now) || detachedJustNow(p, now) {
 			continue
 		}
 		if o, told := t.open[p.Subject]; told && o.says(p) {
@@ -99,14 +100,14 @@ func (t *teller) happened(p health.Problem, now time.Time) bool {
 	return now.Sub(p.Since) < overAfter
 }
 
-// rejoinWithin is how long a node that stood still may take to be a member again. Where others miss
-// its heartbeats, they tell; where they do not, the log alone says it.
-const rejoinWithin = 3 * time.Second
+// detachedToldAfter is how long a suspended node may take to rejoin before it is told. Where others
+// miss its heartbeats, they tell; where they do not, the log alone says it.
+const detachedToldAfter = 3 * time.Second
 
-// rejoins reports whether the problem is that the node was cut off a moment ago. It is not told
-// yet: while etcd does not answer, that is the problem, and otherwise the node is soon back.
-func rejoins(p health.Problem, now time.Time) bool {
-	return p.Code == fault.NodeDetached && now.Sub(p.Since) < rejoinWithin
+// detachedJustNow reports whether the problem is that the node was detached a moment ago. It is not
+// told yet: while etcd does not answer, that is the problem, and otherwise the node is soon back.
+func detachedJustNow(p health.Problem, now time.Time) bool {
+	return p.Code == fault.NodeDetached && now.Sub(p.Since) < detachedToldAfter
 }
 
 // lossNoticed is how long before its problem a loss may have been told.

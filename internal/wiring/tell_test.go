@@ -95,7 +95,7 @@ func TestProblemsAreToldOnce(t *testing.T) {
 func TestNodeThatIsSoonBackTellsNothing(t *testing.T) {
 	since := time.Unix(1000, 0)
 	cut := health.Verdict{Problems: []health.Problem{{Subject: "membership", Code: fault.NodeDetached, Severity: health.Critical, Cause: "It is cut off.", Since: since}}}
-	for after, want := range map[time.Duration]int{rejoinWithin - time.Millisecond: 0, rejoinWithin: 1} {
+	for after, want := range map[time.Duration]int{detachedToldAfter - time.Millisecond: 0, detachedToldAfter: 1} {
 		board := notice.NewBoard(notice.Config{})
 		var t1 teller
 		t1.step(since, cut, board, false, true)
