@@ -45,10 +45,11 @@ func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 			}
 			none, err = err != nil, nil
 		}
+		isSame := none || o.Cluster == there.Cluster
 		switch {
 		case err != nil && none:
 			return o, err
-		case err == nil && (none || o.Cluster == there.Cluster) && c.conflicts(o, there):
+		case err == nil && isSame && c.conflicts(o, there):
 			return o, fault.Newf(fault.ClusterBackend, "the checkpoints of cluster %s are in %s, as far as its origin tells; reliability.checkpoint.backend is %s",
 				c.Config.Cluster.ID, storeOr(there.Backend.Store, c.Describe().Store), c.Describe().Store)
 		}
@@ -56,7 +57,8 @@ func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 	if none {
 		return o, err
 	}
-	if err := c.checkBackend(o.Backend); err != nil || !c.inMongo() || c.etcd == nil || o.Backend.ID == "" {
+	hasCopy := c.inMongo() && c.etcd != nil && o.Backend.ID != ""
+	if err := c.checkBackend(o.Backend); err != nil || !hasCopy {
 		return o, err
 	}
 	there, err := etcd.NewStore(c.etcd, 0).Origin(ctx)
@@ -241,7 +243,8 @@ func (c *Conn) otherOrigin(ctx context.Context) (checkpoint.Origin, error) {
 // backend.
 func (c *Conn) CheckVacant(ctx context.Context) error {
 	keeper, err := c.otherStore(ctx)
-	if fault.Of(err) == fault.EtcdUnreachable || err == nil && keeper == nil && c.etcd == nil {
+	hasNoOther := err == nil && keeper == nil && c.etcd == nil
+	if fault.Of(err) == fault.EtcdUnreachable || hasNoOther {
 		return nil // nodes that share partitions through an unreachable etcd soon lose them
 	}
 	if err != nil {
@@ -314,7 +317,9 @@ func (s soleOwner) Claim(ctx context.Context, m cluster.Identity, n int, ttl tim
 	if err != nil {
 		return nil, err
 	}
-	if !(shared && takeOver) && !(s.operator && (shared || s.conn.etcd != nil)) {
+	takesOver := shared && takeOver
+	isOperators := s.operator && (shared || s.conn.etcd != nil)
+	if !takesOver && !isOperators {
 		return s.Registry.Claim(ctx, m, n, ttl, takeOver)
 	}
 	client, err := s.conn.Etcd(ctx)

@@ -177,12 +177,13 @@ func (e *endpoints) Invoke(ctx context.Context, method string, args, reply any, 
 		if last = err; status.Code(err) == codes.Unknown {
 			e.login.forget(token) // an older etcd may report in this way that it is too old
 		}
+		mayLogIn := kind != authenticating && e.login != nil && denied < maxDenials
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return status.FromContextError(ctx.Err()).Err()
-		case kind != authenticating && e.login != nil && denied < maxDenials && isDenial(err):
+		case mayLogIn && isDenial(err):
 			if err := e.authenticate(ctx, token); err != nil {
 				return err
 			}

@@ -529,7 +529,9 @@ func (s *Store) move(
 		if err != nil {
 			return false, err
 		}
-		if is := what.checkpoint; sent && is != nil && is.Generation == next.Generation && is.At.Equal(next.At) && is.By == next.By {
+		is := what.checkpoint
+		isWritten := is != nil && is.Generation == next.Generation && is.At.Equal(next.At) && is.By == next.By
+		if sent && isWritten {
 			return true, nil
 		}
 		if next, err = want(what.checkpoint, stands.Origin); err != nil {

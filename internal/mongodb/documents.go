@@ -212,7 +212,9 @@ func addDocuments(p *snapshot.Page, q snapshot.Query, size int, reply []byte) (i
 			return size, nil
 		}
 		doc := v.Document()
-		if n := len(p.Documents); len(q.IDs) == 0 && n > 0 && (n == q.Documents || size >= q.Bytes) {
+		n := len(p.Documents)
+		isFull := n > 0 && (n == q.Documents || size >= q.Bytes)
+		if isFull && len(q.IDs) == 0 {
 			id := change.IDOf(doc)
 			p.Next = change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
 			if len(reply)-at >= size { // the page would keep a reply that is far larger

@@ -93,10 +93,11 @@ func (c *Client) AdvanceShards(ctx context.Context, past ClusterTime) (a Advance
 	}
 	a.At = ClusterTimeOf(reply)
 	a.answers(reply)
+	isUnknown := refused && (failed.HasErrorCode(codeUnknownCommand) || failed.HasErrorCode(codeUnsupported))
 	switch {
 	case err == nil, refused && failed.HasErrorCode(codeStaleTime):
 		return a, nil
-	case refused && (failed.HasErrorCode(codeUnknownCommand) || failed.HasErrorCode(codeUnsupported) || Denied(err)):
+	case isUnknown, refused && Denied(err):
 		return a, fault.Newf(fault.MongoShards, "appendOplogNote: %w", err)
 	}
 	return a, fmt.Errorf("write a no-op to every shard: %w", AsFault(err))

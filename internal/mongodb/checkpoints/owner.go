@@ -119,7 +119,8 @@ func (o *Registry) ClaimAnyway(ctx context.Context, m cluster.Identity, n int, t
 	if err != nil {
 		return nil, err
 	}
-	if before != nil && before.Process != m.Process && before.lives(now) && !takeOver {
+	isHeld := before != nil && before.Process != m.Process && before.lives(now)
+	if isHeld && !takeOver {
 		return nil, &cluster.HeldError{Node: before.Node, Process: before.Process, TTL: before.ttl()}
 	}
 	next := &ownerDocument{Node: m.Node, Process: m.Process, Incarnation: int64(origin.Incarnation), TTL: ttl.Milliseconds()}

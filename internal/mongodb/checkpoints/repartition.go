@@ -32,7 +32,9 @@ func (s *Store) Repartition(ctx context.Context, last, next checkpoint.Origin) (
 		})
 		return err
 	})
-	if _, known := errors.AsType[*fault.Error](err); err != nil && !known && !errors.Is(err, checkpoint.ErrOriginMoved) && !errors.Is(err, checkpoint.ErrNoOrigin) {
+	_, isFault := errors.AsType[*fault.Error](err)
+	isOrigins := errors.Is(err, checkpoint.ErrOriginMoved) || errors.Is(err, checkpoint.ErrNoOrigin)
+	if err != nil && !isFault && !isOrigins {
 		err = mongodb.AsFault(err)
 	}
 	if err != nil {

@@ -192,7 +192,8 @@ func (st *stream) collect(at time.Time) (*oplog.Reply, error) {
 func (st *stream) endsTime(reply *oplog.Reply) bool {
 	n := len(reply.Events)
 	mayBeCut := reply.Size >= cutReply || st.parts.pending
-	if n == 0 || mayBeCut || st.source.client.Sharded() || st.ladder.view != whole {
+	mayLackEvents := st.source.client.Sharded() || st.ladder.view != whole
+	if n == 0 || mayBeCut || mayLackEvents {
 		return false
 	}
 	last, err := change.Parse(reply.Events[n-1])
