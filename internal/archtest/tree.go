@@ -56,7 +56,8 @@ func Read(root string) ([]Package, error) {
 		}
 		base := entry.Name()
 		if entry.IsDir() {
-			if name != root && (base == "testdata" || base[0] == '.' || base[0] == '_' || module(name)) {
+			isIgnored := base == "testdata" || base[0] == '.' || base[0] == '_' // by go, too
+			if name != root && (isIgnored || module(name)) {
 				return filepath.SkipDir
 			}
 			return nil

@@ -142,7 +142,8 @@ func checkEndpoint(text string) error {
 
 // checkPrefix accepts prefixes of keys.
 func checkPrefix(text string) error {
-	if len(text) < 2 || text[0] != '/' || strings.HasSuffix(text, "/") || strings.ContainsAny(text, " \x00") {
+	isPath := strings.HasPrefix(text, "/") && !strings.HasSuffix(text, "/")
+	if !isPath || strings.ContainsAny(text, " \x00") {
 		return errors.New("must begin with a slash and not end with one, such as /streamer")
 	}
 	return nil
@@ -197,8 +198,9 @@ func checkNetwork(text string) error {
 func checkNATS(text string) error {
 	for address := range strings.SplitSeq(text, ",") {
 		u, err := url.Parse(address)
+		isServer := err == nil && u.Hostname() != "" && u.Path == ""
 		switch {
-		case err != nil, u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || u.Path != "":
+		case !isServer, u.Scheme != "nats" && u.Scheme != "tls":
 			return errors.New("must be an address such as nats://nats-1:4222, or several with commas")
 		case u.User != nil:
 			return errors.New("must have no credentials before the host: they have keys of their own")

@@ -91,7 +91,8 @@ func (k key) list() (*[]string, bool) {
 // contain credentials.
 func (k key) about(text string, err error) error {
 	addresses := []string{"broker", "endpoint", "nats", "receiver"}
-	if k.secret() || strings.Contains(text, "@") || strings.Contains(text, "://") || slices.Contains(addresses, k.tag.Get("check")) {
+	isAddress := strings.Contains(text, "@") || strings.Contains(text, "://") || slices.Contains(addresses, k.tag.Get("check"))
+	if k.secret() || isAddress {
 		return err
 	}
 	return fmt.Errorf("%q %w", text, err)

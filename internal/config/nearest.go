@@ -50,7 +50,8 @@ func distance(a, b string) int {
 				cost = 0
 			}
 			next[j+1] = min(row[j+1]+1, next[j]+1, row[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+			isSwapped := i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j]
+			if isSwapped {
 				next[j+1] = min(next[j+1], before[j-1]+1)
 			}
 		}

@@ -30,11 +30,14 @@ func Of(root string, kinds ...string) ([]Block, error) {
 // built, installed or hidden.
 func All(root string) (all []Block, err error) {
 	tree := os.DirFS(root)
+	apart := []string{"node_modules", "bin", "testdata"}
 	err = fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
-		switch name := entry.Name(); {
+		name := entry.Name()
+		isApart := path != "." && (strings.HasPrefix(name, ".") || slices.Contains(apart, name))
+		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != "." && (name == "node_modules" || name == "bin" || name == "testdata" || strings.HasPrefix(name, ".")):
+		case entry.IsDir() && isApart:
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".md"):
 			return nil
@@ -56,6 +59,12 @@ var (
 	item     = regexp.MustCompile(`^(?:[-*+]|\d+[.)])\s`)
 )
 
+// closes reports whether a fence ends the block that another one begins: it has no kind, and as
+// many of the same characters or more. Both are in their parts.
+func closes(end, begin []string) bool {
+	return end[3] == "" && end[2][0] == begin[2][0] && len(end[2]) >= len(begin[2])
+}
+
 // Parse returns the blocks of one document. A block without an end is an error, because everything
 // after it would be code. So is code that is only indented: it has no kind.
 func Parse(path, text string) (all []Block, err error) {
@@ -65,7 +74,7 @@ func Parse(path, text string) (all []Block, err error) {
 	for i, line := range strings.Split(text, "\n") {
 		m := fence.FindStringSubmatch(line)
 		switch {
-		case open != nil && m != nil && m[3] == "" && m[2][0] == begin[2][0] && len(m[2]) >= len(begin[2]):
+		case open != nil && m != nil && closes(m, begin):
 			all = append(all, *open)
 			open = nil
 		case open != nil:

@@ -197,7 +197,8 @@ func (m *Messages) Unbounded(of protoreflect.MessageDescriptor) (missing []proto
 		for i := range of.Fields().Len() {
 			field := of.Fields().Get(i)
 			text := field.Kind() == protoreflect.StringKind || field.Kind() == protoreflect.BytesKind
-			if _, known := m.fields[field.FullName()]; !known && (text || field.IsList() || field.IsMap()) {
+			needsBound := text || field.IsList() || field.IsMap()
+			if _, known := m.fields[field.FullName()]; !known && needsBound {
 				missing = append(missing, field.FullName())
 			}
 			if field.Kind() == protoreflect.MessageKind {

@@ -270,7 +270,9 @@ func (d dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind := resp.Header.Get("Content-Type")
 	nothing := resp.StatusCode == http.StatusNotFound && req.Method != http.MethodHead
 	listed := req.URL.Query().Has("list-type") && resp.StatusCode < http.StatusMultipleChoices
-	if (nothing || listed) && !strings.Contains(kind, "xml") || listed && resp.StatusCode != http.StatusOK {
+	lacksXML := (nothing || listed) && !strings.Contains(kind, "xml")
+	isOddList := listed && resp.StatusCode != http.StatusOK
+	if lacksXML || isOddList {
 		_ = resp.Body.Close()
 		return nil, fmt.Errorf("%s %s: answered with %s of type %q, which is not S3's", req.Method, req.URL.Host, short(resp.Status), short(kind))
 	}

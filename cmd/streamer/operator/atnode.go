@@ -134,7 +134,9 @@ func handoffAtNode(ctx context.Context, o *command, to, partition string, w io.W
 		return err
 	}
 	m := moved{To: to}
-	if _, err := fmt.Sscanf(partition, "%d", &m.Partition); err != nil || fmt.Sprint(m.Partition) != partition || m.Partition >= len(before.Partitions.Owners) || m.Partition < 0 {
+	_, err = fmt.Sscanf(partition, "%d", &m.Partition)
+	isNumber := err == nil && fmt.Sprint(m.Partition) == partition
+	if !isNumber || m.Partition < 0 || m.Partition >= len(before.Partitions.Owners) {
 		return fault.Newf(fault.CommandBadArgument, "there is no partition %q: they are numbered from 0 to %d", partition, len(before.Partitions.Owners)-1)
 	}
 	m.From = ownerOf(before, m.Partition)

@@ -72,7 +72,8 @@ func (o *command) record(ctx context.Context) error {
 	}
 	o.cmd.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
-		if _, isTime := admin.ParseTarget(value); (f.Name == "to" || f.Name == "from") && isTime == nil && len(value) > len(time.RFC3339)+len("+00:00") {
+		isTarget := f.Name == "to" || f.Name == "from"
+		if _, err := admin.ParseTarget(value); isTarget && err == nil && len(value) > len(time.RFC3339)+len("+00:00") {
 			value = "(a resume token)"
 		}
 		arguments = append(arguments, "--"+f.Name+"="+shortened(value))

@@ -168,7 +168,8 @@ func parseAddress(from, address string) (*url.URL, error) {
 	if err == nil && u.User != nil || strings.Contains(address, "@") {
 		return nil, fault.Newf(fault.CommandBadArgument, "%s: an address has no user and no password: use --token-file or --cert-file", from)
 	}
-	if err != nil || !namesNode(u) || text != address && u.Port() == "" {
+	isWhole := err == nil && namesNode(u) && (text == address || u.Port() != "")
+	if !isWhole {
 		return nil, fault.Newf(fault.CommandBadArgument, "%s %q: it must be like http://127.0.0.1:8080, or 127.0.0.1:8080", from, address)
 	}
 	return u, nil

@@ -36,8 +36,9 @@ const longestPrefix = 512
 // place.
 func Parse(text string) (l Location, err error) {
 	u, err := url.Parse(text)
+	isBucket := err == nil && u.Scheme == "s3" && u.Opaque == "" && u.Fragment == ""
 	switch {
-	case err != nil || u.Scheme != "s3" || u.Opaque != "" || u.Fragment != "":
+	case !isBucket:
 		return l, errors.New("must be the URL of a bucket: " + form)
 	case u.User != nil:
 		return l, errors.New("must have no credentials in it: they come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) or from a file (AWS_SHARED_CREDENTIALS_FILE)")
@@ -45,7 +46,8 @@ func Parse(text string) (l Location, err error) {
 		return l, errors.New("must name a bucket with 3 to 63 small letters, digits, hyphens or dots: " + form)
 	}
 	l.Bucket, l.Prefix = u.Host, strings.Trim(u.Path, "/")
-	if l.Prefix != "" && (!prefixForm.MatchString(l.Prefix) || len(l.Prefix) > longestPrefix || dotted(l.Prefix)) {
+	isPrefix := prefixForm.MatchString(l.Prefix) && len(l.Prefix) <= longestPrefix && !dotted(l.Prefix)
+	if l.Prefix != "" && !isPrefix {
 		return l, fmt.Errorf("must have a prefix of up to %d letters, digits, dots, underscores, hyphens and single slashes", longestPrefix)
 	}
 	options, err := url.ParseQuery(u.RawQuery)
@@ -85,7 +87,8 @@ func dotted(prefix string) bool {
 // ask sets the endpoint.
 func (l *Location) ask(endpoint string) error {
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || hasMore(u) {
+	isHTTP := err == nil && (u.Scheme == "http" || u.Scheme == "https")
+	if !isHTTP || u.Host == "" || hasMore(u) {
 		return errors.New("must have an endpoint of the form https://HOST or http://HOST:PORT, without a path")
 	}
 	l.Host, l.Plain = u.Host, u.Scheme == "http"
