@@ -151,6 +151,9 @@ async function largeCluster() {
   await named(page, 'attention', 'Some checkpoints cannot be read');
   await named(page, 'attention', 'The sink a has no checkpoint.');
   check((await page.locator('#attention').innerText()).includes('/checkpoints/b/7'), 'the checkpoint of a subscriber that is away is not named');
+  // Each of the joined errors needs an explanation.
+  unread = `${etcd.code}: it does not answer\nSTRM-CONFIG-BAD-VALUE: a name is too long`;
+  await named(page, 'attention', 'a name is too long');
   unread = `${etcd.code}: it does not answer`;
   await page.locator('#attention', {hasText: 'Some checkpoints cannot be read'}).waitFor({state: 'detached'});
   ({problems} = large.status());

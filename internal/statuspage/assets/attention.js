@@ -3,10 +3,8 @@
 
 import {clock, duration, names, plural, ranges} from './ui.js';
 
-const written = /STRM-[A-Z-]+[A-Z]/;
-
-// coded returns the code that a text begins with or contains, else another one.
-const coded = (text, other) => written.exec(text ?? '')?.[0] ?? other;
+// codes returns the codes that a text contains, such as one of joined errors.
+const codes = (text) => text?.match(/STRM-[A-Z-]+[A-Z]/g) ?? [];
 
 const paths = {
   '/v1/subscribers': 'The subscribers cannot be read',
@@ -76,11 +74,13 @@ export function attention(state) {
 function checkpoints(state, add) {
   const list = state.subscribers;
   if (!list) return;
-  const unreadable = coded(list.error, 'STRM-CHECKPOINT-UNREADABLE');
-  const damaged = /STRM-CHECKPOINT-/.test(list.error); // a checkpoint itself, and not only what holds it
-  if (list.error && (damaged || !explained(state, unreadable))) add('unreadable', 'warning', 'Some checkpoints cannot be read', {detail: list.error, code: unreadable});
+  if (list.error) {
+    const found = codes(list.error);
+    const unexplained = found.length ? found.find((code) => !explained(state, code)) : 'STRM-CHECKPOINT-UNREADABLE';
+    if (unexplained) add('unreadable', 'warning', 'Some checkpoints cannot be read', {detail: list.error, code: unexplained});
+  }
   if (list.log_error && !state.status?.problems.some((p) => p.subject === 'mongodb')) {
-    add('hidden', 'warning', 'Lag and head-room are unknown', {detail: list.log_error, code: coded(list.log_error, 'STRM-LOG-HIDDEN')});
+    add('hidden', 'warning', 'Lag and head-room are unknown', {detail: list.log_error, code: codes(list.log_error)[0] ?? 'STRM-LOG-HIDDEN'});
   }
   const there = new Set(state.status?.nodes.flatMap((n) => n.gateways));
   const away = list.subscribers.filter((s) => s.kind !== 'shared' && !s.connected && !there.has(s.subscriber));
