@@ -49,20 +49,20 @@ func newCompressor() *compressor {
 	return c
 }
 
-// of returns the fragment of a text. It must not be modified.
-func (c *compressor) of(text []byte) []byte {
+// fragment returns the fragment of a text. It must not be modified.
+func (c *compressor) fragment(text []byte) []byte {
 	if 2*len(text) > maxKept {
 		return stored(text)
 	}
-	found := c.find(text)
+	found := c.entry(text)
 	found.once.Do(func() {
 		found.data = c.compress(text)
 	})
 	return found.data
 }
 
-// find returns the fragment of a text, which may have yet to be compressed.
-func (c *compressor) find(text []byte) *fragment {
+// entry returns the kept fragment of a text, which may have yet to be compressed, or keeps a new one.
+func (c *compressor) entry(text []byte) *fragment {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if found := c.mu.recent[string(text)]; found != nil {
@@ -143,7 +143,7 @@ func (g *gzipped) seal(buffer []byte) []byte {
 		return buffer
 	}
 	g.checks = checks{crc32.Update(g.checks.crc, crc32.IEEETable, text), g.checks.size + uint32(len(text))}
-	buffer = append(buffer[:g.sealed], g.compressor.of(text)...)
+	buffer = append(buffer[:g.sealed], g.compressor.fragment(text)...)
 	g.sealed = len(buffer)
 	return buffer
 }

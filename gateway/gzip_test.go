@@ -50,7 +50,7 @@ func TestFragmentsAreMadeOnceAndForgotten(t *testing.T) {
 	got := make([][]byte, 16)
 	var asking sync.WaitGroup
 	for i := range got {
-		asking.Go(func() { got[i] = all.of(bytes.Clone(text)) })
+		asking.Go(func() { got[i] = all.fragment(bytes.Clone(text)) })
 	}
 	asking.Wait()
 	for _, data := range got {
@@ -59,16 +59,16 @@ func TestFragmentsAreMadeOnceAndForgotten(t *testing.T) {
 		}
 	}
 	for i := range 3 * maxKept / len(text) {
-		all.of(append([]byte{byte(i), byte(i >> 8)}, text...))
+		all.fragment(append([]byte{byte(i), byte(i >> 8)}, text...))
 		if kept := (len(all.mu.recent) + len(all.mu.earlier)) * 2 * len(text); kept > 2*maxKept {
 			t.Fatalf("%d bytes are kept", kept)
 		}
 	}
-	if again := all.of(text); &again[0] == &got[0][0] {
+	if again := all.fragment(text); &again[0] == &got[0][0] {
 		t.Error("a text is kept for ever")
 	}
 	large := make([]byte, maxKept/2+1)
-	if all.of(large); all.mu.recent[string(large)] != nil {
+	if all.fragment(large); all.mu.recent[string(large)] != nil {
 		t.Error("a large text is kept")
 	}
 }
@@ -81,14 +81,14 @@ func TestWhatCannotBeCompressedAtOnceIsNotCompressed(t *testing.T) {
 		<-all.writers
 	}
 	for what, text := range map[string][]byte{"all writers work": text, "it is large": make([]byte, maxKept/2+1)} {
-		fragment := all.of(text)
+		fragment := all.fragment(text)
 		got, err := io.ReadAll(flate.NewReader(bytes.NewReader(append(slices.Clone(fragment), 3, 0))))
 		if err != nil || !bytes.Equal(got, text) || len(fragment) < len(text) || len(fragment) > len(text)+len(text)/1000 {
 			t.Errorf("%s: %d bytes of %d, %v", what, len(fragment), len(text), err)
 		}
 	}
 	all.writers <- nil
-	if fragment := all.of(append(text, "more"...)); len(fragment) > len(text)/10 {
+	if fragment := all.fragment(append(text, "more"...)); len(fragment) > len(text)/10 {
 		t.Errorf("%d bytes of %d when a writer is free", len(fragment), len(text))
 	}
 }

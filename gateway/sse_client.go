@@ -34,7 +34,7 @@ type client struct {
 	out        *http.ResponseController
 	buffer     []byte
 	gzip       *gzipped   // nil if the response is not compressed
-	cut        bool       // the last write has failed
+	unfinished bool       // a write has begun and has not succeeded
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
@@ -100,7 +100,7 @@ func (c *client) seal() {
 // finish ends a compressed response after what was written, unless a write has failed. The server
 // writes the end when the request returns, with that of the body.
 func (c *client) finish() {
-	if c.gzip != nil && !c.cut {
+	if c.gzip != nil && !c.unfinished {
 		_, _ = c.w.Write(c.gzip.end()) //nolint:gosec // never taken for HTML; the stream ends anyway
 	}
 }
@@ -377,7 +377,7 @@ func (c *client) send(ctx context.Context) error {
 		return nil
 	}
 	c.seal()
-	c.cut = true // until it is written
+	c.unfinished = true
 	now, stall := time.Now(), c.events.cfg.StallTimeout
 	if c.limit.Sub(now) < stall-stall/sameLimit {
 		c.limit = now.Add(stall)
@@ -391,7 +391,7 @@ func (c *client) send(ctx context.Context) error {
 	if _, err := c.w.Write(c.buffer); err != nil { //nolint:gosec // text/event-stream is never taken for HTML
 		return fmt.Errorf("write: %w", err)
 	}
-	c.cut, c.sent = false, now                                             // as the deadline, which outlives a write that took long
+	c.unfinished, c.sent = false, now                                      // as the deadline, which outlives a write that took long
 	if c.buffer, c.written = c.buffer[:0], 0; cap(c.buffer) > 4*maxWrite { // of a large event
 		c.buffer = nil
 	}
