@@ -1,5 +1,6 @@
-// Clients of event streams as people use them: npm's libraries in Node, in Chromium and in Firefox, Python's standard library and requests, Go's libraries.
-// Each follows a running node, is cut three times, and gets every change once.
+// Clients of event streams as people use them: npm's libraries in Node, in Chromium and in Firefox,
+// Python's standard library and requests, Go's libraries. Each follows a running node, is cut three
+// times, and gets every change once.
 //
 //   node test/streams/clients.mjs [PLACE…]        (node, chromium, firefox, python, go; CHROMIUM, FIREFOX, DEMO, GOCLIENT: where they are)
 
@@ -41,7 +42,8 @@ const imports = {
   },
 };
 
-// page serves what a browser loads: the page of one library at its own origin, and the libraries. Pages post what they receive.
+// page serves what a browser loads: the page of one library at its own origin, and the libraries.
+// Pages post what they receive.
 const page = (name, event) => (r, w) => {
   if (r.method === 'POST') {
     let body = '';

@@ -1,5 +1,6 @@
-// How programs use each library, as its README says. Each takes an address and a function that is called with the id and the data of each message, and
-// returns a function that stops it. Those in browsers are also run there, so nothing here needs Node.
+// How programs use each library, as its README says. Each takes an address and a function that is
+// called with the id and the data of each message, and returns a function that stops it. Those in
+// browsers are also run there, so nothing here needs Node.
 
 // eventSource is for what has the interface of the browser's own EventSource.
 const eventSource = (Source, options) => (url, event) => {
@@ -26,7 +27,8 @@ const again = (once) => (url, event) => {
   return () => { abort.abort(); };
 };
 
-// isWhole reports whether data is all of an event: sse.js, as r3labs/sse in Go, also passes on what has come of the last one when a stream ends.
+// isWhole reports whether data is all of an event: sse.js, as r3labs/sse in Go, also passes on what
+// has come of the last one when a stream ends.
 function isWhole(data) {
   try {
     return Boolean(JSON.parse(data));

@@ -1,5 +1,7 @@
-// Proxies in front of a node, with what is usual in their configuration, and with what holds streams back where a server does not ask for the contrary:
-// compression of everything, and buffers. A change reaches the client through each as soon as without it, and a client that leaves is gone at the node.
+// Proxies in front of a node, with what is usual in their configuration, and with what holds
+// streams back where a server does not ask for the contrary: compression of everything, and
+// buffers. A change reaches the client through each as soon as without it, and a client that leaves
+// is gone at the node.
 //
 //   node test/streams/proxies.mjs [NAME…]        (Express and Node's proxies from npm; nginx, haproxy, caddy, varnishd and apache2 from Debian; DEMO)
 

@@ -19,8 +19,8 @@ export async function until(ok, what, ms = 60_000) {
   }
 }
 
-// demo starts a node under load and returns the address of its HTTP server. With STREAMER_GZIP in the environment it
-// compresses event streams.
+// demo starts a node under load and returns the address of its HTTP server. With STREAMER_GZIP in
+// the environment it compresses event streams.
 export async function demo(...args) {
   const child = spawn(process.env.DEMO ?? 'bin/demo', ['-http', '127.0.0.1:0', '-grpc', '127.0.0.1:0', ...(process.env.STREAMER_GZIP ? ['-gzip'] : []), ...args], {stdio: ['ignore', 'pipe', 'ignore']});
   const ended = new Promise((done) => { child.on('exit', done); });
@@ -33,7 +33,8 @@ export async function demo(...args) {
   return {address, async stop() { child.kill('SIGINT'); await ended; }};
 }
 
-// follow reads a stream as the standard says, without any library, and calls event with each id, the time of its arrival, and its data.
+// follow reads a stream as the standard says, without any library, and calls event with each id,
+// the time of its arrival, and its data.
 export function follow(url, event, headers = {}) {
   const abort = new AbortController();
   const heads = fetch(url, {signal: abort.signal, headers: {Accept: 'text/event-stream', ...headers}}).then((answer) => {
@@ -55,8 +56,10 @@ export function follow(url, event, headers = {}) {
   return {heads, close: () => { abort.abort(); }};
 }
 
-// door listens at a port of its own, passes requests below /v1/ to the node as they are, and everything else to pages. It cuts the stream after each of
-// the numbers of bytes: by a reset within the data of an event, or an end after it, in turns; and then refuses connections for a while, as while a node restarts.
+// door listens at a port of its own, passes requests below /v1/ to the node as they are, and
+// everything else to pages. It cuts the stream after each of the numbers of bytes: by a reset
+// within the data of an event, or an end after it, in turns; and then refuses connections for a
+// while, as while a node restarts.
 export async function door(address, bytes, pages = (_, w) => { w.writeHead(404).end(); }) {
   const [host, port] = address.split(':');
   const left = [...bytes];
@@ -105,14 +108,16 @@ export class Reading {
   texts = [];
   most = Infinity;
 
-  // event takes an event as a library has it: its id and its data. What has no data is not an event for a program.
+  // event takes an event as a library has it: its id and its data. What has no data is not an event
+  // for a program.
   event(id, data) {
     if (!data || this.ids.length >= this.most) return;
     this.ids.push(id);
     this.texts.push(data);
   }
 
-  // judge compares with all that there was, and its data: nothing is missing, repeated or out of order.
+  // judge compares with all that there was, and its data: nothing is missing, repeated or out of
+  // order.
   judge(all, whole) {
     const other = this.ids.findIndex((id, i) => whole.has(id) && this.texts[i].trim() !== whole.get(id));
     if (other >= 0) return `the event ${this.ids[other]} has the data ${this.texts[other]}`;
