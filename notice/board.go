@@ -21,7 +21,7 @@ const (
 	Resync      Channel = "service_resync"
 	Breaker     Channel = "circuit_breaker"
 	Degradation Channel = "degradation"
-	Audit       Channel = "audit" // who has connected and what operators have done; never sent to gateways or webhooks
+	Audit       Channel = "audit" // connections and the operations of operators; never sent to gateways or webhooks
 )
 
 // A Severity is the importance of a notice.
@@ -176,7 +176,7 @@ func (b *Board) Follow(ctx context.Context, id uint64) (notices []Notice, missed
 	return notices, missed, err
 }
 
-// follow is Follow, and counts what was posted up to the last of the notices.
+// follow is Follow, and counts the posts up to the last of the notices.
 func (b *Board) follow(ctx context.Context, id uint64) (notices []Notice, missed uint64, posted tally, err error) {
 	for {
 		b.mu.Lock()

@@ -58,12 +58,12 @@ type Rule struct {
 }
 
 // States reports whether the notice tells the beginning or the end of a state that lasts. The other
-// notices are events: they happened once, and are over when they are told.
+// notices are events: they happened once, and are over when they are posted.
 func (r Rule) States() bool { return r.Kind == KindProblem || r.Kind == KindProblemOver }
 
-// Table returns the rules of all kinds, by channel. Whether something is wrong, and how urgent that
-// is, is said by problems: what merely happens is information. Alert rules and webhook receivers
-// rely on them: kinds and fields may be added but never change their meaning.
+// Table returns the rules of all kinds, by channel. Problems say whether something is wrong, and how
+// urgent that is; mere events are information. Alert rules and webhook receivers rely on them: kinds
+// and fields may be added but never change their meaning.
 func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},
@@ -151,7 +151,7 @@ type History string
 const (
 	Service    History = ""           // notices about the service
 	Clients    History = "clients"    // notices about gateways and other subscribers that connect
-	Operations History = "operations" // what operators have done
+	Operations History = "operations" // notices about operations of operators
 	Logins     History = "logins"     // logins and sessions
 )
 

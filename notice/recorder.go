@@ -189,7 +189,7 @@ func (r *Recorder) change() {
 // ErrDropped says that too many notices of operators waited for the history.
 var ErrDropped = errors.New("more notices of operators waited for the history than are kept, and the oldest were dropped")
 
-// Flush waits until what operators have done, and was posted on the board before, is in the
+// Flush waits until the notices of operators that were posted on the board before are in the
 // history; the notices of others too, unless they were dropped. It returns the context's cause if
 // that ends first, and ErrDropped if notices of operators were dropped meanwhile.
 func (r *Recorder) Flush(ctx context.Context) error {
