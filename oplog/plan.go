@@ -186,7 +186,8 @@ func nearest(readers []span, w want) (best int) {
 	for i, r := range readers {
 		old := r.begun.Before(w.since) || r.retained && !w.since.IsZero() && !w.retained
 		serves := !old && (!r.opened || r.has(w.scope))
-		if serves && w.at.Covers(r.base) && (best == nowhere || r.end.After(readers[best].end)) {
+		isNearer := best == nowhere || r.end.After(readers[best].end)
+		if serves && isNearer && w.at.Covers(r.base) {
 			best = i
 		}
 	}

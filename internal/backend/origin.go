@@ -193,9 +193,11 @@ func (c *Conn) otherStore(ctx context.Context) (originAdopter, error) {
 		}
 		return checkpoints.NewStore(client, cfg.Reliability.Checkpoint.Database, cfg.Cluster.ID, 0), nil
 	}
-	unset := slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint})
-	if c.etcd == nil && (len(cfg.Etcd.Endpoints) == 0 || unset && !listening(ctx)) {
-		return nil, nil //nolint:nilnil // no etcd is configured
+	if c.etcd == nil {
+		isUnset := slices.Equal(cfg.Etcd.Endpoints, []string{defaultEndpoint})
+		if len(cfg.Etcd.Endpoints) == 0 || isUnset && !listening(ctx) {
+			return nil, nil //nolint:nilnil // no etcd is configured
+		}
 	}
 	client, err := c.Etcd(ctx)
 	if err != nil {
