@@ -252,7 +252,9 @@ func (c *testCluster) until(ctx context.Context, what string, wanted func(cluste
 	tick := time.NewTicker(look)
 	defer tick.Stop()
 	for {
-		if view, err := c.roster.View(ctx); err == nil && len(view.Owners) > 0 && len(view.Plan.Owners) == len(view.Owners) && wanted(view) {
+		view, err := c.roster.View(ctx)
+		isPlanned := err == nil && len(view.Owners) > 0 && len(view.Plan.Owners) == len(view.Owners)
+		if isPlanned && wanted(view) {
 			return nil
 		}
 		select {

@@ -98,7 +98,9 @@ func (j *jwk) public() (publicKey, error) {
 	if j.D != "" || j.K != "" || j.Kty == "oct" {
 		return k, errPrivate
 	}
-	if j.Use != "" && j.Use != "sig" || j.KeyOps != nil && !slices.Contains(j.KeyOps, "verify") {
+	hasOtherUse := j.Use != "" && j.Use != "sig"
+	hasOtherOps := j.KeyOps != nil && !slices.Contains(j.KeyOps, "verify")
+	if hasOtherUse || hasOtherOps {
 		return k, errForeign
 	}
 	var err error

@@ -53,7 +53,9 @@ func Local(listen string, origins []string, next http.Handler) http.Handler {
 func Named(addresses, origins []string, next http.Handler) http.Handler {
 	names := hostsOf(origins, addresses...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if host := hostname(r.Host); isRegistrable(host) && !slices.Contains(names, host) && (isBrowser(r) || speaksLanguages(r)) {
+		host := hostname(r.Host)
+		isForeign := isRegistrable(host) && !slices.Contains(names, host)
+		if isForeign && (isBrowser(r) || speaksLanguages(r)) {
 			Refuse(w, http.StatusForbidden, fault.Newf(fault.AccessForeign, "a browser asks for host %.100q", r.Host))
 			return
 		}
@@ -100,8 +102,9 @@ func speaksLanguages(r *http.Request) bool {
 // are the origins that are let in.
 func checkPage(r *http.Request, known []string) error {
 	asked, site := r.Header.Values("Origin"), r.Header.Get("Sec-Fetch-Site")
+	isSame := site == "" || site == "none" || site == "same-origin"
 	switch {
-	case len(asked) == 0 && (site == "" || site == "none" || site == "same-origin"):
+	case len(asked) == 0 && isSame:
 	case len(asked) == 1 && (slices.Contains(known, asked[0]) || isOwn(asked[0], r.Host)):
 	case len(asked) == 0:
 		return fault.Newf(fault.AccessForeign, "a page of another site has sent the request (Sec-Fetch-Site: %.20q)", site)

@@ -44,7 +44,8 @@ func (i *Identity) readRights(rights map[string]any) error {
 			}
 		case limit != nil:
 			n, ok := value.(float64)
-			if !ok || n != math.Trunc(n) || n < 0 || n > maxLimit {
+			isWhole := ok && n == math.Trunc(n)
+			if !isWhole || n < 0 || n > maxLimit {
 				return fmt.Errorf("%s must be a whole number from 0 (none) to %d", name, maxLimit)
 			}
 			*limit = int(n)

@@ -23,7 +23,8 @@ type Message struct {
 // place for that. Data that begins with an id is returned as it is: nodes of earlier builds sent it
 // there as well.
 func (m Message) WithID() []byte {
-	if m.ID == "" || len(m.Data) <= len("{}") || m.Data[0] != '{' || bytes.HasPrefix(m.Data, []byte(`{"id":`)) {
+	isObject := len(m.Data) > len("{}") && m.Data[0] == '{'
+	if m.ID == "" || !isObject || bytes.HasPrefix(m.Data, []byte(`{"id":`)) {
 		return m.Data
 	}
 	return append(fmt.Appendf(make([]byte, 0, len(m.Data)+len(m.ID)+len(`{"id":"",`)), `{"id":%q,`, m.ID), m.Data[1:]...)
