@@ -16,7 +16,7 @@ import (
 func Dial(t testing.TB, uri string) *mongodb.Client {
 	t.Helper()
 	c, err := mongodb.Dial(t.Context(), mongodb.Config{
-		URI: uri + "&heartbeatFrequencyMS=500", Application: "streamer " + rand.Text(), SelectionTimeout: 10 * time.Second,
+		URI: uri + "&heartbeatFrequencyMS=500", Application: "streamer " + rand.Text(), SelectionTimeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
