@@ -70,12 +70,16 @@ func New(cfg Config) *Target {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: dial, TLSClientConfig: cfg.TLS, MaxIdleConnsPerHost: cfg.Parallel, IdleConnTimeout: time.Minute,
-			Protocols: protocols,
+			Protocols: protocols, WriteBufferSize: writeBuffer,
 		}, // without a proxy: it would dial instead
 	}
 	t.Serial = sink.Serial{Send: t.send, Batch: cfg.Batch, Parallel: cfg.Parallel}
 	return t
 }
+
+// writeBuffer is what most requests fit in, in bytes: the client sends such a request in one write,
+// without another buffer for its body.
+const writeBuffer = 64 << 10
 
 // errInternal says that an address is not public.
 var errInternal = errors.New("the address is internal")
@@ -163,6 +167,11 @@ func (t *Target) body(messages []*sink.Message) (body []byte, media string) {
 	if events && len(messages) == 1 {
 		return messages[0].Value, t.cfg.Format.MediaType()
 	}
+	size := len("[]") + len(messages) // with separators
+	for _, m := range messages {
+		size += len(m.Value)
+	}
+	body = make([]byte, 0, size)
 	if events {
 		body = append(body, '[')
 	}
