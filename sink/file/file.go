@@ -30,19 +30,20 @@ type Target struct {
 	sink.Serial
 	cfg  Config
 	file *os.File // nil until the first message and after a failure
+	text *bufio.Writer
 	size int64
 	last time.Time // in the name of the last full file
 }
 
 var _ sink.Target = (*Target)(nil)
 
-// batch bounds the lines that are synced together.
-const batch = 4096
+// batch bounds the lines that are synced together, writeBytes the bytes of a write.
+const batch, writeBytes = 4096, 256 << 10
 
 // New returns a Target, which opens its file at the first use.
 func New(cfg Config) *Target {
 	cfg.MaxSize, cfg.Keep = cmp.Or(cfg.MaxSize, 100<<20), cmp.Or(cfg.Keep, 10)
-	t := &Target{cfg: cfg}
+	t := &Target{cfg: cfg, text: bufio.NewWriterSize(nil, writeBytes)}
 	t.Serial = sink.Serial{Send: t.write, Batch: batch, Parallel: 1, Together: true}
 	return t
 }
@@ -52,18 +53,18 @@ func (t *Target) write(_ context.Context, messages []*sink.Message) (n int, err 
 	if err := t.open(); err != nil {
 		return 0, err
 	}
-	w := bufio.NewWriterSize(t.file, 256<<10)
+	t.text.Reset(t.file)
 	size := t.size
 	for _, m := range messages {
-		_, _ = w.Write(m.Value) // Flush returns the error
-		_ = w.WriteByte('\n')
+		_, _ = t.text.Write(m.Value) // Flush returns the error
+		_ = t.text.WriteByte('\n')
 		size += int64(len(m.Value)) + 1
 		n++
 		if size >= t.cfg.MaxSize {
 			break
 		}
 	}
-	if err = w.Flush(); err == nil {
+	if err = t.text.Flush(); err == nil {
 		err = t.file.Sync()
 	}
 	if err != nil { // no partial line may stay
