@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/mongostream/streamer/change"
@@ -20,28 +21,21 @@ type Gate struct {
 
 	mu struct {
 		sync.Mutex
-		open map[tenancy]*tenants
+		open map[change.Partition][]*tenants // mostly one for each partition
 		shut error
 	}
 }
 
-// A tenancy identifies messages whose terms end together.
-type tenancy struct {
-	partition   change.Partition
-	epoch       change.Epoch
-	incarnation string
-}
-
-// tenants are the messages of a tenancy that are under way.
+// tenants are messages under way whose terms end together.
 type tenants struct {
 	count int
 	one   *Message
 }
 
 // SharesTerm reports whether two messages may leave the process for equally long.
-func (m *Message) SharesTerm(n *Message) bool { return tenancyOf(m) == tenancyOf(n) }
-
-func tenancyOf(m *Message) tenancy { return tenancy{m.Partition, m.Epoch, m.Incarnation} }
+func (m *Message) SharesTerm(n *Message) bool {
+	return m.Partition == n.Partition && m.Epoch == n.Epoch && m.Incarnation == n.Incarnation
+}
 
 // Enter notes that a message is under way. It returns an error if the gate is shut, or if the
 // message's term has ended. It checks the term only if no other message of the term is under way,
@@ -55,7 +49,7 @@ func (g *Gate) Enter(m *Message) error {
 	case m.Op == OpLoss:
 		return nil
 	}
-	if t := g.mu.open[tenancyOf(m)]; t != nil {
+	if t := g.tenants(m); t != nil {
 		t.count++
 		return nil
 	}
@@ -63,9 +57,20 @@ func (g *Gate) Enter(m *Message) error {
 		return ErrReplaced
 	}
 	if g.mu.open == nil {
-		g.mu.open = make(map[tenancy]*tenants)
+		g.mu.open = make(map[change.Partition][]*tenants)
 	}
-	g.mu.open[tenancyOf(m)] = &tenants{count: 1, one: m}
+	g.mu.open[m.Partition] = append(g.mu.open[m.Partition], &tenants{count: 1, one: m})
+	return nil
+}
+
+// tenants returns those that share a message's term, nil if none are under way. The caller holds
+// the mutex.
+func (g *Gate) tenants(m *Message) *tenants {
+	for _, t := range g.mu.open[m.Partition] {
+		if t.one.SharesTerm(m) {
+			return t
+		}
+	}
 	return nil
 }
 
@@ -76,12 +81,16 @@ func (g *Gate) Leave(m *Message) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := g.mu.open[tenancyOf(m)]
+	t := g.tenants(m)
 	if t == nil {
 		return
 	}
-	if t.count--; t.count == 0 {
-		delete(g.mu.open, tenancyOf(m))
+	if t.count--; t.count > 0 {
+		return
+	}
+	others := slices.DeleteFunc(g.mu.open[m.Partition], func(other *tenants) bool { return other == t })
+	if g.mu.open[m.Partition] = others; len(others) == 0 {
+		delete(g.mu.open, m.Partition)
 	}
 }
 
@@ -92,11 +101,13 @@ func (g *Gate) Err() error {
 	if g.mu.shut != nil {
 		return g.mu.shut
 	}
-	for of, t := range g.mu.open {
-		if !t.one.owned() {
-			g.mu.shut = fmt.Errorf("partition %d: %w", of.partition, ErrReplaced)
-			go g.Shut()
-			return g.mu.shut
+	for partition, all := range g.mu.open {
+		for _, t := range all {
+			if !t.one.owned() {
+				g.mu.shut = fmt.Errorf("partition %d: %w", partition, ErrReplaced)
+				go g.Shut()
+				return g.mu.shut
+			}
 		}
 	}
 	return nil

@@ -86,6 +86,35 @@ func TestGateAsksForATermOncePerWrite(t *testing.T) {
 	}
 }
 
+// A gate knows the terms of a partition apart: each counts until the last of its messages is over.
+func TestGateKnowsTheTermsOfAPartitionApart(t *testing.T) {
+	t.Parallel()
+	g := &Gate{Shut: func() {}}
+	message := func(revision uint64, valid *bool) *Message {
+		m := &Message{Partition: 1, Epoch: change.Epoch{Incarnation: 1, Revision: revision}}
+		Own(m, func() bool { return *valid })
+		return m
+	}
+	first, second := true, true
+	of := []*Message{message(1, &first), message(2, &second), message(1, &first), message(2, &second)}
+	for _, m := range of {
+		if err := g.Enter(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Leave(of[0])
+	g.Leave(of[2])
+	g.Leave(of[1])
+	first = false
+	if err := g.Err(); err != nil {
+		t.Errorf("shut by a term with nothing under way: %v", err)
+	}
+	second = false
+	if err := g.Err(); !errors.Is(err, ErrReplaced) {
+		t.Errorf("open although a term with a message under way has ended: %v", err)
+	}
+}
+
 // What a closed connection has not sent never arrives: it would follow what another connection has
 // sent meanwhile.
 func TestClosedConnectionSendsNothingMore(t *testing.T) {

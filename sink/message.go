@@ -88,13 +88,19 @@ func (m *Message) owned() bool {
 	return hands && term.Epoch == m.Epoch
 }
 
-// Owned returns the messages before the first whose term has ended.
+// Owned returns the messages before the first whose term has ended. It asks once for those of a
+// batch that share a term, also if partitions alternate.
 func Owned(messages []*Message) []*Message {
+	var asked [64]*Message // by partition, a few of which may share a place
 	for i, m := range messages {
-		asked := i > 0 && m.valid == nil && m.flight == messages[i-1].flight && m.SharesTerm(messages[i-1])
-		if !asked && !m.owned() {
+		known := &asked[int(m.Partition)%len(asked)]
+		if n := *known; n != nil && m.valid == nil && m.flight == n.flight && m.SharesTerm(n) {
+			continue
+		}
+		if !m.owned() {
 			return messages[:i]
 		}
+		*known = m
 	}
 	return messages
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/mongostream/streamer/change"
 )
 
 // What is published after a message has failed, by who has not noticed, is not sent: it would come
@@ -51,6 +53,28 @@ func TestNothingFollowsAFailureThatIsNotKnown(t *testing.T) {
 	s.Close()
 	if len(sent) != 2 || sent[1] != "1 again" {
 		t.Errorf("sent %q", sent)
+	}
+}
+
+// What follows the first message whose term has ended does not count, whatever partitions alternate
+// before it.
+func TestOwnedEndsBeforeTheFirstEndedTerm(t *testing.T) {
+	t.Parallel()
+	var messages []*Message
+	valid := true
+	for i := range 200 { // 65 partitions, two of which share a place
+		m := &Message{Partition: change.Partition(i % 65), Epoch: change.Epoch{Revision: uint64(i / 130)}}
+		if i == 131 {
+			Own(m, func() bool { return valid })
+		}
+		messages = append(messages, m)
+	}
+	if n := len(Owned(messages)); n != len(messages) {
+		t.Errorf("%d of %d, with valid terms", n, len(messages))
+	}
+	valid = false
+	if n := len(Owned(messages)); n != 131 {
+		t.Errorf("%d of %d, of which the term of the 132nd has ended", n, len(messages))
 	}
 }
 

@@ -162,12 +162,13 @@ func (t *Template) Filter(p change.Partition) string {
 // Names caches the names that a template makes. Only one goroutine may use it.
 type Names struct {
 	template *Template
+	of       func(*Message) inputs
 	known    map[inputs]string
 	last     inputs // those of the last message
 	lastName string // its name, empty before the first message
 }
 
-// inputs are the parts of a message that decide its name.
+// inputs are the parts of a message that decide its name, the others are zero.
 type inputs struct {
 	op, db, coll string
 	partition    change.Partition
@@ -177,11 +178,24 @@ type inputs struct {
 const maxNames = 10_000
 
 // NewNames returns the names of a template.
-func NewNames(t *Template) *Names { return &Names{template: t, known: make(map[inputs]string)} }
+func NewNames(t *Template) *Names {
+	byOp, byPartition := t.Has("op"), t.Has("partition")
+	of := func(m *Message) inputs {
+		i := inputs{db: m.DB, coll: m.Coll}
+		if byOp {
+			i.op = m.Op
+		}
+		if byPartition {
+			i.partition = m.Partition
+		}
+		return i
+	}
+	return &Names{template: t, of: of, known: make(map[inputs]string)}
+}
 
 // Of returns the name for a message.
 func (n *Names) Of(m *Message) string {
-	of := inputs{op: m.Op, db: m.DB, coll: m.Coll, partition: m.Partition}
+	of := n.of(m)
 	if of == n.last && n.lastName != "" {
 		return n.lastName
 	}

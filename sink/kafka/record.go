@@ -19,7 +19,9 @@ type recordMaker struct {
 	operations map[string][]byte
 	partitions map[change.Partition][]byte
 	prefixes   map[change.Namespace][]byte
-	merged     bool // topics have several collections
+	last       change.Namespace // of the last prefix
+	lastPrefix []byte           // nil before the first
+	merged     bool             // topics have several collections
 
 	// The unused rest of the last allocations.
 	records  []kgo.Record
@@ -98,6 +100,9 @@ func (k *recordMaker) key(m *sink.Message) []byte {
 // prefix returns the beginning of a key that has the namespace.
 func (k *recordMaker) prefix(m *sink.Message) []byte {
 	of := change.Namespace{DB: m.DB, Coll: m.Coll}
+	if of == k.last && k.lastPrefix != nil {
+		return k.lastPrefix
+	}
 	b, known := k.prefixes[of]
 	if !known {
 		if len(k.prefixes) >= maxPrefixes {
@@ -106,6 +111,7 @@ func (k *recordMaker) prefix(m *sink.Message) []byte {
 		b = append(extjson.AppendString([]byte("["), []byte(m.Namespace())), ',')
 		k.prefixes[of] = b
 	}
+	k.last, k.lastPrefix = of, b
 	return b
 }
 
