@@ -12,6 +12,15 @@ import (
 // with an opaque id, unless that is empty, and the partition instead of the resume token. The
 // partition is null for an event without a document.
 func AppendEvent(b []byte, id string, e *Event, payload []byte) []byte {
+	b = AppendEventHead(b, id, e)
+	if len(payload) > len("{}") {
+		b = append(b, ',')
+	}
+	return append(b, payload[1:]...)
+}
+
+// AppendEventHead appends what AppendEvent has before the payload's fields, without a comma.
+func AppendEventHead(b []byte, id string, e *Event) []byte {
 	b = append(b, '{')
 	if id != "" {
 		b = append(append(append(b, `"id":"`...), id...), `",`...)
@@ -22,10 +31,7 @@ func AppendEvent(b []byte, id string, e *Event, payload []byte) []byte {
 	} else {
 		b = strconv.AppendUint(b, uint64(e.Partition), 10)
 	}
-	if len(payload) > len("{}") {
-		b = append(b, ',')
-	}
-	return append(b, payload[1:]...)
+	return b
 }
 
 // A jsonLoss is the JSON form of a Loss.

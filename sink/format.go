@@ -50,6 +50,7 @@ type encoder struct {
 	json          extjson.Options
 	names         map[string]string // recurring texts
 	scratch, key  []byte
+	arena         []byte          // the last block of the messages' bytes
 	ids           strings.Builder // of the batch
 }
 
@@ -121,11 +122,11 @@ func (e *encoder) read(doc []byte) (f fields, err error) {
 	}
 }
 
-// message makes m the message of a change. Its bytes are appended to arena, which is returned.
-func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, incarnation string, doc []byte) ([]byte, error) {
+// message makes m the message of a change.
+func (e *encoder) message(m *Message, event *delivery.Event, incarnation string, doc []byte) error {
 	f, err := e.read(doc)
 	if err != nil {
-		return arena, err
+		return err
 	}
 	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
 	e.scratch = append(append(e.scratch, '.'), incarnation...)
@@ -139,17 +140,21 @@ func (e *encoder) message(m *Message, arena []byte, event *delivery.Event, incar
 		Partition: event.Partition, Ref: event.Ref, ID: e.ids.String()[at:], Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
 		Incarnation: incarnation,
 	}
+	if size := 2*len(doc) + keySize; cap(e.arena)-len(e.arena) < size {
+		e.arena = make([]byte, 0, max(size, blockSize))
+	}
+	begun, b := len(e.arena), e.arena
 	if !f.id.IsZero() {
-		begun := len(arena)
-		arena = extjson.AppendKey(arena, f.id)
-		m.Key = arena[begun:len(arena):len(arena)]
+		b = extjson.AppendKey(b, f.id)
+		m.Key = b[begun:len(b):len(b)]
 	}
-	begun := len(arena)
-	if arena, err = e.appendValue(arena, m, event, &f, doc); err != nil {
-		return arena, err
+	begun = len(b)
+	if b, err = e.appendValue(b, m, event, &f, doc); err != nil {
+		return err
 	}
-	m.Value = arena[begun:len(arena):len(arena)]
-	return arena, nil
+	m.Value = b[begun:len(b):len(b)]
+	e.arena = b
+	return nil
 }
 
 func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fields, doc []byte) ([]byte, error) {
@@ -173,12 +178,14 @@ func (e *encoder) appendEvent(b []byte, m *Message, event *delivery.Event, id ch
 	if !id.IsZero() {
 		e.key = extjson.AppendKeyText(e.key, id)
 	}
-	text, err := e.json.AppendKeyed(e.scratch[:0], e.key, doc)
-	e.scratch = text
+	b = delivery.AppendEventHead(b, m.ID, event)
+	at := len(b)
+	b, err := e.json.AppendKeyed(b, e.key, doc)
 	if err != nil {
 		return b, fmt.Errorf("write change: %w", err)
 	}
-	return delivery.AppendEvent(b, m.ID, event, text), nil
+	b[at] = ',' // instead of the brace: a change has fields
+	return b, nil
 }
 
 // appendEnvelope appends the attributes of a CloudEvent up to its data.
@@ -378,7 +385,8 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 		return []*Message{s.encode.loss(b)}, nil
 	}
 	all, messages := make([]*Message, 0, len(b.Events)), make([]Message, len(b.Events))
-	arena, leases := make([]byte, 0, 2*b.Size()+len(b.Events)*keySize), make(map[change.Partition]lease)
+	leases := s.loop.leases
+	clear(leases)
 	s.encode.ids = strings.Builder{}
 	s.encode.ids.Grow(len(b.Events) * idSize)
 	for i := range b.Events {
@@ -395,8 +403,7 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 			continue
 		}
 		m := &messages[i]
-		var err error
-		if arena, err = s.encode.message(m, arena, &b.Events[i], l.incarnation, b.Payload(i)); err != nil {
+		if err := s.encode.message(m, &b.Events[i], l.incarnation, b.Payload(i)); err != nil {
 			return nil, err
 		}
 		l.count.n++
@@ -431,9 +438,9 @@ func (s *Sink) count(p change.Partition, l lease) *count {
 	return c
 }
 
-// keySize and idSize are usual upper bounds of the keys and ids of messages, in bytes; longer ones
-// need another allocation.
-const keySize, idSize = 256, 112
+// keySize and idSize are usual upper bounds of the keys and ids of messages, blockSize is the least
+// size of a block of messages, in bytes. Batches share blocks, so that little of them stays unused.
+const keySize, idSize, blockSize = 256, 112, 64 << 10
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.
 func (e *encoder) loss(b *delivery.Batch) *Message {

@@ -26,7 +26,7 @@ func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
 	}
 	cfg.Cluster, cfg.Name = "c", "out"
 	m := &Message{}
-	if _, err := newEncoder(cfg).message(m, nil, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, "1-A-0", raw); err != nil {
+	if err := newEncoder(cfg).message(m, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, "1-A-0", raw); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -49,7 +49,7 @@ func TestDocumentsOfSnapshots(t *testing.T) {
 		}
 		m := &Message{}
 		event := &delivery.Event{Ref: change.At(at).Ref(), Snapshot: true}
-		if _, err := newEncoder(Config{Cluster: "c", Format: Debezium}).message(m, nil, event, "1-A-0", read.Raw()); err != nil {
+		if err := newEncoder(Config{Cluster: "c", Format: Debezium}).message(m, event, "1-A-0", read.Raw()); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
@@ -393,7 +393,7 @@ func TestCloudEventsHaveLegalAttributes(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &Message{}
-		if _, err := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).message(m, nil, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: n}).Ref()}, "", raw); err != nil {
+		if err := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).message(m, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: n}).Ref()}, "", raw); err != nil {
 			t.Fatal(err)
 		}
 		return m

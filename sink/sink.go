@@ -85,6 +85,7 @@ type loop struct {
 	batches []*delivery.Batch           // received and not published yet
 	took    time.Time                   // when they were received, zero without a tracer
 	counts  map[change.Partition]*count // of messages
+	leases  map[change.Partition]lease  // of the batch that is being encoded
 	outage  outage
 }
 
@@ -133,7 +134,7 @@ func New(cfg Config, shared *streamer.Shared, target Target) *Sink {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("sink", cfg.Name)
 	s := &Sink{
 		cfg: cfg, shared: shared, target: target, encode: newEncoder(cfg), metrics: cfg.Metrics.of(cfg.Name),
-		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), loop: loop{counts: make(map[change.Partition]*count)},
+		signal: make(chan struct{}, 1), acked: make(chan struct{}, 1), loop: loop{counts: make(map[change.Partition]*count), leases: make(map[change.Partition]lease)},
 	}
 	s.mu.moved = time.Now()
 	return s
