@@ -426,7 +426,7 @@ func (b *bench) races() []race {
 		{name: "busy", run: b.raceBusy},
 		{name: "handoff", run: b.raceHandoffs},
 		{name: "tenants", run: b.raceTenants},
-		{name: "sinks", run: b.raceSinks},
+		{name: "sinks", run: b.raceSinks, needs: []string{"unpaced"}}, // for the limits
 		{name: "retention", run: b.raceRetention},
 	}
 }

@@ -295,6 +295,10 @@ func (b *bench) sinkVsBare(kind string, others ...string) metric {
 		for i := 0; i < len(keys); i += 2 {
 			name := strings.TrimPrefix(keys[i], "sinks/")
 			f.Values[name+"_events_per_s"], f.Values[name+"_ratio"] = f.of(keys[i]).EventsPerSecond.Median, f.rate(keys[i], keys[i+1])
+			if raw := b.measurement("unpaced/raw"); raw.Void == "" && strings.HasSuffix(name, "_unpaced") {
+				bare := f.of(keys[i+1]).CPU.Median
+				f.Values[name+"_limit"] = bare / (raw.CPU.Median + bare)
+			}
 		}
 		ratio := f.rate(keys[0], keys[1])
 		return ratio, []target{atLeast("events/s", ratio, 0.9), atLeast("events/s of the sink", f.of(keys[0]).EventsPerSecond.Median, 50_000)}
