@@ -44,15 +44,24 @@ func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, con
 // itself with Permit. Tokens are accepted only in the header, because URLs are often logged.
 func (a *Authenticator) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Listener: HTTP, Authorization: r.Header.Values("Authorization")})
-		if err != nil {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			Refuse(w, http.StatusUnauthorized, err)
+		admitted, release := a.admit(w, r)
+		if release == nil {
 			return
 		}
 		defer release()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, admitted)
 	})
+}
+
+// admit authenticates a request and returns the one to pass on, or refuses it: then release is nil.
+func (a *Authenticator) admit(w http.ResponseWriter, r *http.Request) (admitted *http.Request, release context.CancelFunc) {
+	ctx, release, err := a.Admit(r.Context(), Peer{Address: r.RemoteAddr, TLS: r.TLS, Listener: HTTP, Authorization: r.Header.Values("Authorization")})
+	if err != nil {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		Refuse(w, http.StatusUnauthorized, err)
+		return nil, nil
+	}
+	return r.WithContext(ctx), release
 }
 
 // Apart passes requests of identities that may read everything to whole, and all others, also those

@@ -28,17 +28,13 @@ const (
 // handlers extend this bound with each write.
 func limitRequests(stall time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		timed := &timedResponse{ResponseWriter: w, stall: stall}
-		control := http.NewResponseController(w)
-		_ = control.SetWriteDeadline(time.Time{}) // of the connection's last request; if it cannot be set, as in tests, there is no connection
-		defer timed.begin()                       // the server writes the rest
-		if r.ContentLength != 0 {
-			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
-			w.Header().Set("Connection", "close")
-			access.Refuse(timed, http.StatusRequestEntityTooLarge, fault.Newf(fault.SessionBadRequest, "requests have no bodies here"))
-			return
+		timed := newTimedResponse(w, stall)
+		defer timed.begin() // the server writes the rest
+		if r.ContentLength == 0 {
+			next.ServeHTTP(timed, r)
+		} else {
+			timed.refuseBody()
 		}
-		next.ServeHTTP(timed, r)
 	})
 }
 
@@ -49,6 +45,18 @@ type timedResponse struct {
 
 	stall time.Duration
 	timed atomic.Bool
+}
+
+func newTimedResponse(w http.ResponseWriter, stall time.Duration) *timedResponse {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of the connection's last request; if it cannot be set, as in tests, there is no connection
+	return &timedResponse{ResponseWriter: w, stall: stall}
+}
+
+// refuseBody refuses a request that has a body.
+func (t *timedResponse) refuseBody() {
+	_ = http.NewResponseController(t.ResponseWriter).SetReadDeadline(time.Now().Add(bodyTimeout))
+	t.Header().Set("Connection", "close")
+	access.Refuse(t, http.StatusRequestEntityTooLarge, fault.Newf(fault.SessionBadRequest, "requests have no bodies here"))
 }
 
 // begin sets the deadline.
