@@ -18,23 +18,27 @@ import (
 	"github.com/mongostream/streamer/gateway/access/accesstest"
 )
 
-// An alert is kept, whatever the attempts after it meet.
-func TestAlertIsKept(t *testing.T) {
+// What shows why a server does not answer is kept, whatever the attempts after it meet.
+func TestTellingErrorIsKept(t *testing.T) {
 	t.Parallel()
-	var last atomic.Pointer[error]
-	failed := refusals(&last).ServerHeartbeatFailed
-	for _, err := range []error{syscall.ECONNRESET, context.Canceled} {
-		failed(&event.ServerHeartbeatFailedEvent{Failure: err})
-	}
-	if last.Load() != nil {
-		t.Errorf("%v is no alert", *last.Load())
-	}
 	alert := tls.AlertError(42)
-	for _, err := range []error{alert, syscall.ECONNRESET, context.Canceled} {
-		failed(&event.ServerHeartbeatFailedEvent{Failure: fmt.Errorf("connection: %w", err)})
-	}
-	if kept := last.Load(); kept == nil || !errors.Is(*kept, alert) {
-		t.Errorf("kept %v", kept)
+	for _, c := range []struct {
+		want error
+		meet []error
+	}{
+		{nil, []error{context.Canceled}},
+		{syscall.ECONNRESET, []error{context.Canceled, syscall.ECONNRESET, context.Canceled}},
+		{io.EOF, []error{syscall.ECONNRESET, io.EOF, context.Canceled}},
+		{alert, []error{syscall.ECONNRESET, context.Canceled, alert, syscall.ECONNRESET, context.Canceled}},
+	} {
+		var last atomic.Pointer[error]
+		for _, err := range c.meet {
+			telling(&last).ServerHeartbeatFailed(&event.ServerHeartbeatFailedEvent{Failure: fmt.Errorf("connection: %w", err)})
+		}
+		kept := last.Load()
+		if (kept != nil) != (c.want != nil) || kept != nil && !errors.Is(*kept, c.want) {
+			t.Errorf("after %v: kept %v", c.meet, kept)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/description"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/topology"
 
 	"github.com/mongostream/streamer/fault"
@@ -39,25 +38,30 @@ func (c *Client) meet(ctx context.Context) (hello, error) {
 	if err == nil || ctx.Err() != nil || answered(err) {
 		return h, err
 	}
-	if misfit := c.misfit(ctx); misfit != nil {
+	if misfit := c.askEach(ctx).misfit(); misfit != nil {
 		return h, misfit
 	}
 	if h, err = c.hello(ctx); err == nil || ctx.Err() != nil || answered(err) {
 		return h, err
 	}
-	return h, cmp.Or(c.misfit(ctx), c.guess(err))
+	asked := c.askEach(ctx)
+	return h, cmp.Or(asked.misfit(), asked.guess(err))
+}
+
+// asked is what the servers of a connection string said, in its order. It is empty if nobody was
+// asked.
+type asked struct {
+	to      *options.ClientOptions
+	answers []hello
+	errs    []error
 }
 
 // guess adds a possible reason to the error if all servers close connections before they answer.
-func (c *Client) guess(err error) error {
-	selection, ok := errors.AsType[topology.ServerSelectionError](err)
-	if !ok || len(selection.Desc.Servers) == 0 || slices.ContainsFunc(selection.Desc.Servers, func(s description.Server) bool { return !closed(s.LastError) }) {
+func (a asked) guess(err error) error {
+	if len(a.errs) == 0 || slices.ContainsFunc(a.errs, func(err error) bool { return !closed(err) }) {
 		return err
 	}
-	c.mu.Lock()
-	encrypted, _ := c.mu.uri.TLS()
-	c.mu.Unlock()
-	if encrypted {
+	if a.to.TLSConfig != nil {
 		return fmt.Errorf("the server ends connections in the TLS handshake: perhaps it does not speak TLS: %w", err)
 	}
 	return fmt.Errorf("the server ends connections before it answers: perhaps it wants TLS (tls=true): %w", err)
@@ -72,57 +76,64 @@ func answered(err error) bool {
 	return ok && !server.HasErrorLabel("NetworkError")
 }
 
-// misfit asks every server of the connection string for its kind, and returns why none of them is
-// usable. It returns nil if one is usable, or may be but does not answer.
-func (c *Client) misfit(ctx context.Context) error {
+// askEach asks every server of the connection string for its kind.
+func (c *Client) askEach(ctx context.Context) asked {
 	c.mu.Lock()
 	o, err := c.mu.uri.Options()
 	c.mu.Unlock()
-	if err != nil || len(o.Hosts) == 0 {
-		return nil //nolint:nilerr // the same options were valid a moment ago
+	if err != nil {
+		return asked{} // the same options were valid a moment ago
 	}
+	a := asked{to: o, answers: make([]hello, len(o.Hosts)), errs: make([]error, len(o.Hosts))}
 	var asking sync.WaitGroup
-	answers, errs := make([]hello, len(o.Hosts)), make([]error, len(o.Hosts))
 	for i, host := range o.Hosts {
-		asking.Go(func() { answers[i], errs[i] = c.ask(ctx, o, host) })
+		asking.Go(func() { a.answers[i], a.errs[i] = c.ask(ctx, o, host) })
 	}
 	asking.Wait()
-	if refused := slices.IndexFunc(errs, func(err error) bool { return certificate(err) == nil }); refused < 0 {
-		return fault.Newf(fault.MongoCertificate, "%s: %w", o.Hosts[0], certificate(errs[0]))
+	return a
+}
+
+// misfit returns why none of the servers is usable. It returns nil if one is usable, or may be but
+// does not answer.
+func (a asked) misfit() error {
+	if len(a.errs) == 0 {
+		return nil
+	}
+	if refused := slices.IndexFunc(a.errs, func(err error) bool { return certificate(err) == nil }); refused < 0 {
+		return fault.Newf(fault.MongoCertificate, "%s: %w", a.to.Hosts[0], certificate(a.errs[0]))
 	}
 	set := ""
-	if o.ReplicaSet != nil {
-		set = *o.ReplicaSet
+	if a.to.ReplicaSet != nil {
+		set = *a.to.ReplicaSet
 	}
 	var kinds, each []string
-	for i, h := range answers {
-		if errs[i] != nil || h.fits(set, len(o.Hosts)) {
+	for i, h := range a.answers {
+		if a.errs[i] != nil || h.fits(set, len(a.to.Hosts)) {
 			return nil
 		}
-		kinds, each = append(kinds, h.kind()), append(each, o.Hosts[i]+": "+h.kind())
+		kinds, each = append(kinds, h.kind()), append(each, a.to.Hosts[i]+": "+h.kind())
 	}
 	slices.Sort(kinds)
 	switch kinds = slices.Compact(kinds); {
-	case len(kinds) == 1 && kinds[0] == answers[0].SetName:
+	case len(kinds) == 1 && kinds[0] == a.answers[0].SetName:
 		return fault.Newf(fault.MongoReplicaSet, "the servers belong to %s, not to %s", kinds[0], set)
-	case len(kinds) == 1 && answers[0].router():
+	case len(kinds) == 1 && a.answers[0].router():
 		return fault.Newf(fault.MongoReplicaSet, "the servers are routers (mongos), not members of %s", set)
 	case len(kinds) == 1:
-		return fault.Newf(fault.MongoStandalone, "%s is a standalone server", o.Hosts[0])
+		return fault.Newf(fault.MongoStandalone, "%s is a standalone server", a.to.Hosts[0])
 	}
 	return fault.Newf(fault.MongoReplicaSet, "the servers are not members of %s: %s", cmp.Or(set, "one set"), strings.Join(each, ", "))
 }
 
-// ask asks one server for its kind, which needs no right. If an attempt shows why a certificate is
-// refused, that is the error, whatever becomes of later ones: the server's reset of a connection
-// can overtake its alert.
+// ask asks one server for its kind, which needs no right. If an attempt shows why it failed, that is
+// the error, whatever becomes of later ones: see telling.
 func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string) (hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTimeout, c.cfg.SelectionTimeout))
 	defer cancel()
 	d := direct(o, host).SetAppName(c.cfg.Application)
 	d.Auth, d.ReplicaSet = nil, nil
-	var refusal atomic.Pointer[error]
-	d.SetServerMonitor(refusals(&refusal))
+	var reason atomic.Pointer[error]
+	d.SetServerMonitor(telling(&reason))
 	driver, err := mongo.Connect(d)
 	if err != nil {
 		return hello{}, fmt.Errorf("ask %s: %w", host, err)
@@ -132,17 +143,19 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 	if selection, ok := errors.AsType[topology.ServerSelectionError](err); ok && len(selection.Desc.Servers) > 0 {
 		err = cmp.Or(selection.Desc.Servers[0].LastError, err)
 	}
-	if refused := refusal.Load(); err != nil && refused != nil {
-		err = *refused
+	if told := reason.Load(); err != nil && told != nil {
+		err = *told
 	}
 	return h, err
 }
 
-// refusals returns a monitor that keeps the error of the last attempt that shows why a certificate
-// is refused.
-func refusals(last *atomic.Pointer[error]) *event.ServerMonitor {
+// telling returns a monitor that keeps the error of the last attempt that shows why a server does
+// not answer. A server's reset of a connection can overtake the alert that says why it refuses a
+// certificate, and the driver now and then tells a cancelled context in place of what failed.
+func telling(last *atomic.Pointer[error]) *event.ServerMonitor {
 	return &event.ServerMonitor{ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) {
-		if certificate(e.Failure) != nil {
+		kept := last.Load()
+		if certificate(e.Failure) != nil || closed(e.Failure) && (kept == nil || certificate(*kept) == nil) {
 			last.Store(&e.Failure)
 		}
 	}}

@@ -127,7 +127,7 @@ func TestOneSideThatSpeaksTLS(t *testing.T) {
 		devmongotest.Start(t, devmongo.Config{}).URI() + "&tls=true":                                          "perhaps it does not speak TLS",
 		devmongotest.Start(t, devmongo.Config{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}}).URI(): "perhaps it wants TLS (tls=true)",
 	} {
-		_, err := mongodb.Dial(t.Context(), mongodb.Config{URI: uri, SelectionTimeout: time.Second})
+		_, err := mongodb.Dial(t.Context(), mongodb.Config{URI: uri, SelectionTimeout: 3 * time.Second})
 		if fault.Of(err) != fault.MongoUnreachable || !strings.Contains(fmt.Sprint(err), says) {
 			t.Errorf("%s: %v", uri, err)
 		}
