@@ -47,6 +47,9 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		for p, place := range places {
 			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
+		if s.cfg.Owner {
+			s.owed = slices.Concat(s.owed, s.takenOut(places))
+		}
 		s.joinSnapshots(list)
 		if s.cfg.Owner { // the partitions of the snapshots that it owes, whose losses are in its subscriber's checkpoints
 			s.owed = nil

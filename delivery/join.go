@@ -18,6 +18,24 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 	})
 }
 
+// takenOut returns what is left of the snapshots after the last acknowledged batch, if one of the
+// partitions is attached already: Prune takes what is queued for it out, and documents, unlike
+// changes, do not come again by its place.
+func (s *stream) takenOut(places map[change.Partition]Place) []snapshot.Progress {
+	attached := *s.attached.Load()
+	again := false
+	for p := range places {
+		_, has := attached[p]
+		again = again || has
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !again || len(s.mu.unacked) == 0 {
+		return nil
+	}
+	return Unread(s.mu.unacked[0].snapshots)
+}
+
 // joinSnapshots makes newly attached partitions take part in the snapshots of the session, which
 // may have read documents that they have not had, and in the unfinished snapshots of the
 // subscriber's checkpoint. These are unfinished from now on, whatever the subscriber acknowledges.

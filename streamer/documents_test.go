@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
 	"github.com/mongostream/streamer/match"
@@ -201,6 +202,55 @@ func TestDocumentsOfAPartitionThatLeavesAreLeft(t *testing.T) {
 		}
 		n.stop(t)
 	})
+}
+
+// Documents that wait for a sink which is moved back meanwhile are published all the same.
+func TestMovedSinkGetsAllDocuments(t *testing.T) {
+	for name, move := range map[string]func(*testing.T, *world, *streamer.Shared, change.Timestamp){
+		"a rewind within its snapshot": rewindEverything,
+		"a rewind before an operator's snapshot is saved": func(t *testing.T, w *world, s *streamer.Shared, to change.Timestamp) {
+			documentsOf(t, s, make(map[int64]bool))
+			if done, did := s.Session().Operate(delivery.BeginSnapshot, "", change.Namespace{}); done != 1 || !did {
+				t.Fatal(done, did)
+			}
+			synctest.Wait()
+			rewindEverything(t, w, s, to)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				source.Tick(1)
+				_, begun := source.Reach()
+				source.Append(deliverytest.Inserts(1, 100)...)
+				w := newWorld(t, source)
+				docs := &collection{log: source, n: 40, page: 20}
+				w.documents = docs
+				var s *streamer.Shared
+				n := w.start("a", withDocuments(t, &s))
+				n.own(t, 1)
+				synctest.Wait()
+				move(t, w, s, begun)
+				n.Rewound("stdout")
+				synctest.Wait()
+				ids := make(map[int64]bool)
+				if documentsOf(t, s, ids); len(ids) != docs.n {
+					t.Errorf("%d documents of %d", len(ids), docs.n)
+				}
+				n.stop(t)
+			})
+		})
+	}
+}
+
+func rewindEverything(t *testing.T, w *world, _ *streamer.Shared, to change.Timestamp) {
+	t.Helper()
+	for p := range change.Partition(partitions) {
+		key := checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: p}
+		if _, err := w.store.Rewind(t.Context(), key, change.At(to), "operator", "a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // documentsOf receives and acknowledges what there is, and adds the _ids of its documents.
