@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -72,7 +75,11 @@ func newCluster(ctx context.Context, s settings) (*cluster, error) {
 	}
 	c.mongo, c.etcd, c.http, c.grpc = free[0], free[1], free[2:2+s.nodes], free[2+s.nodes:]
 	c.mu.nodes = make([]*process, s.nodes)
-	if c.parts, err = c.start("parts.log", "demo", "parts", "-mongodb", c.mongo, "-etcd", c.etcd, "-release", s.release); err != nil {
+	parts := []string{"parts", "-mongodb", c.mongo, "-etcd", c.etcd, "-release", s.release}
+	if s.wide {
+		parts = append(parts, "-oplog", "1") // some seconds
+	}
+	if c.parts, err = c.start("parts.log", "demo", parts...); err != nil {
 		return nil, err
 	}
 	opts := options.Client().ApplyURI("mongodb://" + c.mongo + "/?replicaSet=rs0").SetAppName("judge").SetWriteConcern(writeconcern.Majority())
@@ -167,6 +174,10 @@ func (c *cluster) configure(i int, sinks []*sink) error {
 		}
 		return all
 	}
+	retention, compression := object{}, "none"
+	if c.wide {
+		retention, compression = object{"store": "file://" + filepath.Join(c.dir, fmt.Sprintf("log-n%d", i)), "interval": "1s"}, "gzip"
+	}
 	data, err := json.Marshal(object{
 		"cluster": object{
 			"id": "judge", "partitions": partitions, "lease_ttl": "2s", "expected_nodes": c.nodes, "heartbeat_interval": "500ms",
@@ -178,11 +189,11 @@ func (c *cluster) configure(i int, sinks []*sink) error {
 		},
 		"etcd":   object{"endpoints": []string{c.etcd}},
 		"rescan": object{"page_size": c.page, "rate": c.rate, "collections": collections("vol", "old", "draft")},
-		"http":   object{"listen": c.http[i]}, "grpc": object{"listen": c.grpc[i]}, "gateway": object{"credit_events": c.credit},
+		"http":   object{"listen": c.http[i], "compression": compression}, "grpc": object{"listen": c.grpc[i]}, "gateway": object{"credit_events": c.credit},
 		"reliability": object{
 			"checkpoint": object{"interval": "1s"}, "shutdown": object{"drain_timeout": "5s", "flush_timeout": "4s", "checkpoint_timeout": "1s"},
 		},
-		"handoff": object{"overlap": "300ms"}, "sinks": own,
+		"handoff": object{"overlap": "300ms"}, "retention": retention, "sinks": own,
 	})
 	if err != nil {
 		return fmt.Errorf("write configuration: %w", err)
@@ -223,9 +234,10 @@ func (c *cluster) restart(sinks []*sink) error {
 	return nil
 }
 
-// ready waits until all nodes serve. It starts those that have ended.
-func (c *cluster) ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+// ready waits until all nodes are ready, and all partitions of the sinks are served. It starts nodes
+// that have ended.
+func (c *cluster) ready(ctx context.Context, sinks []*sink) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for i := 0; i < c.nodes; {
 		select {
@@ -242,6 +254,12 @@ func (c *cluster) ready(ctx context.Context) error {
 		if !sleep(ctx, 100*time.Millisecond) {
 			log, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("n%d.log", i)))
 			return fmt.Errorf("node %d does not become ready: %s", i, log[max(0, len(log)-1500):])
+		}
+	}
+	unserved := func(s *sink) bool { return c.askNodes(ctx).served["sink/"+s.name] < partitions }
+	for slices.ContainsFunc(sinks, unserved) {
+		if !sleep(ctx, 100*time.Millisecond) {
+			return errors.New("partitions of sinks have no owner")
 		}
 	}
 	return nil
@@ -289,6 +307,20 @@ func (c *cluster) beginSnapshot(ctx context.Context, subscriber string) bool {
 		}
 	}
 	return false
+}
+
+// rewinds moves a subscriber back some seconds, now and then, until the context ends.
+func (c *cluster) rewinds(ctx context.Context, dice *rand.Rand, calm *atomic.Bool, subscriber func() string) {
+	for sleep(ctx, time.Second+upTo(dice, 6*time.Second)) {
+		at := []string{"-f", c.configFile(0)}
+		if dice.IntN(2) == 0 {
+			at = []string{"--address", "http://" + pick(dice, c.http...)}
+		}
+		to := fmt.Sprintf("-%ds", 1+dice.IntN(8))
+		if name := subscriber(); !calm.Load() && c.operate(ctx, append([]string{"subscribers", "rewind", name, "--to", to}, at...)...) {
+			c.tell("%s is moved to %s", name, to)
+		}
+	}
 }
 
 // slowReads makes the reads of a node's documents slow: a fail point of the development MongoDB.

@@ -68,6 +68,9 @@ func (j *judge) round(ctx context.Context, round int) error {
 		if s.kind == "file" {
 			go s.follow(following)
 		}
+		if j.wide {
+			go j.cluster.rewinds(acting, dice(j.seed, "rewinds "+s.name, round), &s.calm, func() string { return "sink/" + s.name })
+		}
 	}
 	go func() {
 		defer close(disturbed)
@@ -81,7 +84,7 @@ func (j *judge) round(ctx context.Context, round int) error {
 		return err
 	}
 	j.calm(true)
-	if err := j.cluster.ready(ctx); err != nil {
+	if err := j.cluster.ready(ctx, j.sinks); err != nil {
 		return err
 	}
 	j.starve(ctx, round)
@@ -139,7 +142,7 @@ func (j *judge) look(ctx context.Context) {
 		r.look(all)
 	}
 	for _, s := range j.sinks {
-		s.look(all, j.cluster.nodes)
+		s.look(all)
 	}
 }
 

@@ -73,6 +73,9 @@ func startReader(ctx context.Context, j *judge, kind string, round, i int) *read
 	if kind != "owned" && r.dice.IntN(3) == 0 {
 		go r.operator(ctx, dice(j.seed, "operator", round*100+i))
 	}
+	if j.wide && r.dice.IntN(3) == 0 {
+		go j.cluster.rewinds(ctx, dice(j.seed, "rewinds", round*100+i), &r.calm, func() string { return *r.subscriber.Load() })
+	}
 	go func() {
 		defer close(r.ended)
 		run(ctx)
@@ -273,7 +276,7 @@ func (r *reader) look(all subscribers) {
 		c := r.copies[0]
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if clear(c.missing); all.busy[*r.subscriber.Load()] {
+		if clear(c.missing); all.done[*r.subscriber.Load()] < partitions {
 			c.missing[""] = true
 		}
 		return
@@ -307,6 +310,8 @@ func (r *reader) notice(_ context.Context, n client.Notice) error {
 		for _, c := range r.copies {
 			c.lost(n.Reason, n.Namespaces)
 		}
+	case client.Rewound:
+		r.rewound()
 	case client.SnapshotBegun:
 		r.of(n.Subscription).marked("begun", n.Reason, n.Namespaces)
 	case client.SnapshotDone:
@@ -323,6 +328,14 @@ func (r *reader) notice(_ context.Context, n client.Notice) error {
 		}
 	}
 	return nil
+}
+
+// rewound says that changes come again.
+func (r *reader) rewound() {
+	r.say("rewound")
+	for _, c := range r.copies {
+		c.replays()
+	}
 }
 
 // runProtocol speaks gRPC itself: it acknowledges late or never, breaks connections, resumes at its
@@ -344,6 +357,9 @@ func (r *reader) runProtocol(ctx context.Context) {
 			for _, c := range r.copies {
 				c.replays()
 			}
+		}
+		if r.cluster.wide && r.dice.IntN(3) == 0 { // another process takes the name
+			hello.ProcessId, hello.StartedAt = fmt.Sprint(name, " ", r.dice.Uint64()), timestamppb.Now()
 		}
 		if err := r.session(ctx, hello, own, acks); !strings.Contains(err.Error(), "refused") {
 			r.say("its session ended: %v", err)
@@ -384,6 +400,9 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 		if w := m.GetWelcome(); w != nil {
 			hello.Cluster, hello.PartitionCount, hello.Generation = w.GetCluster(), w.GetPartitionCount(), w.GetGeneration()
 			r.say("connected to %s, %v", w.GetNode(), w.GetBegin())
+			if w.GetBegin() == streampb.Begin_BEGIN_CHECKPOINT { // it was rewound while it was away
+				r.rewound()
+			}
 		}
 		b := m.GetBatch()
 		if b == nil {
@@ -432,7 +451,9 @@ func (r *reader) batch(b *streampb.Batch, own bool, position []byte) error {
 			}
 		}
 	}
-	if l := b.GetLoss(); l != nil {
+	if l := b.GetLoss(); l.GetKind() == streampb.Loss_KIND_REWOUND {
+		r.rewound()
+	} else if l != nil {
 		for _, c := range r.copies {
 			c.lost(l.GetReason(), l.GetNamespaces())
 		}
@@ -537,6 +558,8 @@ func (r *reader) event(fields map[string]string) error {
 	switch {
 	case e.Op != "":
 		c.change(&e)
+	case fields["event"] == "rewound":
+		r.rewound()
 	case fields["event"] == "resync":
 		c.lost(e.Reason, e.Namespaces)
 	case slices.Contains([]string{"begun", "done", "cancelled"}, e.State):

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type settings struct {
 	release, full   string
 	bin, keep, only string
 	calm, verbose   bool
+	wide            bool
 }
 
 // readFlags reads the flags, and draws values for the others.
@@ -36,12 +38,16 @@ func readFlags(args []string) (s settings, err error) {
 	flags.StringVar(&s.only, "only", "live,client,owned,grpc,sse,http,file", "kinds of subscribers")
 	flags.StringVar(&s.keep, "keep", "", "folder for logs, which is kept")
 	flags.BoolVar(&s.calm, "calm", false, "leave the nodes alone")
+	flags.BoolVar(&s.wide, "wide", false, "rewind subscribers, take names over, compress event streams, and have a retained log before a small oplog")
 	flags.BoolVar(&s.verbose, "v", false, "say what happens")
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
 	if s.seed == 0 {
 		s.seed = rand.Uint64N(1_000_000) + 1
+	}
+	if s.wide { // the log begins too late for readers that begin with the oldest change
+		s.only = strings.ReplaceAll(s.only, "owned", "")
 	}
 	r := dice(s.seed, "settings", 0)
 	if s.release == "" {

@@ -81,6 +81,9 @@ func newSinks(j *judge, round int) (sinks []*sink) {
 }
 
 func (s *sink) copies() []*replica {
+	if s.cluster.wide { // what comes again on purpose has its ids again
+		return []*replica{s.mu.every}
+	}
 	return []*replica{s.mu.every, s.mu.once}
 }
 
@@ -101,43 +104,41 @@ func (s *sink) config(_ *cluster, node int) map[string]any {
 }
 
 // A subscribers is what nodes say of those that have sessions with several nodes, whose marks say
-// nothing of the whole: at how many nodes the snapshots of a subscriber are done, and which
-// subscribers have one that is not.
-type subscribers struct {
-	done map[string]int
-	busy map[string]bool
-}
+// nothing of the whole: in how many partitions each is served, and by sessions whose snapshots are
+// done. The documents of a partition without an owner are still to come.
+type subscribers struct{ served, done map[string]int }
 
 // askNodes asks all nodes.
 func (c *cluster) askNodes(ctx context.Context) subscribers {
-	all := subscribers{make(map[string]int), make(map[string]bool)}
+	all := subscribers{make(map[string]int), make(map[string]int)}
 	for _, address := range c.http {
 		var list struct {
 			Subscribers []struct {
 				Subscriber string
-				Session    struct{ Snapshots []struct{ Done bool } }
+				Session    struct {
+					Partitions int
+					Snapshots  []struct{ Done bool }
+				}
 			}
 		}
 		if _, err := get(ctx, "http://"+address+"/v1/subscribers", &list); err != nil {
 			continue
 		}
 		for _, sub := range list.Subscribers {
-			if slices.ContainsFunc(sub.Session.Snapshots, func(s struct{ Done bool }) bool { return !s.Done }) {
-				all.busy[sub.Subscriber] = true
-			} else {
-				all.done[sub.Subscriber]++
+			all.served[sub.Subscriber] += sub.Session.Partitions
+			if !slices.ContainsFunc(sub.Session.Snapshots, func(s struct{ Done bool }) bool { return !s.Done }) {
+				all.done[sub.Subscriber] += sub.Session.Partitions
 			}
 		}
 	}
 	return all
 }
 
-// look notes whether the sink's snapshots are done: each of so many nodes reads its partitions'
-// documents.
-func (s *sink) look(all subscribers, nodes int) {
+// look notes whether the sink's snapshots are done in all partitions.
+func (s *sink) look(all subscribers) {
 	for _, copied := range s.copies() {
 		copied.mu.Lock()
-		if clear(copied.missing); all.done["sink/"+s.name] < nodes {
+		if clear(copied.missing); all.done["sink/"+s.name] < partitions {
 			copied.missing[""] = true
 		}
 		for _, coll := range []string{"vol", "old", "draft"} { // which it is not of
