@@ -11,6 +11,8 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/backend"
+	"github.com/mongostream/streamer/internal/config"
 )
 
 func TestWhatNeedsAFailedCheckIsNotTried(t *testing.T) {
@@ -181,5 +183,24 @@ func TestJudgements(t *testing.T) {
 		if diff := cmp.Diff(want, tt.got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// An etcd that does not answer in time has refused nothing: its refusals have a code of their own.
+func TestEtcdThatDoesNotAnswerRefusesNothing(t *testing.T) {
+	cfg := config.Config{}
+	cfg.Reliability.Checkpoint.Backend = config.BackendEtcd
+	seen := 0
+	for _, c := range checks(&backend.Conn{Config: cfg}, Source{}, 0) {
+		if c.Lane != laneEtcd {
+			continue
+		}
+		seen++
+		if r := c.result(finding{}, context.DeadlineExceeded); r.Level != Fail || r.Code != fault.EtcdUnreachable {
+			t.Errorf("%+v", r)
+		}
+	}
+	if seen != 3 {
+		t.Errorf("%d checks ask etcd", seen)
 	}
 }

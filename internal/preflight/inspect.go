@@ -62,8 +62,8 @@ func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 	if s.etcd() {
 		checks = append(checks, inLane(laneEtcd, []check{
 			{Name: checkEtcd, run: s.members, Code: fault.EtcdUnreachable},
-			{Name: "compaction", Needs: []string{checkEtcd}, run: s.compaction, Code: fault.EtcdRefused},
-			{Name: checkStore, Needs: []string{checkEtcd}, run: s.store, Code: fault.EtcdRefused},
+			{Name: "compaction", Needs: []string{checkEtcd}, run: s.compaction, Code: fault.EtcdUnreachable},
+			{Name: checkStore, Needs: []string{checkEtcd}, run: s.store, Code: fault.EtcdUnreachable},
 		})...)
 	} else {
 		checks = append(checks, check{Name: checkStore, Lane: laneMongo, Needs: mongo, run: s.store, Code: fault.MongoRefused})
