@@ -647,10 +647,11 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 func (s *Sink) acknowledged() {
 	s.published.Add(1)
 	s.metrics.published.Inc()
+	now := time.Now()
 	if !s.mu.failed {
-		s.mu.slow, s.mu.last = max(time.Since(s.mu.moved), s.mu.slow*9/10), nil
+		s.mu.slow, s.mu.last = max(now.Sub(s.mu.moved), s.mu.slow*9/10), nil
 	}
-	s.mu.moved, s.mu.silent = time.Now(), time.Time{}
+	s.mu.moved, s.mu.silent = now, time.Time{}
 }
 
 // fails notes when the target stopped acknowledging. A target that refuses a change still answers.
