@@ -366,7 +366,7 @@ const (
 	Begin_BEGIN_UNSPECIFIED Begin = 0
 	// At the client's own positions.
 	Begin_BEGIN_POSITIONS Begin = 1
-	// At the checkpoint under the subscriber's name.
+	// At the checkpoint under the subscriber's name, or before it as the client's positions say.
 	Begin_BEGIN_CHECKPOINT Begin = 2
 	// As start says: there was neither a position nor a checkpoint.
 	Begin_BEGIN_START Begin = 3
@@ -867,8 +867,8 @@ type Hello struct {
 	// Where the client is in all partitions but those of positions: the end of the last batch that it has handled.
 	Position  []byte               `protobuf:"bytes,8,opt,name=position,proto3" json:"position,omitempty"`
 	Positions []*PartitionPosition `protobuf:"bytes,9,rep,name=positions,proto3" json:"positions,omitempty"`
-	// From the Welcome of the session that the positions come from. Positions of an earlier generation than the checkpoint's are
-	// ignored, because an operator has moved the subscriber since.
+	// From the Welcome of the session that the positions come from. If an operator has moved the subscriber since, so that their
+	// generation is an earlier one, only positions before the checkpoint's count.
 	Cluster        string     `protobuf:"bytes,10,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	PartitionCount uint32     `protobuf:"varint,11,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
 	Generation     uint64     `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
