@@ -31,9 +31,10 @@ func (s *Service) buildGateway(context.Context) error {
 // carries returns the optional contents of the log's events.
 func (s *Service) carries() match.Carries { return backend.Carries(s.opts.Config) }
 
-// runGateway serves gateways until the context ends.
+// runGateway serves gateways until the context ends. Without a gRPC server it passes rewinds on.
 func (s *Service) runGateway(ctx context.Context) error {
 	if s.grpc == nil {
+		s.forward(ctx)
 		return nil
 	}
 	var forwarding sync.WaitGroup

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"syscall"
 	"testing"
@@ -170,5 +171,18 @@ func TestKilledNodeStartsBesideARestartOfEtcd(t *testing.T) {
 			l.insert(10, 20)
 			until(t, "it goes on", func() bool { return len(again.output.all()) >= 10 })
 		})
+	}
+}
+
+// A node without a gRPC server serves everybody else.
+func TestNodeRunsWithoutGRPC(t *testing.T) {
+	t.Parallel()
+	l, _ := newDevLab(t, "etcd")
+	p := start(t, launch{args: []string{"run", "-o", "json"}, env: l.with("STREAMER_GRPC_LISTEN=").settings})
+	p.await(nodeRuns)
+	until(t, "the node is ready", func() bool { return ask(t, p.address()+"/readyz").status == http.StatusOK })
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
