@@ -37,6 +37,8 @@ type Target struct {
 
 var _ sink.Target = (*Target)(nil)
 
+var errChanged = errors.New("it was moved, deleted or changed meanwhile")
+
 // batch bounds the lines that are synced together, writeBytes the bytes of a write.
 const batch, writeBytes = 4096, 256 << 10
 
@@ -67,8 +69,13 @@ func (t *Target) write(_ context.Context, messages []*sink.Message) (n int, err 
 	if err = t.text.Flush(); err == nil {
 		err = t.file.Sync()
 	}
-	if err != nil { // no partial line may stay
+	switch {
+	case err != nil: // no partial line may stay
 		err = errors.Join(fmt.Errorf("append to sink's file: %w", err), t.file.Truncate(t.size), t.file.Close())
+	case !t.holds(size): // where they are, the lines may be gone
+		err = errors.Join(fmt.Errorf("append to sink's file: %w", errChanged), t.file.Close())
+	}
+	if err != nil {
 		t.file = nil
 		return 0, err
 	}
@@ -78,21 +85,34 @@ func (t *Target) write(_ context.Context, messages []*sink.Message) (n int, err 
 	return n, nil
 }
 
-// open opens the file, and cuts off a partial line that a crash has left at its end.
+// holds reports whether the path still leads to the open file, and that has a size: others may have
+// moved, deleted or truncated it.
+func (t *Target) holds(size int64) bool {
+	there, err := os.Stat(t.cfg.Path)
+	if err != nil {
+		return false
+	}
+	open, err := t.file.Stat()
+	return err == nil && os.SameFile(there, open) && open.Size() == size
+}
+
+// open opens the file, also where others have put another one in its place, and cuts off a partial
+// line that a crash has left at its end.
 func (t *Target) open() error {
 	if t.file != nil {
-		return nil
+		if t.holds(t.size) {
+			return nil
+		}
+		_ = t.file.Close() // all of it was synced
+		t.file = nil
 	}
-	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_RDWR, 0o640) //nolint:gosec // a group reads the logs of a service
+	f, err := os.OpenFile(t.cfg.Path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640) //nolint:gosec // a group reads the logs of a service
 	if err != nil {
 		return fmt.Errorf("open sink's file: %w", err)
 	}
 	end, err := lastLine(f)
 	if err == nil {
 		err = f.Truncate(end)
-	}
-	if err == nil {
-		_, err = f.Seek(end, io.SeekStart)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("open sink's file: %w", err), f.Close())

@@ -112,3 +112,45 @@ func TestNamesOfFullFilesSortInTheirOrder(t *testing.T) {
 		}
 	})
 }
+
+// Lines that are acknowledged are in the file at the path, or where others have moved it: also when
+// it was deleted, moved, truncated or written by others, as by logrotate.
+func TestFileThatOthersChangeHasWhatIsAcknowledged(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(path string) error
+		want   string
+	}{
+		"deleted":   {os.Remove, "line 2\nline 3\n"},
+		"moved":     {func(path string) error { return os.Rename(path, path+".1") }, "line 2\nline 3\n"},
+		"truncated": {func(path string) error { return os.Truncate(path, 0) }, "line 2\nline 3\n"},
+		"written":   {func(path string) error { return os.WriteFile(path, []byte("line 1\nother\n"), 0o600) }, "line 1\nother\nline 2\nline 3\n"},
+	} {
+		path := filepath.Join(t.TempDir(), "out.jsonl")
+		target := New(Config{Path: path})
+		defer target.Close()
+		for i, line := range []string{"line 1", "line 2", "line 3"} {
+			if err := sink.One(t.Context(), target, &sink.Message{Value: []byte(line)}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if i == 0 {
+				if err := c.change(path); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != c.want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	t.Run("while it is written", func(t *testing.T) {
+		target := New(Config{Path: filepath.Join(t.TempDir(), "out.jsonl")})
+		defer target.Close()
+		if err := target.open(); err != nil {
+			t.Fatal(err)
+		}
+		if target.holds(1) || !target.holds(0) || os.Remove(target.cfg.Path) != nil || target.holds(0) {
+			t.Error("a file that others have changed counts as the sink's")
+		}
+	})
+}
