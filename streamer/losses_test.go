@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/notice"
+	"github.com/mongostream/streamer/oplog"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/streamer"
 )
@@ -175,6 +177,23 @@ func TestLossOfASharedSubscriberIsItsOwn(t *testing.T) {
 		}
 		if told != 1 {
 			t.Errorf("operators are told %d times: %+v", told, posted)
+		}
+	})
+}
+
+// That a collection was renamed onto another one, as $out does, is no fault of the service, and
+// pages nobody.
+func TestRenameIsNoFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, &oplogtest.Log{})
+		w.board = notice.NewBoard(notice.Config{})
+		n := w.start("a", nil)
+		defer n.stop(t)
+		n.Lost(oplog.Loss{Reason: gap.Renamed, Namespaces: []string{"shop.orders"}})
+		n.Lost(oplog.Loss{Reason: gap.HistoryLost, Namespaces: []string{"shop.orders"}})
+		posted, _ := w.board.Since(0)
+		if len(posted) != 2 || posted[0].Level != notice.Info || posted[1].Level != notice.Critical || !strings.Contains(posted[0].Text, "renamed onto shop.orders") {
+			t.Errorf("%+v", posted)
 		}
 	})
 }

@@ -130,7 +130,9 @@ func (t *teller) read(board *notice.Board) {
 			delete(t.open, subject)
 			delete(t.gone, subject)
 		case notice.KindResync:
-			t.lost[""] = n.At
+			if n.Level == notice.Critical {
+				t.lost[""] = n.At
+			}
 		case notice.KindSubscriberLoss:
 			subscriber, _ := n.Fields["subscriber"].(string)
 			t.lost[subscriber] = n.At

@@ -123,6 +123,7 @@ func TestLossIsToldByItsEventAlone(t *testing.T) {
 		"everybody's":       {new(event(notice.KindResync, notice.Resync, "", since)), false},
 		"another one's":     {new(event(notice.KindSubscriberLoss, notice.Health, "sink/other", since)), true},
 		"one from long ago": {new(event(notice.KindSubscriberLoss, notice.Health, "sink/out", since.Add(-time.Hour))), true},
+		"of a rename":       {new(notice.Notice{Kind: notice.KindResync, Channel: notice.Resync, Level: notice.Info, Text: "renamed", At: since}), true},
 		"nobody's":          {nil, true},
 	} {
 		board := notice.NewBoard(notice.Config{})
