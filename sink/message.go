@@ -93,14 +93,14 @@ func (m *Message) owned() bool {
 func Owned(messages []*Message) []*Message {
 	var asked [64]*Message // by partition, a few of which may share a place
 	for i, m := range messages {
-		known := &asked[int(m.Partition)%len(asked)]
-		if n := *known; n != nil && m.valid == nil && m.flight == n.flight && m.SharesTerm(n) {
+		place := int(m.Partition) % len(asked)
+		if n := asked[place]; n != nil && m.valid == nil && m.flight == n.flight && m.SharesTerm(n) {
 			continue
 		}
 		if !m.owned() {
 			return messages[:i]
 		}
-		*known = m
+		asked[place] = m
 	}
 	return messages
 }
