@@ -13,8 +13,8 @@ func clusterEntries() []Entry {
 		{
 			Code:    ClusterChanged,
 			Summary: "the origin of the checkpoints changed concurrently",
-			Meaning: "Another operator adopted the checkpoints or changed the number of partitions while this command ran. This command wrote nothing.",
-			Remedy:  "Check the current state (`streamer subscribers list`) and repeat the command if it is still needed.",
+			Meaning: "Another operator adopted the checkpoints or changed the number of partitions while this command ran, or this node began. It wrote nothing.",
+			Remedy:  "Check the current state (`streamer subscribers list`) and repeat the command if it is still needed, or start the node again.",
 		},
 		{
 			Code:    ClusterCorrupt,

@@ -20,21 +20,13 @@ import (
 // process. It also returns a *cluster.HeldError if a single node owns everything. It rounds the ttl
 // up to seconds, and etcd raises it to its minimum; renewals return the actual one. If the number
 // of partitions differs from that of the origin or the heartbeat, it returns the fault
-// CheckpointPartitions. If the origin changes meanwhile, Join begins again with the new one.
+// CheckpointPartitions.
+// If the origin changes meanwhile, it returns why the process cannot go on under it.
 func (s *ClusterStore) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	if first.Count != 0 && first.Count != s.cfg.Partitions {
 		return nil, fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, node %q is configured for %d",
 			s.cfg.Partitions, first.Node, first.Count)
 	}
-	for {
-		m, err := s.tryJoin(ctx, first, ttl)
-		if !errors.Is(err, checkpoint.ErrOriginMoved) {
-			return m, err
-		}
-	}
-}
-
-func (s *ClusterStore) tryJoin(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	stands, err := s.client.origin(ctx, s.cfg.Partitions)
 	if err != nil {
 		return nil, err
@@ -59,6 +51,7 @@ func (s *ClusterStore) tryJoin(ctx context.Context, first cluster.Heartbeat, ttl
 		m.claim, err = encodeOwner(first.Node, first.Process, time.Now(), "")
 	}
 	if err != nil {
+		err = s.client.moved(ctx, s.cfg.Partitions, err)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("join: %w", withCode(err)), m.Leave(ctx))

@@ -43,6 +43,19 @@ func (c *Client) origin(ctx context.Context, partitions int) (originState, error
 	return c.standing(resp.Kvs, partitions)
 }
 
+// moved returns, for an error that says that the origin is another one, why the process cannot go
+// on: its cluster is gone, has another number of partitions, or has been adopted, and the process
+// has read what it was before. It returns other errors as they are.
+func (c *Client) moved(ctx context.Context, partitions int, err error) error {
+	if !errors.Is(err, checkpoint.ErrOriginMoved) {
+		return err
+	}
+	if _, reason := c.origin(ctx, partitions); reason != nil {
+		return reason
+	}
+	return fault.New(fault.ClusterChanged, err)
+}
+
 // standing decodes the origin from its key and the keys below.
 func (c *Client) standing(kvs []*mvccpb.KeyValue, partitions int) (originState, error) {
 	at := func(key string) []*mvccpb.KeyValue {

@@ -39,19 +39,9 @@ func NewRegistry(client *Client) *Registry {
 // Claim implements [cluster.Registry]. A claim made before is released first: epochs are always
 // new. The ttl is rounded up to seconds, and etcd raises it where it is below its least. The origin
 // must be of n partitions, else it is the fault CheckpointPartitions; without an origin it is
-// [checkpoint.ErrNoOrigin]. If the origin changes meanwhile, Claim begins again with the new one.
+// [checkpoint.ErrNoOrigin]. If the origin changes meanwhile, it returns why the process cannot go on
+// under it.
 func (r *Registry) Claim(
-	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
-) ([]change.Epoch, error) {
-	for {
-		epochs, err := r.tryClaim(ctx, m, n, ttl, takeOver)
-		if !errors.Is(err, checkpoint.ErrOriginMoved) {
-			return epochs, err
-		}
-	}
-}
-
-func (r *Registry) tryClaim(
 	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
 ) ([]change.Epoch, error) {
 	if err := r.Release(ctx); err != nil {
@@ -83,7 +73,7 @@ func (r *Registry) tryClaim(
 	}
 	epochs, err := c.take(ctx, all)
 	if err != nil {
-		return nil, errors.Join(err, c.undo(ctx))
+		return nil, errors.Join(r.client.moved(ctx, n, err), c.undo(ctx))
 	}
 	r.setClaim(c)
 	return epochs, nil
