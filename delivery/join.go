@@ -19,8 +19,8 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 }
 
 // takenOut returns what is left of the snapshots after the last acknowledged batch, if one of the
-// partitions is attached already: Prune takes what is queued for it out, and documents, unlike
-// changes, do not come again by its place.
+// partitions is attached already: Prune drops what is queued for it, and documents, unlike changes,
+// do not come again from its place.
 func (s *stream) takenOut(places map[change.Partition]Place) []snapshot.Progress {
 	attached := *s.attached.Load()
 	again := false

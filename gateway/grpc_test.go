@@ -298,7 +298,8 @@ func TestLossesAreBatches(t *testing.T) {
 	}
 }
 
-// So does a client whose own position, from a copy of its database, is before that of a rewind.
+// A gRPC client whose own position, from a copy of its database, is before that of a rewind, gets
+// what follows its own.
 func TestRewindIsNotForwardForItsOwnPosition(t *testing.T) {
 	w := newWorld(t, options{})
 	ctx, leave := context.WithCancel(t.Context())

@@ -3,15 +3,18 @@ package gateway_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/streampb"
 	"github.com/mongostream/streamer/snapshot"
+	"github.com/mongostream/streamer/streamer"
 )
 
 // shelf is a collection that stays as it is.
@@ -127,6 +130,46 @@ func TestEventStreamResumesWithinASnapshot(t *testing.T) {
 	if m, err := r.Next(); err != nil || m.Event != "" || strings.Contains(string(m.Data), `"operationType":"snapshot"`) {
 		t.Errorf("%s %s, %v", m.Event, m.Data, err)
 	}
+}
+
+// An event stream that was rewound gets the documents that it has not received, also if the history
+// of its checkpoint, which says where it was moved to, cannot be read.
+func TestRewoundEventStreamGetsItsDocuments(t *testing.T) {
+	for name, store := range map[string]func(streamer.Checkpoints) streamer.Checkpoints{
+		"with its history": nil,
+		"without":          func(s streamer.Checkpoints) streamer.Checkpoints { return forgetful{s} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{hub: delivery.Config{Snapshots: shelf(5)}, store: store})
+			documents := func(last string, n int) (id string) {
+				r := w.get("?subscriber=s&start=snapshot", last)
+				for n > 0 {
+					m, err := r.Next()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if m.Event == "" && strings.Contains(string(m.Data), `"operationType":"snapshot"`) {
+						id, n = m.ID, n-1
+					}
+				}
+				return id
+			}
+			_, start := w.source.Reach()
+			had := documents("", 2) // the others are lost with the connection
+			w.saved()
+			if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "s"}, change.At(start), "operator", "a test"); err != nil {
+				t.Fatal(err)
+			}
+			documents(had, 3)
+		})
+	}
+}
+
+// A forgetful store has no histories.
+type forgetful struct{ streamer.Checkpoints }
+
+func (forgetful) History(context.Context, checkpoint.Key) ([]checkpoint.Checkpoint, error) {
+	return nil, errors.New("the store does not answer")
 }
 
 // A client whose connection breaks after every few documents gets all of them: each time it goes on

@@ -319,17 +319,16 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 	if !r.Known || !r.Stamped {
 		return stored
 	}
+	if r.Stamp != delivery.Stamp(stored.Snapshots) {
+		stored.Snapshots = again(stored.Snapshots, true)
+	}
 	history, err := n.store.History(ctx, stored.Key)
 	if err != nil {
 		n.logger.Warn("reading the history of a checkpoint failed", "subscriber", stored.Subscriber, "error", err)
 	}
 	for _, c := range history {
 		if c.Generation == stored.Generation && (c.Reason == checkpoint.ReasonRewind || c.Reason == checkpoint.ReasonImport) {
-			if r.Stamp == delivery.Stamp(stored.Snapshots) {
-				c.Snapshots = stored.Snapshots
-			} else {
-				c.Snapshots = again(stored.Snapshots, true)
-			}
+			c.Snapshots = stored.Snapshots
 			return c
 		}
 	}
@@ -355,8 +354,8 @@ func placeIn(of map[change.Partition]delivery.Place, rest delivery.Place, p chan
 	return rest
 }
 
-// earlierOf returns the earlier of a stored place and a subscriber's own one, which it also is
-// where only the log knows their order.
+// earlierOf returns the earlier of a stored place and a subscriber's own one. It returns the
+// subscriber's own one where only the log knows their order.
 func earlierOf(stored, own delivery.Place) delivery.Place {
 	s, o := refOf(stored), refOf(own)
 	if own.IsZero() || s == o || o.Compare(s) > 0 {
