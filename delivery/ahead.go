@@ -12,8 +12,9 @@ func (s *stream) noteWhole(e *change.Event, subscriptions []*Subscription) {
 	for _, sub := range subscriptions {
 		s.buf = appendKey(s.buf[:0], e.Namespace(), e.ID())
 		_, is := sub.ahead[string(s.buf)]
+		wants := whole && !is && sub.seesAll()
 		switch {
-		case whole && !is && sub.seesAll() && s.remembers(aheadSize(s.buf)):
+		case wants && s.remembers(aheadSize(s.buf)):
 			if sub.ahead == nil {
 				sub.ahead = make(aheads)
 			}

@@ -196,7 +196,8 @@ func (s *stream) catchUp(ctx context.Context) error {
 			return nil
 		}
 		found := looks && s.seen == nil // the client's place: from here on the cursor may read what the session asks for alone
-		if !s.credit() || s.hasMail() || s.Ended() || found && cursor.Retained() {
+		interrupted := !s.credit() || s.hasMail() || s.Ended()
+		if interrupted || found && cursor.Retained() {
 			c.keep()
 			return nil
 		}
@@ -252,7 +253,8 @@ func (c *catchup) wait(ctx context.Context, more <-chan struct{}, back *time.Tim
 	case <-more:
 	case <-back.C:
 	case <-bookmark.C:
-		if at := s.position(); bookmark.due() && s.isAway(time.Now()) && s.idle() && at.After(c.told) {
+		waits := s.idle() && s.isAway(time.Now())
+		if at := s.position(); bookmark.due() && waits && at.After(c.told) {
 			c.told = at
 			s.openBatch()
 			s.queue(at)
@@ -347,7 +349,8 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 	}
 	held := s.held()
 	if loss := batch.Loss(); loss != nil {
-		if held != nil && (loss.To.Time.Compare(held.at) > 0 || batch.Len() > 0 && batch.Event(0).Time().Compare(held.at) > 0) {
+		passes := func(at change.Timestamp) bool { return held != nil && at.Compare(held.at) > 0 }
+		if passes(loss.To.Time) || batch.Len() > 0 && passes(batch.Event(0).Time()) {
 			c.standStill(held)
 			return false
 		}

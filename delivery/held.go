@@ -58,7 +58,8 @@ func (s *stream) affords() bool {
 func (s *stream) remembers(bytes int) bool {
 	steps := func(n int) int { return (n + rememberedStep - 1) / rememberedStep }
 	more := steps(s.remembered+bytes) - steps(s.remembered)
-	if bytes > 0 && (s.remembered+bytes > maxSentBytes || more > 0 && !s.hub.memory.Spares()) {
+	fits := s.remembered+bytes <= maxSentBytes && (more <= 0 || s.hub.memory.Spares())
+	if bytes > 0 && !fits {
 		return false
 	}
 	if s.remembered += bytes; more != 0 {

@@ -166,7 +166,8 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 		}
 	}
 	for _, m := range s.markers {
-		if !m.passed && !m.exact && m.head == head && m.place.Ref == at.Ref() {
+		isHere := m.head == head && m.place.Ref == at.Ref()
+		if !m.passed && !m.exact && isHere {
 			for _, held := range m.held { // this event and those before it have been seen
 				if !change.PrecedesAlways(&held.event, e) {
 					released = append(released, held)

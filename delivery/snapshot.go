@@ -407,7 +407,8 @@ func (s *stream) replaced(namespace string) {
 	ns := change.Namespace{DB: db, Coll: coll}
 	for _, sub := range s.byKey {
 		p := sub.progress()
-		if p == nil || p.Done || !p.Listed || !sub.Program.Filter().Includes(ns) {
+		reads := p != nil && !p.Done && p.Listed
+		if !reads || !sub.Program.Filter().Includes(ns) {
 			continue
 		}
 		fresh := snapshot.Left{Namespace: ns}

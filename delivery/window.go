@@ -14,7 +14,8 @@ import (
 // again meanwhile, or detaches, are not limited. A session that cannot inform its subscriber,
 // because that is not Detachable, keeps them.
 func (s *Session) Limit(terms []change.Term) {
-	if !s.cfg.Detachable || s.cfg.Owner || !s.cfg.Attached || len(terms) == 0 {
+	canInform := s.cfg.Detachable && s.cfg.Attached && !s.cfg.Owner
+	if !canInform || len(terms) == 0 {
 		return
 	}
 	s.do(func(s *stream) {

@@ -133,7 +133,8 @@ type frameWriter struct {
 
 // tailOf returns the encoded fields that follow an event's payload.
 func (w *frameWriter) tailOf(e *delivery.Event) []byte {
-	if w.of != nil && w.of.Format == e.Format && w.of.Snapshot == e.Snapshot && same(w.of.Subscriptions, e.Subscriptions) {
+	isAlike := func(of *delivery.Event) bool { return of.Format == e.Format && of.Snapshot == e.Snapshot }
+	if w.of != nil && isAlike(w.of) && same(w.of.Subscriptions, e.Subscriptions) {
 		return w.tail
 	}
 	p := protowire.AppendTag(w.tail[:0], fieldFormat, protowire.VarintType)

@@ -236,10 +236,11 @@ func (h *Events) parse(r *http.Request) (f match.Filter, request streamer.Reques
 			return bad("parameter %s: %w", name, err)
 		}
 	}
-	if (sub.Recover || request.Start == streamer.StartSnapshot) && request.Subscriber == "" {
+	reads := sub.Recover || request.Start == streamer.StartSnapshot
+	if reads && request.Subscriber == "" {
 		return bad("a snapshot needs the parameter subscriber: what is left of it is kept under the name")
 	}
-	if !until.IsZero() && (sub.Recover || request.Start == streamer.StartSnapshot || request.Subscriber != "") {
+	if !until.IsZero() && (reads || request.Subscriber != "") {
 		return bad("parameter end: a stretch of the log has no subscriber and no snapshot")
 	}
 	identify(&request, access.From(r.Context()))

@@ -94,7 +94,8 @@ func Owned(messages []*Message) []*Message {
 	var asked [64]*Message // by partition, a few of which may share a place
 	for i, m := range messages {
 		place := int(m.Partition) % len(asked)
-		if n := asked[place]; n != nil && m.valid == nil && m.flight == n.flight && m.SharesTerm(n) {
+		isAsked := func(n *Message) bool { return n != nil && m.flight == n.flight && m.SharesTerm(n) }
+		if m.valid == nil && isAsked(asked[place]) {
 			continue
 		}
 		if !m.owned() {

@@ -60,7 +60,8 @@ func (s *Sink) park(first *Message, to string) {
 	for _, f := range s.mu.flights {
 		for _, m := range f.messages {
 			after = after || m == first
-			if !after || s.destination(m) != to || m.state == over && m.Partition != first.Partition {
+			follows := m.state != over || m.Partition == first.Partition
+			if !after || !follows || s.destination(m) != to {
 				continue
 			}
 			if m.state == over {

@@ -456,7 +456,8 @@ func (s *Sink) recover(ctx context.Context) error {
 		case settled:
 			continue
 		}
-		if failures > 0 || first.err != nil && !errors.Is(first.err, ErrEarlier) && !first.isAmong() {
+		failed := first.err != nil && !errors.Is(first.err, ErrEarlier)
+		if failures > 0 || failed && !first.isAmong() {
 			failures++
 			if err := backoff().Wait(ctx, failures); err != nil {
 				return err

@@ -48,7 +48,7 @@ func ParseTemplate(text string, limits Limits) (*Template, error) {
 		switch {
 		case !closed:
 			return nil, fmt.Errorf("%q has a { without }", text)
-		case name != "db" && name != "coll" && name != "op" && name != "partition":
+		case !slices.Contains([]string{"db", "coll", "op", "partition"}, name):
 			return nil, fmt.Errorf("%q has {%s}: there are {db}, {coll}, {op} and {partition}", text, name)
 		}
 		t.parts = append(t.parts, "{"+name)
@@ -86,8 +86,8 @@ func (t *Template) Name(m *Message) string {
 		return name
 	}
 	fits := t.longest == 0 || len(name) <= t.longest
-	isFree := !hashed.MatchString(name) && !slices.Contains(t.reserved, name)
-	if plain && fits && isFree && t.tells(name, filled) {
+	isFree := fits && !hashed.MatchString(name) && !slices.Contains(t.reserved, name)
+	if plain && isFree && t.tells(name, filled) {
 		return name
 	}
 	of := m.DB + "\x00" + m.Coll

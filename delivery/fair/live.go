@@ -220,7 +220,8 @@ func (v *Live) Now() time.Time { return v.now }
 // Admits reports whether a session of an account may be on the live path; evaluates says whether it
 // has filters that cost more than comparisons. It returns until when it may not.
 func (v *Live) Admits(of *Account, now time.Time, evaluates func() bool) (away time.Time, admits bool) {
-	if of == nil || !now.Before(of.live.away) || !of.live.everything && !evaluates() {
+	isAway := of != nil && now.Before(of.live.away)
+	if !isAway || !of.live.everything && !evaluates() {
 		return time.Time{}, true
 	}
 	return of.live.away, false

@@ -368,7 +368,8 @@ func (h *History) list(i *access.Identity, node, subscriber string) HistoryList 
 			list.Nodes[name] = NodeHistory{Rate: s.rate.last(n), Lag: s.lag.last(n), Sessions: s.sessions.last(n)}
 		}
 	}
-	if s := h.mu.subscribers[subscriber]; s != nil && (i.Operates() || i != nil && s.by == i.Owner() && s.by != "") {
+	owns := func(s *subscriberSeries) bool { return i != nil && s.by != "" && s.by == i.Owner() }
+	if s := h.mu.subscribers[subscriber]; s != nil && (i.Operates() || owns(s)) {
 		list.Subscriber = &SubscriberHistory{Lag: s.lag.last(n), HeadRoom: s.headRoom.last(n), Unacknowledged: s.unacknowledged.last(n), Rate: s.rate.last(n)}
 	}
 	return list

@@ -156,10 +156,12 @@ func (o Operations) forbid(w http.ResponseWriter) {
 
 // refuse answers with why nothing is done.
 func (o Operations) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	switch code := fault.Of(err); {
+	code := fault.Of(err)
+	unanswered := code == fault.EtcdUnreachable || code == fault.MongoUnreachable || errors.Is(err, context.DeadlineExceeded)
+	switch {
 	case code == fault.CommandBadArgument:
 		refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
-	case code != "" && code != fault.EtcdUnreachable && code != fault.MongoUnreachable && !errors.Is(err, context.DeadlineExceeded):
+	case code != "" && !unanswered:
 		refuseWith(w, r, http.StatusConflict, err, o.Logger)
 	default:
 		refuse(w, r, err, o.Logger)

@@ -151,11 +151,11 @@ func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string)
 
 // telling returns a monitor that keeps the error of the last attempt that shows why a server does
 // not answer. A server's reset of a connection can overtake the alert that says why it refuses a
-// certificate, and the driver now and then tells a cancelled context in place of what failed.
+// certificate, and the driver now and then reports a canceled context in place of what failed.
 func telling(last *atomic.Pointer[error]) *event.ServerMonitor {
 	return &event.ServerMonitor{ServerHeartbeatFailed: func(e *event.ServerHeartbeatFailedEvent) {
-		kept := last.Load()
-		if certificate(e.Failure) != nil || closed(e.Failure) && (kept == nil || certificate(*kept) == nil) {
+		refused := func(err *error) bool { return err != nil && certificate(*err) != nil }
+		if refused(&e.Failure) || closed(e.Failure) && !refused(last.Load()) {
 			last.Store(&e.Failure)
 		}
 	}}

@@ -78,7 +78,8 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 	t.mu.Unlock()
 	before := t.limitOf(known)
 	bad := known.refused != nil || size > before
-	if !asked || known.stale || bad && time.Since(known.asked) > topicAge {
+	isOld := known.stale || bad && time.Since(known.asked) > topicAge
+	if !asked || isOld {
 		if known, err = t.ask(ctx, client, name); err != nil {
 			return false, err
 		}
