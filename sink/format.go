@@ -140,10 +140,11 @@ func (e *encoder) message(m *Message, event *delivery.Event, incarnation string,
 		Partition: event.Partition, Ref: event.Ref, ID: e.ids.String()[at:], Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
 		Incarnation: incarnation,
 	}
-	if size := 2*len(doc) + keySize; cap(e.arena)-len(e.arena) < size {
-		e.arena = make([]byte, 0, max(size, blockSize))
+	b := e.arena
+	if size := 2*len(doc) + keySize; cap(b)-len(b) < size {
+		b = make([]byte, 0, max(size, blockSize))
 	}
-	begun, b := len(e.arena), e.arena
+	begun := len(b)
 	if !f.id.IsZero() {
 		b = extjson.AppendKey(b, f.id)
 		m.Key = b[begun:len(b):len(b)]
@@ -153,7 +154,9 @@ func (e *encoder) message(m *Message, event *delivery.Event, incarnation string,
 		return err
 	}
 	m.Value = b[begun:len(b):len(b)]
-	e.arena = b
+	if cap(b) <= blockSize { // the block of a large document is its message's alone
+		e.arena = b
+	}
 	return nil
 }
 

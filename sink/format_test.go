@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
 )
 
@@ -405,4 +406,20 @@ func TestCloudEventsHaveLegalAttributes(t *testing.T) {
 	check(event("shop", "a\nb\xff", int32(7)), `shop.a\nb\udcff`, "7")
 	loss := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).loss(&delivery.Batch{Loss: &delivery.Loss{Kind: "resync"}, To: change.At(change.Timestamp{T: 1000, I: 9})})
 	check(loss, "", "")
+}
+
+// An encoder keeps no more memory than usual changes need, whatever the last one was.
+func TestEncoderKeepsNoLargeBlock(t *testing.T) {
+	t.Parallel()
+	e := newEncoder(Config{Cluster: "c", Name: "out", Format: Relaxed})
+	for _, size := range []int{10, 1 << 20, 10} {
+		doc := changetest.Event{ID: 1, Pad: size}.Bytes()
+		var m Message
+		if err := e.message(&m, &delivery.Event{}, "1", doc); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Value) < size || cap(e.arena) > blockSize {
+			t.Errorf("a change of %d bytes: the message has %d, the encoder keeps %d", size, len(m.Value), cap(e.arena))
+		}
+	}
 }

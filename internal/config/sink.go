@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -217,8 +218,15 @@ func (c *Config) findSinkConflicts(t *table) {
 	}
 	var names []string
 	printed := ""
+	written := make(map[string]string) // the keys of files
 	for i := range c.Sinks {
 		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d].", i)
+		for key, file := range s.files() {
+			if other, twice := written[file]; twice {
+				t.conflict(true, path+key, other, "two targets would write into one file")
+			}
+			written[file] = path + key
+		}
 		need := func(missing bool, key string) {
 			if missing && !t.refused[path+key] {
 				t.refuse(t.key(path+key), t.origin[path[:len(path)-1]], errors.New("is needed"))
@@ -256,4 +264,17 @@ func (c *Config) findSinkConflicts(t *table) {
 		}
 		t.conflict((s.Type == SinkFile || s.Type == SinkStdout) && s.Format == "bson", path+"type", path+"format", "it has lines of text")
 	}
+}
+
+// files returns the files that the sink writes, by their keys.
+func (s *Sink) files() map[string]string {
+	of := make(map[string]string)
+	if s.Type == SinkFile && s.File.Path != "" {
+		of["file.path"] = filepath.Clean(s.File.Path)
+	}
+	sends := s.Type == SinkKafka || s.Type == SinkNATS // dead letters have a topic or a subject
+	if !sends && s.DeadLetter != "" {
+		of["dead_letter"] = filepath.Clean(s.DeadLetter)
+	}
+	return of
 }

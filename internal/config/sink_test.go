@@ -56,7 +56,10 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 		"{name: a, type: file, fil: {path: x}}": `there is no key "sinks[0].fil"`, "{name: a, type: http, http: {allow: [x]}}": "must be a network",
 		"{name: a, type: kafka, kafka: {brokers: ['h:1'], mechanism: plain, username: u}}":   "the password could be read on the way",
 		"{name: a, type: file, file: {path: x}}\n  - {name: a, type: file, file: {path: y}}": "is the name of two sinks", "x": "must have keys",
-		"{name: a, type: stdout}\n  - {name: b, type: stdout}": "there is one standard output", "{name: a, type: stdout, format: bson}": "it has lines of text",
+		"{name: a, type: file, file: {path: x}}\n  - {name: b, type: file, file: {path: ./x}}": "two targets would write into one file",
+		"{name: a, type: file, file: {path: x}, dead_letter: x}":                               "two targets would write into one file",
+		"{name: a, type: stdout, dead_letter: x}\n  - {name: b, type: stdout, dead_letter: x}": "two targets would write into one file",
+		"{name: a, type: stdout}\n  - {name: b, type: stdout}":                                 "there is one standard output", "{name: a, type: stdout, format: bson}": "it has lines of text",
 	} {
 		_, err := parse("f", []byte("\nsinks:\n  - "+sink+"\n"), nil, noFile)
 		if err == nil || !strings.Contains(err.Error(), want) {
