@@ -570,7 +570,8 @@ func TestRewindTakesNothingFromAClientThatIsBeforeIt(t *testing.T) {
 	}
 	w.source.Append(changetest.Event{ID: 5})
 	back := sse.NewReader(w.stream("?subscriber=page", had.ID).Body)
-	if m, err := back.Next(); err != nil || m.Event != string(delivery.Rewound) {
+	to := fmt.Sprintf(`"lost_from":{"$timestamp":{"t":%d,"i":%d}}`, end.T, end.I) // the operator's place
+	if m, err := back.Next(); err != nil || m.Event != string(delivery.Rewound) || !strings.Contains(string(m.Data), to) {
 		t.Fatalf("told %q %s, %v", m.Event, m.Data, err)
 	}
 	for id := had.DocumentKey.ID + 1; id <= 5; id++ {

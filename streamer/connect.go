@@ -81,8 +81,8 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 	}
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process
-	if r.Known && e.begin == BeginCheckpoint {
-		e.missed = n.missedRewind(r, cfg.Start.From(), e.began)
+	if e.missed != nil {
+		e.missed.Generation = e.began
 	}
 	if e.session, err = n.hub.Open(ctx, cfg, subscriptions); err != nil {
 		return nil, err
@@ -135,11 +135,10 @@ func takenOver(from checkpoint.Claim) delivery.Notice {
 	}
 }
 
-// missedRewind is the rewind that a subscriber has missed which begins at its checkpoint although
-// it knows a position of its own.
-func (n *Node) missedRewind(r Request, to change.Position, generation uint64) *delivery.Loss {
+// missedRewind returns the rewind that a subscriber has missed whose own positions are from before
+// it. Its generation is not known yet.
+func (n *Node) missedRewind(r Request, to change.Position) *delivery.Loss {
 	rewind := delivery.NewRewind(to, nil)
-	rewind.Generation = generation
 	rewind.Namespaces = n.cfg.Namespaces
 	if r.Readable != nil {
 		rewind.Namespaces, _ = r.Readable(n.cfg.Namespaces)
@@ -212,6 +211,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	if err != nil {
 		return cfg, fault.New(fault.MongoUnreachable, err)
 	}
+	e.missed = nil
 	switch {
 	case r.Known && (stored == nil || r.Generation >= stored.Generation):
 		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
@@ -226,6 +226,7 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)
 		}
 		if r.Known { // what it has not received, although it was sent, comes before that
+			e.missed = n.missedRewind(r, cfg.Start.From())
 			r.moveBack(&cfg)
 			if !r.Stamped {
 				cfg.Snapshots = n.ownProgress(r, *stored)
