@@ -61,7 +61,8 @@ func (c *compressor) fragment(text []byte) []byte {
 	return found.data
 }
 
-// entry returns the kept fragment of a text, which may have yet to be compressed, or keeps a new one.
+// entry returns the kept fragment of a text, which may have yet to be compressed, or keeps a new
+// one.
 func (c *compressor) entry(text []byte) *fragment {
 	c.mu.Lock()
 	defer c.mu.Unlock()

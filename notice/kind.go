@@ -61,9 +61,9 @@ type Rule struct {
 // notices are events: they happened once, and are over when they are posted.
 func (r Rule) States() bool { return r.Kind == KindProblem || r.Kind == KindProblemOver }
 
-// Table returns the rules of all kinds, by channel. Problems say whether something is wrong, and how
-// urgent that is; mere events are information. Alert rules and webhook receivers rely on them: kinds
-// and fields may be added but never change their meaning.
+// Table returns the rules of all kinds, by channel. Problems say whether something is wrong, and
+// how urgent that is; mere events are information. Alert rules and webhook receivers rely on them:
+// kinds and fields may be added but never change their meaning.
 func Table() []Rule {
 	return []Rule{
 		{Health, KindRestarted, []Severity{Info, Warning}, []string{"member", "member_kind", "old_started_at", "new_started_at"},

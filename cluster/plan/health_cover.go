@@ -72,8 +72,8 @@ func (c *health) widest() (widest *cover) {
 	return widest
 }
 
-// precedes reports whether more members have the coverage than the other one, or as many of them and
-// the first joined earlier.
+// precedes reports whether more members have the coverage than the other one, or as many of them
+// and the first joined earlier.
 func (c *cover) precedes(other *cover) bool {
 	if c.members != other.members {
 		return c.members > other.members

@@ -234,8 +234,8 @@ func (c *cluster) restart(sinks []*sink) error {
 	return nil
 }
 
-// ready waits until all nodes are ready, and all partitions of the sinks are served. It starts nodes
-// that have ended.
+// ready waits until all nodes are ready, and all partitions of the sinks are served. It starts
+// nodes that have ended.
 func (c *cluster) ready(ctx context.Context, sinks []*sink) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -3,8 +3,8 @@
 //
 //	judge -for 60s               one run with a fresh seed, which it prints
 //	judge -seed 7 -for 60s -v    that seed again
-//	judge -wide                  and operators rewind subscribers, other processes take names, event
-//	                             streams are compressed, and a retained log lies before a small oplog
+//	judge -wide                  and operators rewind subscribers, other processes take names,
+//	                             event streams are compressed, a retained log precedes the oplog
 //
 // A run is rounds. In a round a writer changes documents in every way while subscribers of all
 // kinds join, break off and resume, operators ask for snapshots, and nodes are killed, stopped,

@@ -867,8 +867,9 @@ type Hello struct {
 	// Where the client is in all partitions but those of positions: the end of the last batch that it has handled.
 	Position  []byte               `protobuf:"bytes,8,opt,name=position,proto3" json:"position,omitempty"`
 	Positions []*PartitionPosition `protobuf:"bytes,9,rep,name=positions,proto3" json:"positions,omitempty"`
-	// From the Welcome of the session that the positions come from. If an operator has moved the subscriber since, so that their
-	// generation is an earlier one, only positions before the checkpoint's count.
+	// From the Welcome of the session that the positions come from. If an operator has moved the
+	// subscriber since, so that their generation is an earlier one, only positions before the
+	// checkpoint's count.
 	Cluster        string     `protobuf:"bytes,10,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	PartitionCount uint32     `protobuf:"varint,11,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
 	Generation     uint64     `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`

@@ -20,8 +20,8 @@ import (
 // process. It also returns a *cluster.HeldError if a single node owns everything. It rounds the ttl
 // up to seconds, and etcd raises it to its minimum; renewals return the actual one. If the number
 // of partitions differs from that of the origin or the heartbeat, it returns the fault
-// CheckpointPartitions.
-// If the origin changes meanwhile, it returns why the process cannot go on under it.
+// CheckpointPartitions. If the origin changes meanwhile, it returns why the process cannot go on
+// under it.
 func (s *ClusterStore) Join(ctx context.Context, first cluster.Heartbeat, ttl time.Duration) (cluster.Membership, error) {
 	if first.Count != 0 && first.Count != s.cfg.Partitions {
 		return nil, fault.Newf(fault.CheckpointPartitions, "the cluster has %d partitions, node %q is configured for %d",

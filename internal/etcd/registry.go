@@ -39,8 +39,8 @@ func NewRegistry(client *Client) *Registry {
 // Claim implements [cluster.Registry]. A claim made before is released first: epochs are always
 // new. The ttl is rounded up to seconds, and etcd raises it where it is below its least. The origin
 // must be of n partitions, else it is the fault CheckpointPartitions; without an origin it is
-// [checkpoint.ErrNoOrigin]. If the origin changes meanwhile, it returns why the process cannot go on
-// under it.
+// [checkpoint.ErrNoOrigin]. If the origin changes meanwhile, it returns why the process cannot go
+// on under it.
 func (r *Registry) Claim(
 	ctx context.Context, m cluster.Identity, n int, ttl time.Duration, takeOver bool,
 ) ([]change.Epoch, error) {

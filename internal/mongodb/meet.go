@@ -125,8 +125,8 @@ func (a asked) misfit() error {
 	return fault.Newf(fault.MongoReplicaSet, "the servers are not members of %s: %s", cmp.Or(set, "one set"), strings.Join(each, ", "))
 }
 
-// ask asks one server for its kind, which needs no right. If an attempt shows why it failed, that is
-// the error, whatever becomes of later ones: see telling.
+// ask asks one server for its kind, which needs no right. If an attempt shows why it failed, that
+// is the error, whatever becomes of later ones: see telling.
 func (c *Client) ask(ctx context.Context, o *options.ClientOptions, host string) (hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(askTimeout, c.cfg.SelectionTimeout))
 	defer cancel()
