@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	slice   = 50 * time.Millisecond // how often the world is looked at
-	owning  = 25 * time.Second      // within which, once all is healed, every partition is owned
-	moving  = 15 * time.Second      // within which what is written then has come everywhere
-	resting = 20 * time.Second      // in which few plans more are made
+	slice    = 50 * time.Millisecond // how often the world is looked at
+	enduring = 8 * ttl               // how long a process that gives nothing up is left alone at the end
+	owning   = 25 * time.Second      // within which, once all is healed, every partition is owned
+	moving   = 15 * time.Second      // within which what is written then has come everywhere
+	resting  = 20 * time.Second      // in which few plans more are made
 )
 
 // A healing ends something that the adversary has done.
@@ -57,11 +58,22 @@ func (w *world) play() {
 			break
 		}
 	}
+	if !w.broken() && a.sick() {
+		a.pass(enduring)
+	}
 	if !w.broken() {
 		a.calm()
 	}
 	a.heal()
 	a.finish()
+}
+
+// sick reports whether a living process gives nothing up.
+func (a *adversary) sick() bool {
+	return slices.ContainsFunc(a.nodes, func(n *node) bool {
+		p := n.latest.Load()
+		return p.alive() && p.hoards.Load()
+	})
 }
 
 // pass lets time pass, writes a little, and looks at the world.
