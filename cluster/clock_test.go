@@ -3,12 +3,11 @@ package cluster_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/cluster"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestSinceBootNeverGoesBack(t *testing.T) {
 	last := cluster.SinceBoot()

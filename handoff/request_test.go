@@ -9,17 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/handoff"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/notice"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // partitions is how many there are.
 const partitions = 4

@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/match"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // Subscribers come and go while events are matched: who stays is found by every Match, who was
 // never there by none, and who is added or removed by the next.

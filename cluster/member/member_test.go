@@ -11,13 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/cluster/clustertest"
 	"github.com/mongostream/streamer/cluster/member"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
 // moment is how long a node takes to come to an end with something.
@@ -189,7 +188,7 @@ func listed(terms []change.Term) string {
 	return "[" + strings.Join(names, " ") + "]"
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // blind is what becomes of a node that is a member and renews its lease, while it cannot read the
 // cluster.

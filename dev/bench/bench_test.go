@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
 // The test's own program is every worker of the benchmark, with contenders beside the real ones
@@ -23,7 +22,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) != 3 || os.Args[1] != workerArgument {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // of the workers: there are many
-		goleak.VerifyTestMain(m)
+		leaktest.Main(m)
 		return
 	}
 	known := contenders()

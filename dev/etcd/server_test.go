@@ -6,16 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	devetcd "github.com/mongostream/streamer/dev/etcd"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
 	if !etcdtest.RunMember() {
-		goleak.VerifyTestMain(m)
+		leaktest.Main(m)
 	}
 }
 

@@ -10,13 +10,13 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.uber.org/goleak"
 
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // d makes an ordered document of names and values.
 func d(pairs ...any) bson.D {

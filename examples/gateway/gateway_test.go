@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/gateway/streampb"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A node accepts every subscription but those of one filter, sends each a change, and then a loss.
 type node struct {

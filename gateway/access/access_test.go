@@ -18,12 +18,12 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // write writes a file of the test's folder, anew where it is there, and returns its path.
 func write(t testing.TB, path, text string) string {

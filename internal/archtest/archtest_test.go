@@ -42,6 +42,7 @@ func TestImportsFollowTheRules(t *testing.T)        { report(t, CheckImports(rea
 func TestLibrariesStayInTheirPackage(t *testing.T)  { report(t, CheckLibraries(read(t))) }
 func TestMetricsStayInTheirFile(t *testing.T)       { report(t, CheckMetrics(read(t))) }
 func TestNoTestWaitsForTimeToPass(t *testing.T)     { report(t, CheckSleeps(read(t))) }
+func TestLateGoroutinesAreWaitedFor(t *testing.T)   { report(t, CheckLeaks(read(t))) }
 func TestSizesNamesAndDocsFollowStyle(t *testing.T) { report(t, CheckShape(read(t))) }
 func TestCommentsAreInPlainEnglish(t *testing.T)    { report(t, CheckEnglish(read(t))) }
 
@@ -165,6 +166,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"metrics in metrics.go", CheckMetrics, pkg("match", File{Name: "metrics.go", Prometheus: []string{"Counter"}}), ""},
 		{"sleeping test", CheckSleeps, pkg("match", File{Name: "a_test.go", Test: true, Sleeps: true}), "match/a_test.go: sleeps"},
 		{"sleeping bubble", CheckSleeps, pkg("match", File{Name: "a_test.go", Test: true, Sleeps: true, Imports: []string{"testing/synctest"}}), ""},
+		{"impatient about leaks", CheckLeaks, pkg("match", File{Name: "a_test.go", Test: true, Imports: []string{"go.uber.org/goleak"}}), "match/a_test.go: imports goleak"},
+		{"patient about leaks", CheckLeaks, pkg("internal/leaktest", file("a.go", "go.uber.org/goleak")), ""},
 		{"long files", CheckShape, pkg("match", long("a.go", 4000), File{Name: "a_test.go", Lines: 4000, Test: true}, generated), ""},
 		{"long main", CheckShape, Package{Path: "cmd/x", Name: "main", Files: []File{long("doc.go", 1), long("main.go", 81)}}, "cmd/x/main.go: 81 lines"},
 		{"long doc", CheckShape, Package{Path: "match", Name: "match", Files: []File{long("doc.go", 121)}}, "match/doc.go: 121 lines"},

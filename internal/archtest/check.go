@@ -116,6 +116,18 @@ func CheckSleeps(tree []Package) (broken []string) {
 	return broken
 }
 
+// CheckLeaks has leaktest alone look for goroutines that are left.
+func CheckLeaks(tree []Package) (broken []string) {
+	for _, p := range tree {
+		for _, f := range p.Files {
+			if p.Path != "internal/leaktest" && slices.Contains(f.Imports, "go.uber.org/goleak") {
+				broken = append(broken, fmt.Sprintf("%s/%s: imports goleak, which waits for half a second; use internal/leaktest", p.Path, f.Name))
+			}
+		}
+	}
+	return broken
+}
+
 // CheckShape holds names, init functions, main.go and doc.go against the house style.
 func CheckShape(tree []Package) (broken []string) {
 	complain := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }

@@ -12,7 +12,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -29,9 +29,9 @@ func TestMain(m *testing.M) {
 	}
 	_ = flag.Set("test.parallel", "4") // most of what the tests do is to wait; -parallel still decides
 	// Taking a toxic away may leave goroutines of toxiproxy's own behind.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
+	leaktest.Main(m,
+		"github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run",
+		"github.com/Shopify/toxiproxy/v2.(*ToxicLink).read")
 }
 
 // A place is where the keys of one test stand.

@@ -22,16 +22,16 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/gateway/access/accesstest"
 	"github.com/mongostream/streamer/internal/config"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/internal/listen"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // load reads a configuration of the settings.
 func load(t *testing.T, settings ...string) config.Config {

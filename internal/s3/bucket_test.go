@@ -20,14 +20,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/retention"
 	"github.com/mongostream/streamer/retention/retentiontest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // A double answers a bucket's requests from a store in memory, in the form of S3's documentation.
 // It holds the requests against what the bucket must send. What real servers do, versity_test.go

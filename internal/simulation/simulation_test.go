@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
 // Flags.
@@ -21,7 +21,7 @@ var (
 	seeds = flag.Int("seeds", 200, "how many seeds TestCluster runs, an eighth with the race detector") //nolint:gochecknoglobals // a flag
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // run goes through the life of the world of a seed, and returns it.
 func run(t *testing.T, seed uint64, breaks breakage) (w *world) {

@@ -17,15 +17,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
 	devbroker "github.com/mongostream/streamer/dev/broker"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/sink/kafka"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // patience bounds every wait for something that must come.
 const patience = 3 * time.Minute

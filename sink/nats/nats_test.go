@@ -12,17 +12,17 @@ import (
 
 	natsio "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
 	devbroker "github.com/mongostream/streamer/dev/broker"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/sink/nats"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.init.0.func1"))
+	leaktest.Main(m, "github.com/nats-io/nats-server/v2/server.init.0.func1")
 }
 
 // message makes the n-th change of partition 3 under a term.

@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
+	"github.com/mongostream/streamer/internal/leaktest"
 )
 
 const (
@@ -43,13 +42,12 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Setenv(binaryVariable, filepath.Join(dir, "streamer"))
 	_ = flag.Set("test.parallel", "8") // most of what the tests do is to wait; -parallel still decides
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"), // taking a toxic away may leave goroutines of toxiproxy behind
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
-		goleak.Cleanup(func(code int) {
-			_ = os.RemoveAll(dir)
-			os.Exit(code)
-		}))
+	// Taking a toxic away may leave goroutines of toxiproxy behind.
+	code := leaktest.Run(m,
+		"github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run",
+		"github.com/Shopify/toxiproxy/v2.(*ToxicLink).read")
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
 // build builds the program.

@@ -15,12 +15,12 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 )
@@ -28,9 +28,9 @@ import (
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8") // most of what the tests do is to wait; -parallel still decides
 	// Taking a toxic away may leave goroutines of toxiproxy behind.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"))
+	leaktest.Main(m,
+		"github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run",
+		"github.com/Shopify/toxiproxy/v2.(*ToxicLink).read")
 }
 
 // opener opens stores for the suites, all in one deployment.

@@ -11,12 +11,12 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.uber.org/goleak"
 
 	"github.com/mongostream/streamer/change"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/leaktest"
 	"github.com/mongostream/streamer/internal/mongodb"
 	"github.com/mongostream/streamer/internal/mongodb/mongodbtest"
 	"github.com/mongostream/streamer/oplog"
@@ -129,7 +129,7 @@ func failing(command string, code int, labels ...string) bson.D {
 	return data
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestEveryChangeOfATransactionAndOfASecondIsAnEvent(t *testing.T) {
 	s := newScene(t, devmongotest.URI(t), SourceConfig{})
