@@ -82,7 +82,8 @@ func newCluster(ctx context.Context, s settings) (*cluster, error) {
 	if c.parts, err = c.start("parts.log", "demo", parts...); err != nil {
 		return nil, err
 	}
-	opts := options.Client().ApplyURI("mongodb://" + c.mongo + "/?replicaSet=rs0").SetAppName("judge").SetWriteConcern(writeconcern.Majority())
+	opts := options.Client().ApplyURI("mongodb://" + c.mongo + "/?replicaSet=rs0").SetAppName("judge").
+		SetServerSelectionTimeout(3 * time.Minute).SetWriteConcern(writeconcern.Majority())
 	if c.client, err = mongo.Connect(opts); err != nil {
 		return nil, fmt.Errorf("connect to MongoDB: %w", err)
 	}

@@ -13,11 +13,11 @@ import (
 // The parts of a round.
 const (
 	writing = 7 * time.Second // everybody acts
-	// settling is how long only the hot documents change, unless all copies are complete before.
-	// At the rate of a judge's nodes that takes a while on a busy machine.
-	settling = 40 * time.Second
-	believed = 5 * time.Second  // from when a copy says that it is complete until it must be
-	patience = 20 * time.Second // for a copy to say so
+	// Looks at copies are counted, because a machine that stands still ages nothing.
+	look     = 200 * time.Millisecond // after which copies are looked at again
+	settling = 600                    // looks while only the hot documents change, unless all copies are complete before
+	believed = 25                     // looks in which a copy that says that it is complete may yet become so
+	patience = 300                    // looks until a copy says so
 )
 
 // A judge runs rounds and compares copies at the end of each.
@@ -149,10 +149,10 @@ func (j *judge) look(ctx context.Context) {
 // starve changes only the hot documents until the copies are complete, and notes those that do not
 // become so.
 func (j *judge) starve(ctx context.Context, round int) {
-	hot, stop := context.WithTimeout(ctx, settling)
+	hot, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); j.writer.heat(hot, round, 12*time.Millisecond) }()
-	for {
+	for looks := 0; ; looks++ {
 		j.look(ctx)
 		j.starved = make(map[*replica]bool)
 		for _, c := range j.replicas() {
@@ -160,7 +160,7 @@ func (j *judge) starve(ctx context.Context, round int) {
 				j.starved[c] = true
 			}
 		}
-		if len(j.starved) == 0 || !sleep(hot, 200*time.Millisecond) {
+		if len(j.starved) == 0 || looks == settling || !sleep(hot, look) {
 			break
 		}
 	}
@@ -174,31 +174,25 @@ func (j *judge) compare(ctx context.Context, round int, collections []string) er
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	since := make(map[*replica]time.Time) // when a copy said that it is complete; zero: it has not
+	complete := make(map[*replica]int) // for how many looks a copy has said so
 	for _, c := range j.replicas() {
-		since[c] = time.Time{}
+		complete[c] = 0
 	}
 	wrong := make(map[*replica]bool)
-	for ; len(since) > 0; sleep(ctx, 200*time.Millisecond) {
-		if ctx.Err() != nil {
+	for looks := 0; len(complete) > 0; looks++ {
+		if !sleep(ctx, look) {
 			return ctx.Err()
 		}
 		j.look(ctx)
-		for c, at := range maps.Clone(since) {
+		for c := range complete {
 			v := c.judge(facts, round, collections)
-			switch {
-			case !v.whole || !v.passed:
-				at = time.Time{}
-			case at.IsZero():
-				at = time.Now()
+			if complete[c]++; !v.whole || !v.passed {
+				complete[c] = 0
 			}
-			since[c] = at
-			isCertain := !at.IsZero() && time.Since(at) >= believed
-			if !v.good() && !isCertain && time.Since(begun) < patience {
+			if !v.good() && complete[c] < believed && looks < patience {
 				continue
 			}
-			delete(since, c)
+			delete(complete, c)
 			j.judged[c.kind]++
 			if !v.good() || j.starved[c] {
 				wrong[c] = true

@@ -93,7 +93,7 @@ func crashes(t *testing.T, backend string, kills int) {
 	s.end(first, p, 0, 2200*time.Millisecond)
 	waits := []int{kills / 2}
 	for i := 1; i < kills; i++ {
-		if i%20 == 0 {
+		if i%20 == 5 {
 			s.calm(rate)
 		}
 		s.round(slices.Contains(waits, i), slices.Contains(waits, i+1))
@@ -178,16 +178,23 @@ func (s *series) round(waits, brief bool) {
 	}
 }
 
-// calm lets a process come near the end of the log before it is killed. On a machine that is too
-// slow for the load, a long series would otherwise fall behind for ever: marks are first saved two
-// seconds after a start, and few processes here live longer.
+// calm lets a process come near the end of the log and save marks before it is killed. On a machine
+// that is too slow for the load, a long series would otherwise fall behind for ever: marks are first
+// saved two seconds after a start, and few processes here live longer.
 func (s *series) calm(rate int) {
 	s.t.Helper()
 	one, p := s.begin("--take-over")
 	p.await(nodeRuns)
 	s.marksBefore(one)
 	until(s.t, "the node keeps up with the writer", func() bool { return s.printed.Missing() < rate })
-	s.pass(p, 2200*time.Millisecond) // for its marks
+	until(s.t, "it saves marks", func() bool {
+		for partition, m := range s.lab.stored() {
+			if m.Position.Ref() != one.from[partition] {
+				return true
+			}
+		}
+		return false
+	})
 	p.kill()
 	s.marksAfter(one)
 }

@@ -149,6 +149,7 @@ func TestKilledNodesAndGatewaysMissNothing(t *testing.T) {
 			n = node()
 		}
 	}
+	until(t, "enough has come", func() bool { n, _ := check.Delivered(); return n >= 1000 })
 	stopWriting()
 	writer.Wait()
 	until(t, "everything has come", func() bool { return check.Missing() == 0 })
