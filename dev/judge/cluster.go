@@ -69,16 +69,14 @@ func newCluster(ctx context.Context, s settings) (*cluster, error) {
 	}
 	r := dice(s.seed, "cluster", 0)
 	c.page, c.credit, c.rate = pick(r, 7, 15, 30), pick(r, 32, 64, 200, 65536), pick(r, 150, 300)
-	free, err := ports(2 + 2*s.nodes)
-	if err != nil {
-		return nil, err
-	}
+	free := ports(2 + 2*s.nodes)
 	c.mongo, c.etcd, c.http, c.grpc = free[0], free[1], free[2:2+s.nodes], free[2+s.nodes:]
 	c.mu.nodes = make([]*process, s.nodes)
 	parts := []string{"parts", "-mongodb", c.mongo, "-etcd", c.etcd, "-release", s.release}
 	if s.wide {
 		parts = append(parts, "-oplog", "1") // some seconds
 	}
+	var err error
 	if c.parts, err = c.start("parts.log", "demo", parts...); err != nil {
 		return nil, err
 	}
@@ -94,17 +92,18 @@ func newCluster(ctx context.Context, s settings) (*cluster, error) {
 	return c, nil
 }
 
-// ports returns addresses at which nobody listens.
-func ports(n int) (addresses []string, err error) {
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
-		if err != nil {
-			return nil, fmt.Errorf("find a port: %w", err)
+// ports returns addresses at which nobody listens. They lie outside the range that the system takes
+// ports for outgoing connections from, so that nobody gets one while a node is restarted.
+func ports(n int) (addresses []string) {
+	const lowest, ports = 30_000, 2_500
+	for i := os.Getpid() * 7; len(addresses) < n; i++ {
+		address := fmt.Sprintf("127.0.0.1:%d", lowest+i%ports)
+		if listener, err := net.Listen("tcp", address); err == nil { //nolint:noctx // at once
+			_ = listener.Close()
+			addresses = append(addresses, address)
 		}
-		defer listener.Close() //nolint:errcheck // all at the end, so that they differ
-		addresses = append(addresses, listener.Addr().String())
 	}
-	return addresses, nil
+	return addresses
 }
 
 func (c *cluster) since() string { return fmt.Sprintf("%6.2fs", time.Since(c.begun).Seconds()) }
