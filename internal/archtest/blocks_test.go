@@ -84,6 +84,7 @@ func untreated(b docblock.Block) string {
 	if b.Kind != "sh" {
 		return ""
 	}
+	at := "." // the folder into which the commands have gone
 	for line := range strings.Lines(strings.ReplaceAll(b.Text, "\\\n", " ")) {
 		for _, command := range commandsOf(line) {
 			known := func(t treatment) bool {
@@ -92,9 +93,35 @@ func untreated(b docblock.Block) string {
 			if !slices.ContainsFunc(programs(), known) {
 				return fmt.Sprintf("nothing tries %q there: see programs", command)
 			}
+			words := strings.Fields(command)
+			if i := slices.IndexFunc(words, func(word string) bool { return isMissing(at, word) }); i >= 0 {
+				return fmt.Sprintf("%s is not in %s, where the lines before it lead", words[i], at)
+			}
+			at = after(words, at)
 		}
 	}
 	return ""
+}
+
+// isMissing reports whether a word is a path of this tree, but not one of a folder of it.
+func isMissing(at, word string) bool {
+	_, inTree := os.Stat(filepath.Join(root, word))
+	_, inFolder := os.Stat(filepath.Join(root, at, word))
+	return strings.Contains(word, "/") && inTree == nil && inFolder != nil
+}
+
+// after returns the folder in which a reader is after a command.
+func after(words []string, at string) string {
+	switch {
+	case words[0] == "git": // it makes the clone, and what enters that comes next
+		return ".."
+	case words[0] == "cd" && at == "..":
+		return "."
+	case words[0] == "cd":
+		return filepath.Join(at, words[1])
+	default:
+		return at
+	}
 }
 
 // commandsOf splits a line of shell into its commands, without variables in front of them and
@@ -176,6 +203,8 @@ func TestBlocksThatNothingTriesAreFound(t *testing.T) {
 		{"docs/new.md", "sh", "A=b brew install streamer\n"},
 		{"docs/new.md", "sh", "helm install streamer\n"},
 		{"README.md", "sh", "streamer status | less\n"},
+		{"README.md", "sh", "cd client/typescript && npm ci\ngo run ./dev/demo\n"},
+		{"README.md", "sh", "git clone https://example.com/streamer\ngo run ./dev/demo\n"},
 		{"README.md", "sh", "streamer status # less\nstatus \\\n  -o json\n"},
 	} {
 		if complaint := untreated(docblock.Block{Path: c.path, Kind: c.kind, Text: c.text}); complaint == "" {
