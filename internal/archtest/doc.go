@@ -10,7 +10,7 @@
 //   - test helpers (packages called …test) are imported by tests and by each other only
 //   - outside metrics.go and the wiring, code sees of Prometheus the Registerer alone
 //   - tests sleep in bubbles of testing/synctest only
-//   - goroutines that tests leave behind are looked for by leaktest
+//   - leaktest looks for goroutines that tests have left
 //   - cmd/streamer links nothing that is for development
 //   - tests and transcripts that documents and doc.go name as proofs exist; every row of a table
 //     of tests names one; docs/seeds.md has a proof, a plan or a reason in every row

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// bent matches phrases that read as translated: a clause in place of a noun ("what is read", "who
-// owns it"), and the idioms below. Each has a plain form in the same number of words.
+// bent matches phrases that read as translated: a clause in place of a noun,
+// and the idioms below. Each has a plain form in the same number of words.
 var bent = regexp.MustCompile(`\b(?:` + strings.Join([]string{
 	`[Ww]hat (?:is|was|are|were|has|had|it|they|the|a|an|comes|came|failed|fails|becomes|happens|follows|others|nobody|somebody|operators|` +
 		`MongoDB|etcd|could|can|cannot|may|must|this|that|each|another|everybody)`,
