@@ -223,6 +223,7 @@ type counts struct {
 // for it with Session.do.
 type stream struct {
 	*Session
+	streamDocuments
 
 	loop          *loop // that of the Hub while the session is on the live path, nil off it
 	subscriptions map[string]*Subscription
@@ -247,10 +248,12 @@ type stream struct {
 	without    []*Subscription // for which a document has stopped to match with the current event
 	leftWriter Writer
 	buf        []byte // for keys
+}
 
-	// Of documents.
-	remembered    int                 // bytes that its subscriptions use to remember sent documents
-	documentsFrom change.Timestamp    // earlier documents are not for it; see DocumentsFrom
+// streamDocuments is what a stream knows of documents.
+type streamDocuments struct {
+	remembered    int                 // bytes that its subscriptions use to remember sent ones
+	documentsFrom change.Timestamp    // earlier ones are not for it; see DocumentsFrom
 	owed          []snapshot.Progress // see Owe
 	standing      bool                // it waits at the time of its hold
 }
