@@ -131,7 +131,8 @@ func (s *stream) openDocuments(place change.Position, n int, of *fair.Lease) *Ba
 		s.queue(place)
 	}
 	if s.open == nil {
-		s.open = &Batch{Events: make([]Event, 0, min(n, MaxBatchEvents))}
+		s.open = &Batch{}
+		s.open.Events, s.open.payloads = s.hub.spares.take(usual{events: min(n, MaxBatchEvents)})
 	}
 	s.open.lease = of
 	return s.open

@@ -80,6 +80,7 @@ type Hub struct {
 	turns    *snapshot.Turns
 	reads    *snapshot.Reads
 	retries  *retries
+	spares   spares
 	kinds    kinds
 
 	commands chan func(*loop) // for the loop

@@ -2,7 +2,9 @@ package delivery
 
 import (
 	"context"
+	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -183,14 +185,17 @@ func (s *stream) openBatch() {
 	}
 }
 
-// Recycle takes back a batch that is acknowledged, for the next one: most of the garbage of a busy
-// event stream would be batches. The caller must not use it any more.
+// Recycle takes back a batch whose events the transport has copied, for later ones: most of the
+// garbage of a busy session would be batches. The caller must not use it, nor what it has got from
+// it, any more.
 func (s *Session) Recycle(b *Batch) {
-	if b.memory() > maxSpare {
+	clear(b.Events)
+	memory := b.memory()
+	*b = Batch{Events: b.Events[:0], payloads: b.payloads[:0]}
+	if memory > maxSpare {
+		s.hub.spares.put(b, memory)
 		return
 	}
-	clear(b.Events)
-	*b = Batch{Events: b.Events[:0], payloads: b.payloads[:0]}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.spare = b
@@ -199,11 +204,34 @@ func (s *Session) Recycle(b *Batch) {
 // maxSpare bounds the memory of a session's spare batch, which the budget does not count.
 const maxSpare = 2 << 10
 
+// spares are larger batches that were sent, for the next ones of any session, by the power of two
+// of their memory, so that a batch never counts for more than twice what it needs. Garbage
+// collections empty them: without them, these batches would be the garbage.
+type spares [21]sync.Pool
+
+// put adds a batch, unless it is very large.
+func (s *spares) put(b *Batch, memory int) {
+	if class := bits.Len(uint(memory)); class < len(s) {
+		s[class].Put(b)
+	}
+}
+
+// take returns memory for a batch of the usual size.
+func (s *spares) take(u usual) ([]Event, []byte) {
+	memory := fair.BatchBytes + u.bytes + u.events*fair.EventBytes
+	if class := bits.Len(uint(memory)); memory > maxSpare && class < len(s) {
+		if b, has := s[class].Get().(*Batch); has {
+			return b.Events, b.payloads
+		}
+	}
+	return make([]Event, 0, u.events), make([]byte, 0, u.bytes)
+}
+
 // openEvents opens a batch that events are added to.
 func (s *stream) openEvents() {
 	s.openBatch()
 	if s.open.Events == nil {
-		s.open.Events, s.open.payloads = make([]Event, 0, s.usual.events), make([]byte, 0, s.usual.bytes)
+		s.open.Events, s.open.payloads = s.hub.spares.take(s.usual)
 	}
 }
 

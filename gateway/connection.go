@@ -212,12 +212,14 @@ func (c *connection) runSend(ctx context.Context, session *delivery.Session) err
 			if b.Loss != nil && b.Owes() { // what compensates for it is in the checkpoint before the client can resume after the loss
 				c.subscriber.Keep(ctx)
 			}
-			if err := c.writer.send(ctx, batchMessage(b)); err != nil {
+			seq, message := b.Seq, batchMessage(b)
+			session.Recycle(b) // the message has a copy of its events
+			if err := c.writer.send(ctx, message); err != nil {
 				return err
 			}
 			if !c.auto {
-				session.Delivered(b.Seq)
-			} else if err := c.subscriber.Ack(b.Seq); err != nil {
+				session.Delivered(seq)
+			} else if err := c.subscriber.Ack(seq); err != nil {
 				return err
 			}
 		}

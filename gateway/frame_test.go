@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -110,5 +111,37 @@ func TestBatchesAreWhatProtobufWrites(t *testing.T) {
 	}
 	if batches < 3 {
 		t.Errorf("%d batches", batches)
+	}
+}
+
+// The memory of a batch that was sent is that of later batches of any session. Each client gets its
+// own events nevertheless, as they were written.
+func TestMemoryOfBatchesIsReusedOnceTheyAreCopied(t *testing.T) {
+	const clients, each = 4, 2000
+	w := newWorld(t, options{})
+	var written [clients][][]byte
+	var sessions [clients]*session
+	for i := range sessions {
+		sessions[i] = w.connect(by(fmt.Sprint(i), fmt.Sprintf("key._id / 10 %% %d == %d", clients, i)))
+	}
+	var events []changetest.Event
+	for n := range clients * each {
+		of := n / 10 % clients // a reply each
+		e := changetest.Event{ID: int64(n), Pad: 300 + n%100, Noise: true}
+		events, written[of] = append(events, e), append(written[of], e.Document())
+	}
+	w.source.Append(events...)
+	for n := [clients]int{}; n != [clients]int{each, each, each, each}; {
+		for i, s := range sessions {
+			if n[i] == each {
+				continue
+			}
+			for _, e := range s.events(1) {
+				if want := written[i][n[i]]; !bytes.Contains(e.GetChange(), want) {
+					t.Fatalf("event %d of client %d is %x instead of %x", n[i], i, e.GetChange(), want)
+				}
+				n[i]++
+			}
+		}
 	}
 }

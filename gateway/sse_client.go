@@ -148,8 +148,8 @@ func (c *client) write(ctx context.Context, batches []*delivery.Batch, notices [
 	if c.ended {
 		return "ended"
 	}
-	if n := len(batches); n > 0 {
-		c.subscriber.Session().Recycle(batches[n-1])
+	for _, b := range batches {
+		c.subscriber.Session().Recycle(b)
 	}
 	return ""
 }
