@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -200,6 +201,10 @@ func (b *bench) snapshotVsFind() metric {
 	f := b.from("documents/s of a snapshot for one subscriber ÷ documents/s of a find over the same collection, unpaced", keys...)
 	return f.done(func() (float64, []target) {
 		ratio := f.rate("snapshot/node", "snapshot/find")
+		if find, node := f.of("snapshot/find"), f.of("snapshot/node"); node.ServerCPU != nil && node.ClientCPU != nil {
+			micros := find.CPU.Median + node.ClientCPU.Median + node.ServerCPU.Median
+			f.Values["limit"] = float64(runtime.NumCPU()) * 1e6 / micros / find.EventsPerSecond.Median
+		}
 		targets := []target{atLeast("documents/s", ratio, 0.8)}
 		if paced {
 			targets = append(targets, atLeast("documents/s, paced", f.rate("snapshot_paced/node", "snapshot_paced/find"), 0.95))
