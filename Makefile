@@ -104,7 +104,8 @@ judge:
 	$(GO) build -o bin/ ./cmd/streamer ./dev/demo ./dev/judge
 	@failed=0; for i in $$(seq $(if $(SEED),1,$(SEEDS))); do bin/judge -for 60s $(if $(SEED),-seed $(SEED)) $(JUDGE) || failed=1; done; exit $$failed
 
-# Live queries beside everything that can be done to documents, LIVE steps of it: some sixty a second on two cores.
+# Live queries beside everything that can be done to documents, LIVE steps of it, at twelve servers
+# at once.
 LIVE ?= 1000000
 live:
 	STREAMER_LIVE_STEPS=$(LIVE) $(GO) test -tags prove -v -run '^TestProveLiveQueriesFollowEverything$$' -timeout 0 ./test/node

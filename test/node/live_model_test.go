@@ -23,6 +23,7 @@ import (
 	"github.com/mongostream/streamer/client"
 	devmongo "github.com/mongostream/streamer/dev/mongo"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // Live queries follow everything that can be done to documents: after each pause a query that says
@@ -30,15 +31,20 @@ import (
 // itself.
 func TestLiveQueriesFollowEverything(t *testing.T) {
 	t.Parallel()
+	endlessChecks(t)
 	followEverything(t, 20*time.Second, 0)
+}
+
+// endlessChecks lets the time or the steps end the checks.
+func endlessChecks(t *testing.T) {
+	if err := flag.Set("rapid.checks", "100000"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // followEverything plays random steps against each kind of server for a share of the time, or until
 // so many steps have been made.
 func followEverything(t *testing.T, most time.Duration, steps int64) {
-	if err := flag.Set("rapid.checks", "100000"); err != nil { // the time ends it
-		t.Fatal(err)
-	}
 	modes := []struct{ release, full string }{{"4.4", "default"}, {"4.4", "updateLookup"}, {"6.0", "default"}, {"7.0", "default"}, {"8.0", "updateLookup"}}
 	for _, mode := range modes {
 		t.Run(mode.release+" "+mode.full, func(t *testing.T) {
@@ -82,9 +88,16 @@ type livePlay struct {
 
 	t       *rapid.T
 	client  *client.Client
-	queries map[string]*client.LiveQuery // by collection and filter
-	apart   atomic.Pointer[string]       // why the client is not connected
+	queries map[string]*watched    // by collection and filter
+	apart   atomic.Pointer[string] // why the client is not connected
 	end     func()
+}
+
+// A watched is a live query, and a signal whenever it has changed.
+type watched struct {
+	*client.LiveQuery
+
+	changed chan struct{}
 }
 
 func (s *liveStage) play(t *rapid.T) {
@@ -117,7 +130,7 @@ func (p *livePlay) connect() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.client, p.queries = c, make(map[string]*client.LiveQuery)
+	p.client, p.queries = c, make(map[string]*watched)
 	p.query("", "")
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -152,11 +165,15 @@ func (p *livePlay) query(coll, filter string) {
 	if p.queries[name] != nil {
 		return
 	}
-	q, err := p.client.Live(client.Subscription{ID: name, DB: "shop", Coll: coll, Filter: filter}, client.LiveCallbacks{})
+	w := &watched{changed: make(chan struct{}, 1)}
+	changed := func() { wake.Notify(w.changed) }
+	one, two := func(client.Document) { changed() }, func(_, _ client.Document) { changed() }
+	var err error
+	w.LiveQuery, err = p.client.Live(client.Subscription{ID: name, DB: "shop", Coll: coll, Filter: filter}, client.LiveCallbacks{Added: one, Changed: two, Removed: one, Whole: changed})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.queries[name] = q
+	p.queries[name] = w
 }
 
 func (p *livePlay) subscribe(t *rapid.T) {
@@ -419,7 +436,7 @@ func (p *livePlay) pause(t *rapid.T) {
 	}
 }
 
-func (p *livePlay) equals(t *rapid.T, name string, q *client.LiveQuery, want []any) {
+func (p *livePlay) equals(t *rapid.T, name string, q *watched, want []any) {
 	texts := func(all []any) (texts []string) {
 		for _, d := range all {
 			data, err := json.Marshal(d)
@@ -434,8 +451,6 @@ func (p *livePlay) equals(t *rapid.T, name string, q *client.LiveQuery, want []a
 	expected := texts(want)
 	var got []string
 	var whole bool
-	look := time.NewTicker(time.Millisecond)
-	defer look.Stop()
 	timeout := time.NewTimer(patience / 2)
 	defer timeout.Stop()
 	for waits := true; waits; {
@@ -448,7 +463,7 @@ func (p *livePlay) equals(t *rapid.T, name string, q *client.LiveQuery, want []a
 			return
 		}
 		select {
-		case <-look.C:
+		case <-q.changed:
 		case <-timeout.C:
 			waits = false
 		}
