@@ -38,7 +38,8 @@ type shared struct {
 	subscribes  delivery.Subscription
 	nodes       [2]*bench
 	sessions    [2]*delivery.Session
-	received    [2][]uint64 // and not acknowledged
+	received    [2][]uint64        // and not acknowledged
+	reached     [2]change.Position // the ends of the last batches
 	terms       [partitions]change.Term
 	end         [partitions]context.CancelFunc
 	owner       [partitions]int
@@ -47,7 +48,7 @@ type shared struct {
 
 // open opens the session of a node.
 func (s *shared) open(node int) {
-	s.received[node] = nil
+	s.received[node], s.reached[node] = nil, change.Position{}
 	clear(s.attaching[node][:])
 	s.sessions[node] = s.nodes[node].open(delivery.SessionConfig{Subscriber: "sink", Attached: true, Owner: !s.exclusive, CreditEvents: s.target.credit}, []delivery.Subscription{s.subscribes})
 }
@@ -156,6 +157,10 @@ func (s *shared) receive(t *testing.T, of *store, node int) bool {
 		return false
 	}
 	for _, b := range batches {
+		if b.Attached == nil && s.reached[node].After(b.To) { // clients refuse it
+			s.target.failed = fmt.Sprintf("batch %d ends at %s, its predecessor at %s", b.Seq, b.To, s.reached[node])
+		}
+		s.reached[node] = b.To.Clone()
 		s.sessions[node].Prune(b)
 		for _, p := range b.Attached {
 			s.attaching[node][p]--
