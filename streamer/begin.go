@@ -44,7 +44,7 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 	others = slices.DeleteFunc(others, func(c checkpoint.Checkpoint) bool { return !c.Shared || c.Partitions != n.cfg.Origin.Partitions })
 	at := beginningOf(others)
 	if at.IsZero() {
-		if at, err = s.startTime(ctx); err != nil {
+		if at, err = s.startTime(ctx, first[0].Epoch.Incarnation); err != nil {
 			return err
 		}
 	}
@@ -101,10 +101,11 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 	return nil
 }
 
-// startTime returns the cluster time at which the subscriber begins.
-func (s *Shared) startTime(ctx context.Context) (change.Timestamp, error) {
+// startTime returns the cluster time at which the subscriber begins in an incarnation of the origin:
+// that of its terms, because the node may have read the origin before an adoption.
+func (s *Shared) startTime(ctx context.Context, incarnation uint64) (change.Timestamp, error) {
 	n := s.node
-	if n.cfg.Origin.Incarnation > 1 {
+	if incarnation > 1 {
 		return n.cfg.Origin.Start, nil
 	}
 	switch s.start {

@@ -45,7 +45,7 @@ func TestSharedSubscriberBeginsWithAllDocumentsLeft(t *testing.T) {
 				return all
 			}
 			n := w.start("n", begins)
-			n.own(t, 1)
+			n.ownIn(t, w.origin.Incarnation, 1)
 			for _, c := range stored() {
 				if c.Position.Time != want || len(c.Snapshots) != 1 || c.Snapshots[0].Done || c.Snapshots[0].Reason != snapshot.Start {
 					t.Errorf("incarnation %d: %+v, want a snapshot at %s", w.origin.Incarnation, c, want)
@@ -55,13 +55,13 @@ func TestSharedSubscriberBeginsWithAllDocumentsLeft(t *testing.T) {
 
 			all := stored()
 			for i := range all {
-				all[i].Snapshots, all[i].Epoch = nil, change.Epoch{Incarnation: 1, Revision: 1} // as own has them
+				all[i].Snapshots, all[i].Epoch = nil, change.Epoch{Incarnation: w.origin.Incarnation, Revision: 1} // as ownIn has them
 			}
 			if err := errors.Join(w.store.Save(t.Context(), all)...); err != nil {
 				t.Fatal(err)
 			}
 			n = w.start("n", begins)
-			n.own(t, 2)
+			n.ownIn(t, w.origin.Incarnation, 2)
 			n.stop(t)
 			for _, c := range stored() {
 				if len(c.Snapshots) != 0 {
@@ -70,6 +70,36 @@ func TestSharedSubscriberBeginsWithAllDocumentsLeft(t *testing.T) {
 			}
 		})
 	}
+}
+
+// After an adoption a subscriber that begins may be one that has lost its checkpoints: it begins at
+// the origin, and what the log has lost since is a loss. The node may have read the origin before.
+func TestSubscriberThatBeginsAfterAnAdoptionHasItsLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Append(deliverytest.Inserts(20, 0)...)
+		source.Truncate(5)
+		w := newWorld(t, source)
+		w.origin.Start = change.Timestamp{T: 1, I: 1}
+		var shared *streamer.Shared
+		n := w.start("a", sharing(t, &shared))
+		defer n.stop(t)
+		n.ownIn(t, 2, 1)
+		for {
+			batches, err := shared.Receive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range batches {
+				if b.Loss != nil {
+					return
+				}
+				if len(b.Events) > 0 {
+					t.Fatalf("%d changes without a loss before them", len(b.Events))
+				}
+			}
+		}
+	})
 }
 
 // A partition that comes for the first time is no restart; one that comes again is.

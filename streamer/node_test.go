@@ -212,7 +212,16 @@ func (n *node) stop(t *testing.T) {
 // own gives the node terms of all partitions.
 func (n *node) own(t *testing.T, epoch uint64) []change.Term {
 	t.Helper()
+	return n.ownIn(t, 1, epoch)
+}
+
+// ownIn gives the node all partitions in an incarnation of the origin.
+func (n *node) ownIn(t *testing.T, incarnation, epoch uint64) []change.Term {
+	t.Helper()
 	terms := n.allTerms(epoch)
+	for i := range terms {
+		terms[i].Epoch.Incarnation = incarnation
+	}
 	if err := n.Serve(t.Context(), terms); err != nil {
 		t.Fatal(err)
 	}
