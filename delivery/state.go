@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/gap"
 	"github.com/mongostream/streamer/snapshot"
 )
 
@@ -16,7 +17,8 @@ type SessionState struct {
 	// Partitions are the partitions that are acknowledged further than At or less, or all attached
 	// ones.
 	Partitions map[change.Partition]change.Position
-	// Events, Bytes and Losses are queued or sent and not acknowledged; a rewind loses nothing.
+	// Events, Bytes and Losses are queued or sent and not acknowledged; a rewind and a rename lose
+	// nothing.
 	// Live says that the session is on the live path.
 	Events, Bytes, Losses int
 	Live                  bool
@@ -46,7 +48,7 @@ func (s *Session) State() SessionState {
 	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
 	st.Lost, st.Own = slices.Clone(s.mu.lost), s.mu.losses
 	for _, b := range s.mu.unacked {
-		if b.loss != nil && b.loss.Kind != Rewound {
+		if b.loss != nil && b.loss.Kind != Rewound && b.loss.Reason != string(gap.Renamed) {
 			st.Losses++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
@@ -185,13 +186,34 @@ func TestLossOfASharedSubscriberIsItsOwn(t *testing.T) {
 // pages nobody.
 func TestRenameIsNoFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, &oplogtest.Log{})
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
 		w.board = notice.NewBoard(notice.Config{})
-		n := w.start("a", nil)
+		var shared *streamer.Shared
+		n := w.start("a", sharing(t, &shared))
 		defer n.stop(t)
-		n.Lost(oplog.Loss{Reason: gap.Renamed, Namespaces: []string{"shop.orders"}})
+		n.own(t, 1)
+		synctest.Wait()
+		before, _ := w.board.Since(0)
+		source.Append(changetest.Event{Op: "rename", Coll: "elsewhere", To: "orders", Keyless: true}, changetest.Event{ID: 1})
+		got := receiveShared(t, shared, 2)
+		if !slices.ContainsFunc(got, func(b *delivery.Batch) bool { return b.Loss != nil && b.Loss.Reason == string(gap.Renamed) }) {
+			t.Fatalf("the subscriber hears of no rename: %v", deliverytest.Refs(got))
+		}
+		for _, s := range n.Subscribers() {
+			if s.Losses > 0 {
+				t.Errorf("%s has %d losses to acknowledge", s.Name, s.Losses)
+			}
+		}
+		for _, s := range n.Status() {
+			if s.State == health.Stale {
+				t.Errorf("partition %d is %s", s.Partition, s.State)
+			}
+		}
 		n.Lost(oplog.Loss{Reason: gap.HistoryLost, Namespaces: []string{"shop.orders"}})
 		posted, _ := w.board.Since(0)
+		posted = posted[len(before):]
 		if len(posted) != 2 || posted[0].Level != notice.Info || posted[1].Level != notice.Critical || !strings.Contains(posted[0].Text, "renamed onto shop.orders") {
 			t.Errorf("%+v", posted)
 		}

@@ -221,16 +221,18 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 		return nil
 	case code == http.StatusGone:
 		return fmt.Errorf("%w: %w", sink.ErrGone, answered)
+	case code == http.StatusRequestEntityTooLarge:
+		return &sink.RefusedError{Err: fmt.Errorf("a change of %d bytes is too large for %s: raise its limit of requests, or let the sink have a dead_letter: %w",
+			len(body), req.URL.Host, answered), Final: true}
+	case code == http.StatusBadRequest, code == http.StatusConflict, code == http.StatusUnprocessableEntity:
+		return &sink.RefusedError{Err: fmt.Errorf("%s refuses a change of %s: correct the endpoint, or let the sink have a dead_letter: %w", req.URL.Host, messages[0].Namespace(), answered)}
 	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code == http.StatusTooEarly:
 		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 			t.rest.Store(time.Now().Add(time.Duration(min(seconds, 3600)) * time.Second).UnixNano())
 		}
 		return answered
-	case code == http.StatusRequestEntityTooLarge:
-		return &sink.RefusedError{Err: fmt.Errorf("a change of %d bytes is too large for %s: raise its limit of requests, or let the sink have a dead_letter: %w",
-			len(body), req.URL.Host, answered), Final: true}
-	default:
-		return &sink.RefusedError{Err: fmt.Errorf("%s refuses a change of %s: correct the endpoint, or let the sink have a dead_letter: %w", req.URL.Host, messages[0].Namespace(), answered)}
+	default: // it would answer any change so
+		return fmt.Errorf("%s takes no requests: correct http.url, http.secret, or the endpoint: %w", req.URL.Host, answered)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -74,6 +75,29 @@ func TestRefusalNamesTheEndpointAndTheRemedy(t *testing.T) {
 		}
 		if is && refused.Final != (code == http.StatusRequestEntityTooLarge) {
 			t.Errorf("%d: final is %t", code, refused.Final)
+		}
+	}
+}
+
+// An answer that is not about the change, such as that to a secret that is no longer valid, refuses
+// no change: a sink with dead letters would put everything there.
+func TestOnlyAnswersAboutAChangeRefuseIt(t *testing.T) {
+	t.Parallel()
+	about := []int{http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
+	var code atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(code.Load())) }))
+	t.Cleanup(s.Close)
+	target := New(Config{URL: s.URL + "/secret-path", Secret: "0123456789abcdef", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	t.Cleanup(target.Close)
+	for status := 300; status < 600; status++ {
+		code.Store(int64(status))
+		err := sink.One(t.Context(), target, &sink.Message{ID: "1", Op: "insert", DB: "shop", Coll: "orders", Value: []byte("{}")})
+		_, refused := errors.AsType[*sink.RefusedError](err)
+		if err == nil || refused != slices.Contains(about, status) || strings.Contains(err.Error(), "secret-path") {
+			t.Errorf("%d: %v", status, err)
+		}
+		if remedied := strings.Contains(err.Error(), "correct http.url, http.secret"); status == http.StatusUnauthorized && !remedied {
+			t.Errorf("%d has no remedy: %v", status, err)
 		}
 	}
 }

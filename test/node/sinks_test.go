@@ -381,9 +381,10 @@ func TestFileSinkBeginsNewFiles(t *testing.T) {
 	n.landed(&l, 20)
 }
 
-// A target that fails, stalls and comes back gets everything in order; one that refuses a change
-// gets the others, and the change is a dead letter; one that wants no more halts the sink until an
-// operator resumes it. Each request is signed with the secret: toHTTP verifies it.
+// A target that fails, rejects all requests, stalls and comes back gets everything in order; one
+// that refuses a change gets the others, and the change is a dead letter; one that wants no more
+// halts the sink until an operator resumes it. Each request is signed with the secret: toHTTP
+// verifies it.
 func TestHTTPSinkOutlivesFailures(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{}
@@ -417,9 +418,9 @@ func TestHTTPSinkOutlivesFailures(t *testing.T) {
 	cut := make(chan struct{})
 	e.answers(func(r *http.Request, _ []string) int {
 		switch n := requests.Add(1); {
-		case n <= 3:
-			return http.StatusInternalServerError
-		case n == 4:
+		case n <= 4: // none is about a change
+			return []int{http.StatusInternalServerError, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}[n-1]
+		case n == 5:
 			select {
 			case <-cut:
 			case <-r.Context().Done():
@@ -432,7 +433,7 @@ func TestHTTPSinkOutlivesFailures(t *testing.T) {
 	n = r.beginWith(nil)
 	n.until("it is paused after a restart", paused)
 	n.post("resume")
-	n.until("a request stalls", func() bool { return requests.Load() >= 4 })
+	n.until("a request stalls", func() bool { return requests.Load() >= 5 })
 	close(cut)
 	n.arrived(&e.landing, 10)
 
