@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
 )
@@ -117,8 +118,9 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 	if !strings.Contains(c.Plan.Cause, cut.name+" is dead") || c.Leader != f.ships[1].name {
 		t.Errorf("%+v", c.Plan)
 	}
+	healed := time.Now()
 	heal()
-	cut.await("attached to the cluster again")
+	cut.reattached(healed)
 	for _, s := range f.ships {
 		s.signal(syscall.SIGTERM)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait for something that must come.
-const patience = 3 * time.Minute
+const patience = 3 * time.Minute * pace
 
 // nodeRuns is in the line that a node logs when it owns its partitions and has read their marks.
 const nodeRuns = `msg="node runs"`

@@ -68,8 +68,9 @@ func TestReportsThatStopArePagedByAnotherNode(t *testing.T) {
 	})
 	before := sweeps()
 	until(t, "another node looks after the components", func() bool { return sweeps() > before+2 })
+	thawed := time.Now()
 	frozen.signal(syscall.SIGCONT)
-	frozen.await("attached to the cluster again")
+	frozen.reattached(thawed)
 	before = sweeps()
 	until(t, "the sweeps go on", func() bool { return sweeps() > before+2 })
 	for _, s := range f.ships {
