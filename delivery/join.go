@@ -20,20 +20,23 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 
 // takenOut returns what is left of the snapshots after the last acknowledged batch, if one of the
 // partitions is attached already: Prune drops what is queued for it, and documents, unlike changes,
-// do not come again from its place.
-func (s *stream) takenOut(places map[change.Partition]Place) []snapshot.Progress {
+// do not come again from its place. A partition that leaves has had no documents since its cut.
+func (s *stream) takenOut(places map[change.Partition]Place) (left []snapshot.Progress) {
 	attached := *s.attached.Load()
 	again := false
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for p := range places {
 		_, has := attached[p]
 		again = again || has
+		if c, leaves := s.mu.cuts[p]; leaves {
+			left = append(left, Unread(c.snapshots)...)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !again || len(s.mu.unacked) == 0 {
-		return nil
+	if again && len(s.mu.unacked) > 0 {
+		left = append(left, Unread(s.mu.unacked[0].snapshots)...)
 	}
-	return Unread(s.mu.unacked[0].snapshots)
+	return left
 }
 
 // joinSnapshots makes newly attached partitions take part in the snapshots of the session, which

@@ -112,10 +112,28 @@ func (s *shared) save(node int, list []change.Partition) {
 	}
 }
 
-// move gives a partition to the other node, with or without what was received acknowledged.
-func (s *shared) move(t *testing.T, p change.Partition, acks bool) {
+// rewind moves a partition back within the node that has it, as an operator does.
+func (s *shared) rewind(node int, p change.Partition) {
+	at := s.checkpoints[p].at
+	if err := s.sessions[node].Attach(map[change.Partition]delivery.Place{p: {At: at}}, map[change.Partition]change.Term{p: s.terms[p]}, nil); err != nil {
+		s.target.failed = err.Error()
+	}
+	clear(s.target.last) // what comes again may be older
+	clear(s.target.newest)
+}
+
+// move gives a partition to the other node, with or without what was received acknowledged. It may
+// be rewound while it leaves.
+func (s *shared) move(t *testing.T, of *store, p change.Partition, acks, rewinds bool) {
 	node := s.owner[p]
 	s.sessions[node].Cut([]change.Partition{p})
+	if rewinds && !s.exclusive {
+		for range 3 { // pages without it
+			s.receive(t, of, node)
+			s.ack(node, 1000)
+		}
+		s.rewind(node, p)
+	}
 	if acks {
 		s.ack(node, 1000)
 	}
@@ -272,7 +290,7 @@ func share(t *testing.T, exclusive, exact bool, page, credit int, seed uint64, s
 		case "save":
 			s.save(node, s.of(node))
 		case "move":
-			s.move(t, change.Partition(st.n%partitions), st.m%4 > 1)
+			s.move(t, docs, change.Partition(st.n%partitions), st.m%4 > 1, st.m%8 > 5)
 		case "crash":
 			s.crash(t, node, st.n%2 == 0)
 		case "snapshot":
