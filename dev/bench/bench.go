@@ -13,37 +13,41 @@ import (
 
 // A scale is the size of a run.
 type scale struct {
-	rounds        int
-	unpaced       int           // events of a backlog that is read as fast as possible
-	naive         int           // of these, how many the naive loop reads
-	text          int           // events of a backlog that is read as JSON and as BSON
-	kept          int           // events of a backlog that takes longer than the checkpoint interval
-	paced         time.Duration // of reading at the pace
-	behind        int           // events to catch up with at the pace
-	delays        time.Duration // of measuring delays
-	documents     int
-	timeout       time.Duration // for one round
-	slow, pace    int           // events a second
-	clients, sent int           // of server-sent events, and events to them
-	sending       int           // events a second to them
-	crowd         int           // clients of server-sent events that get everything
-	shouted       int           // events to each of them
-	shouting      int           // events a second
-	moves, moved  int           // rounds in which partitions move, and events a second that are written meanwhile
-	stock, shelf  int           // documents of a collection that is read alone, and of one that is read during changes
-	scan          time.Duration // of changes during the read
-	rescan        int           // documents a second that are read during changes; 0 is the default of a node
-	sieges        int           // rounds in which identities attack
-	siege         time.Duration // the length of each
-	published     int           // events that a sink publishes
-	retained      time.Duration // of changes that are retained
+	rounds       int
+	unpaced      int           // events of a backlog that is read as fast as possible
+	naive        int           // of these, how many the naive loop reads
+	text         int           // events of a backlog that is read as JSON and as BSON
+	kept         int           // events of a backlog that takes longer than the checkpoint interval
+	paced        time.Duration // of reading at the pace
+	behind       int           // events to catch up with at the pace
+	delays       time.Duration // of measuring delays
+	documents    int
+	timeout      time.Duration // for one round
+	slow, pace   int           // events a second
+	sse          streams       // with different filters
+	crowd        streams       // that get everything
+	moves, moved int           // rounds in which partitions move, and events a second that are written meanwhile
+	stock, shelf int           // documents of a collection that is read alone, and of one that is read during changes
+	scan         time.Duration // of changes during the read
+	rescan       int           // documents a second that are read during changes; 0 is the default of a node
+	sieges       int           // rounds in which identities attack
+	siege        time.Duration // the length of each
+	published    int           // events that a sink publishes
+	retained     time.Duration // of changes that are retained
+}
+
+// streams is the size of a race of event streams.
+type streams struct {
+	count  int // of the streams
+	events int // that are written
+	rate   int // of these, a second
 }
 
 func full() scale {
 	return scale{
 		rounds: 7, unpaced: 1_000_000, naive: 200_000, text: 300_000, kept: 3_000_000, paced: 3 * time.Second, behind: 500_000,
 		delays: 3 * time.Second, documents: 9_600, timeout: 2 * time.Minute, slow: 500, pace: 120_000,
-		clients: 1000, sent: 30_000, sending: 5_000, crowd: 10_000, shouted: 20, shouting: 1, moves: 3, moved: 5_000,
+		sse: streams{1000, 30_000, 5_000}, crowd: streams{10_000, 20, 1}, moves: 3, moved: 5_000,
 		stock: 1_000_000, shelf: 20_000, scan: 6 * time.Second, sieges: 5, siege: 9 * time.Second, published: 240_000,
 		retained: 4 * time.Second,
 	}
@@ -52,10 +56,10 @@ func full() scale {
 func quick() scale {
 	s := full()
 	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
-	s.delays, s.timeout, s.clients, s.sent, s.moves = 400*time.Millisecond, 30*time.Second, 1000, 4_000, 1
+	s.delays, s.timeout, s.moves = 400*time.Millisecond, 30*time.Second, 1
 	s.stock, s.scan, s.sieges, s.siege, s.published = 200_000, 2*time.Second, 1, 3*time.Second, 80_000
 	s.retained = 1500 * time.Millisecond
-	s.crowd, s.shouted, s.shouting = 1000, 20, 10
+	s.sse, s.crowd = streams{1000, 4_000, 5_000}, streams{1000, 20, 10}
 	return s
 }
 
@@ -218,7 +222,7 @@ func (b *bench) raceLiveRounds(ctx context.Context, group string, rounds, events
 func (b *bench) job(d load, start int64) scenario {
 	return scenario{
 		URI: b.logURI, Etcd: b.etcdAddress, DB: d.DB, Start: start, Events: d.Events, Documents: d.Documents, Timeout: b.scale.timeout,
-		Partitions: partitions, Name: b.name(), Subscriber: "bench", Clients: 1,
+		Partitions: partitions, Name: b.name(), Subscriber: "bench", Coll: collection, Clients: 1,
 	}
 }
 
@@ -418,7 +422,7 @@ func (b *bench) races() []race {
 			browsers := func(name string, n int) entry {
 				return entry{name: name, contender: "sse", node: true, adjust: func(j *scenario) { j.Clients = n }}
 			}
-			return b.raceLive(ctx, "sse", s.sent, s.sending, browsers("one", 1), browsers("many", s.clients))
+			return b.raceLive(ctx, "sse", s.sse.events, s.sse.rate, browsers("one", 1), browsers("many", s.sse.count))
 		}},
 		{name: "crowd", run: b.raceCrowd},
 		{name: "snapshot", run: b.raceSnapshots},

@@ -82,7 +82,7 @@ func (p *pretender) Close() error { return nil }
 func tiny() scale {
 	return scale{
 		rounds: 1, unpaced: 6400, naive: 1000, text: 1000, kept: 6400, paced: 20 * time.Millisecond, behind: 6400, delays: 20 * time.Millisecond,
-		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000, clients: 10, sent: 640, sending: 5000, crowd: 100, shouted: 5, shouting: 100, moves: 1, moved: 500,
+		documents: 640, timeout: time.Minute, slow: 500, pace: 10_000, sse: streams{10, 640, 5000}, crowd: streams{100, 5, 100}, moves: 1, moved: 500,
 		stock: 2000, shelf: 200_000, scan: 500 * time.Millisecond, rescan: 50_000, sieges: 1, siege: 200 * time.Millisecond, published: 500,
 		retained: 100 * time.Millisecond,
 	}

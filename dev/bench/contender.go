@@ -116,6 +116,9 @@ type scenario struct {
 	Contender string
 	URI, Etcd string
 	DB        string
+	// Coll is the collection that a client subscribes to; if empty, it subscribes to the whole
+	// database, and the check is of the collection changes.
+	Coll string
 	// Start is the time in the oplog to begin at, in seconds since 1970; 0 means now.
 	Start             int64
 	Events, Documents int
@@ -151,13 +154,14 @@ type scenario struct {
 	Attacks []string
 	// Broker is the target of a sink.
 	Broker brokerAddress
-	// Retained is the folder in which the node keeps the log, empty for none.
-	Retained string
-	// Rare makes a client subscribe to the collection rare alone, which has RareEvents.
-	Rare       bool
-	RareEvents int
-	// Whole makes a client subscribe to the whole database; the check is of the collection changes.
-	Whole bool
+	// Retained is the log that the node retains.
+	Retained retainedLog
+}
+
+// A retainedLog is what a node retains.
+type retainedLog struct {
+	Folder string // empty: it retains nothing
+	Rare   int    // changes of the collection rare, beside those of the scenario
 }
 
 // A result is the result of a contender.

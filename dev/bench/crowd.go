@@ -22,7 +22,7 @@ func (b *bench) raceCrowd(ctx context.Context) error {
 			j.Clients, j.Delays, j.Rest, j.Timeout = n, true, true, max(j.Timeout, crowdTimeout)
 		}}
 	}
-	return b.raceLiveRounds(ctx, "crowd", s.moves, s.shouted, s.shouting, of("one", 1), of("all", s.crowd))
+	return b.raceLiveRounds(ctx, "crowd", s.moves, s.crowd.events, s.crowd.rate, of("one", 1), of("all", s.crowd.count))
 }
 
 // crowdTimeout is how long a round of them may take: an address is let in slowly.
@@ -92,10 +92,10 @@ var _ contender = (*crowd)(nil)
 // crowded is the figure of the race.
 func (b *bench) crowded() metric {
 	const all, one = "crowd/all", "crowd/one"
-	f := b.from(fmt.Sprintf("KiB resident of a node for each of %d idle event streams", b.scale.crowd), all, one)
+	f := b.from(fmt.Sprintf("KiB resident of a node for each of %d idle event streams", b.scale.crowd.count), all, one)
 	return f.done(func() (float64, []target) {
 		each := func(mib func(measurement) stat) float64 {
-			return (mib(f.of(all)).Median - mib(f.of(one)).Median) * 1024 / float64(b.scale.crowd-1)
+			return (mib(f.of(all)).Median - mib(f.of(one)).Median) * 1024 / float64(b.scale.crowd.count-1)
 		}
 		f.Values["cpu_us_per_delivery"], f.Values["p99_ms"] = f.of(all).CPU.Median, f.of(all).P99.Median
 		f.Values["connected_s"] = f.of(all).Values["connected_s"].Median

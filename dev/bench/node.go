@@ -60,8 +60,8 @@ func nodeSettings(j *scenario, id, grpc string) []string {
 	if j.Identities != "" {
 		settings = append(settings, "STREAMER_ACCESS_IDENTITIES_FILE="+j.Identities, "STREAMER_HTTP_PROBES_LISTEN=127.0.0.1:0")
 	}
-	if j.Retained != "" {
-		settings = append(settings, "STREAMER_RETENTION_STORE=file://"+j.Retained, "STREAMER_RETENTION_INTERVAL="+retentionInterval.String())
+	if j.Retained.Folder != "" {
+		settings = append(settings, "STREAMER_RETENTION_STORE=file://"+j.Retained.Folder, "STREAMER_RETENTION_INTERVAL="+retentionInterval.String())
 	}
 	return settings
 }

@@ -232,7 +232,7 @@ func (b *bench) addedLatency() metric {
 }
 
 func (b *bench) manyVsOneBrowser() metric {
-	f := b.from(fmt.Sprintf("CPU of a node for an event that one of %d SSE clients wants, with different filters ÷ that one client wants", b.scale.clients),
+	f := b.from(fmt.Sprintf("CPU of a node for an event that one of %d SSE clients wants, with different filters ÷ that one client wants", b.scale.sse.count),
 		"sse/many", "sse/one")
 	return f.done(func() (float64, []target) {
 		ratio := f.cpu("sse/many", "sse/one")

@@ -54,7 +54,7 @@ func (b *bench) retainedLoad() load {
 func (b *bench) runUnretained(ctx context.Context) error {
 	data := b.retainedLoad()
 	during := func() error { return b.writeAll(ctx, data) }
-	e := with("off", func(j *scenario) { j.Whole = true })
+	e := with("off", func(j *scenario) { j.Coll = "" })
 	return errors.Join(b.enter(ctx, "retention", e, b.job(data, 0), during), b.drop(ctx, data))
 }
 
@@ -80,7 +80,7 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	data := b.retainedLoad()
 	j := b.job(data, 0)
-	j.Contender, j.Retained, j.Whole, j.RareEvents = "grpc", folder, true, data.Rare
+	j.Contender, j.Coll, j.Retained = "grpc", "", retainedLog{Folder: folder, Rare: data.Rare}
 	node, err := b.startNode(ctx, &j)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 	again, few := j, j
 	again.Start, again.Subscriber = start, ""
 	few.Start, few.Subscriber = start, ""
-	few.Whole, few.Rare, few.Events = false, true, data.Rare
+	few.Coll, few.Events = rare, data.Rare
 	if err := errors.Join(run("oplog", again, nil), run("oplog_rare", few, nil), b.log.call(ctx, "truncate", none{}, &none{})); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (b *bench) fill(ctx context.Context, j *scenario) error {
 	if err := b.writeAll(ctx, filler); err != nil {
 		return err
 	}
-	_, err := (&round{scenario: *j}).retained(ctx, j.Events+j.RareEvents+fillers)
+	_, err := (&round{scenario: *j}).retained(ctx, j.Events+j.Retained.Rare+fillers)
 	return err
 }
 
@@ -245,7 +245,7 @@ func (b *bench) newSecond(ctx context.Context) (second int64, err error) {
 
 // awaitSegments waits until the node's retained log has all changes, and records their sizes.
 func (r *round) awaitSegments(ctx context.Context) error {
-	counted, err := r.retained(ctx, r.Events+r.RareEvents)
+	counted, err := r.retained(ctx, r.Events+r.Retained.Rare)
 	if err != nil {
 		return err
 	}

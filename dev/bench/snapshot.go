@@ -75,7 +75,7 @@ func (b *bench) raceCollection(ctx context.Context, group string, documents int,
 func (b *bench) raceScans(ctx context.Context) error {
 	for round := range b.scale.rounds {
 		for _, i := range sequence(round, 2) {
-			data := b.data(int(float64(b.scale.sending)*b.scale.scan.Seconds()), b.scale.sending)
+			data := b.data(int(float64(b.scale.sse.rate)*b.scale.scan.Seconds()), b.scale.sse.rate)
 			shelf := data
 			shelf.Collection, shelf.Events, shelf.Documents, shelf.Rate = stock, b.scale.shelf, b.scale.shelf, 0
 			if _, err := b.write(ctx, shelf); err != nil {
@@ -214,7 +214,7 @@ func (b *bench) snapshotVsFind() metric {
 }
 
 func (b *bench) snapshotLiveP99() metric {
-	f := b.from(fmt.Sprintf("p99 of a subscriber while the node reads documents for another one at the default rate ÷ p99 without, at %d events/s", b.scale.sending),
+	f := b.from(fmt.Sprintf("p99 of a subscriber while the node reads documents for another one at the default rate ÷ p99 without, at %d events/s", b.scale.sse.rate),
 		"live/scanned", "live/alone")
 	return f.done(func() (float64, []target) {
 		scanned, alone := f.of("live/scanned"), f.of("live/alone")

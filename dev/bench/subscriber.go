@@ -41,13 +41,7 @@ func (s *subscriber) Open(ctx context.Context, round *round) error {
 	if err != nil {
 		return err
 	}
-	wanted := client.Subscription{ID: "all", DB: round.DB, Coll: collection}
-	switch {
-	case round.Whole:
-		wanted.Coll = ""
-	case round.Rare:
-		wanted.Coll = rare
-	}
+	wanted := client.Subscription{ID: "all", DB: round.DB, Coll: round.Coll}
 	if round.JSON {
 		wanted.Format = client.JSON
 	}
@@ -66,7 +60,7 @@ func (s *subscriber) handle(_ context.Context, c client.Change) error {
 	defer s.mu.Unlock()
 	check := s.round.check
 	switch {
-	case check.done(), s.round.Snapshot && !c.Snapshot, s.round.Whole && !bytes.Contains(c.Data, []byte(checkedField)):
+	case check.done(), s.round.Snapshot && !c.Snapshot, s.round.Coll == "" && !bytes.Contains(c.Data, []byte(checkedField)):
 		return nil
 	case s.round.JSON:
 		check.text(c.Data, now)
@@ -84,7 +78,7 @@ const checkedField = "\x02coll\x00\x08\x00\x00\x00" + collection + "\x00"
 
 // Read implements Contender.
 func (s *subscriber) Read(ctx context.Context) error {
-	if err := s.client.await(ctx, s.arrived); err != nil || s.round.Retained == "" || s.round.Start != 0 {
+	if err := s.client.await(ctx, s.arrived); err != nil || s.round.Retained.Folder == "" || s.round.Start != 0 {
 		return err
 	}
 	s.round.stop()
