@@ -135,7 +135,7 @@ func (p *worker) call(ctx context.Context, method string, body, result any) erro
 }
 
 // closeTimeout is how long a worker may take to clean up.
-const closeTimeout = time.Minute
+const closeTimeout = 5 * time.Minute
 
 // close ends the worker's input and waits for its end.
 func (p *worker) close() error {
