@@ -231,6 +231,9 @@ func (c *replica) lost(reason string, namespaces []string) {
 		namespaces = []string{""}
 	}
 	for _, ns := range namespaces {
+		if ns == database+".*" {
+			ns = ""
+		}
 		if ns != "" && !c.has(ns) {
 			continue
 		}

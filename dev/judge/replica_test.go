@@ -96,3 +96,16 @@ func TestCopyDropsWhatDoesNotComeAgain(t *testing.T) {
 		t.Errorf("%v", c.docs)
 	}
 }
+
+// A loss of the whole database concerns copies of one collection, too.
+func TestLossOfADatabaseConcernsItsCollections(t *testing.T) {
+	for _, coll := range []string{"", "a"} {
+		c := newReplica(&cluster{}, "grpc", "copy", rule{coll: coll})
+		c.docs[database+".a 1"] = &held{n: 1}
+		c.lost("history_lost", []string{database + ".*"})
+		c.marked("done", "loss", nil)
+		if len(c.docs) > 0 || len(c.missing) > 0 {
+			t.Errorf("%q: %d documents, missing %v", coll, len(c.docs), c.missing)
+		}
+	}
+}
