@@ -417,9 +417,7 @@ const resumeAttempts = 64
 func (a *attachment) resume(ctx context.Context, terms []change.Term, attempts *int) (resumed int, err error) {
 	*attempts--
 	if err = a.cfg.Resume(ctx, terms); err == nil {
-		for _, term := range terms {
-			a.terms.Keep(term.Partition, term.Epoch) // an offer that was made meanwhile found no server of the term
-		}
+		a.terms.Serve(terms)
 		return len(terms), nil
 	}
 	if len(terms) == 1 || *attempts < 2 || ctx.Err() != nil {

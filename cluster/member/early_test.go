@@ -13,8 +13,9 @@ import (
 	"github.com/mongostream/streamer/cluster/member"
 )
 
-// A term that is to go to another node before anybody serves it, because its mark takes long to be
-// read, goes as soon as it is served: who was asked to give it up had nothing to give up yet.
+// A term that is to go to another node before the node serves it, because its checkpoints take long
+// to be read, goes as soon as it is served, and not before: the node would begin to serve what it
+// has handed over.
 func TestTermThatIsToGoBeforeItIsServedGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -44,13 +45,14 @@ func TestTermThatIsToGoBeforeItIsServedGoes(t *testing.T) {
 					served[node] = terms[0]
 					return nil
 				},
-				Offer: func(terms []change.Term) { // as a node does: terms that it does not serve are none of its business
+				Offer: func(terms []change.Term) {
 					mu.Lock()
 					defer mu.Unlock()
-					if term, ok := served[node]; ok && term.Epoch == terms[0].Epoch {
-						delete(served, node)
-						running.Go(func() { s.Return(term) })
+					if term, ok := served[node]; !ok || term.Epoch != terms[0].Epoch {
+						t.Errorf("%s: epoch %s is offered before it is served", node, terms[0].Epoch)
 					}
+					delete(served, node)
+					running.Go(func() { s.Return(terms[0]) })
 				},
 			}, memory.For(node))
 			running.Go(func() {

@@ -39,8 +39,9 @@ type Config struct {
 	// returns the partitions of terms that Resume never accepts, and claims them again a little
 	// later. Required.
 	Resume func(ctx context.Context, terms []change.Term) error
-	// Offer offers terms whose partitions the plan assigns to other nodes: each offer ends with
-	// Transfer, Return or Keep, at any later time. It must not block. Required.
+	// Offer offers terms that Resume has accepted and whose partitions the plan assigns to other
+	// nodes: each offer ends with Transfer, Return or Keep, at any later time. It must not block.
+	// Required.
 	Offer func(terms []change.Term)
 	// Detached is called when the node has left the cluster because its lease may have expired,
 	// Attached when it is back. Neither may block. They default to no-ops.

@@ -11,7 +11,7 @@ import (
 // A difference lists the differences between a member's partitions and the plan.
 type difference struct {
 	Claim   []change.Partition // without an owner: claim them
-	Offer   []change.Term      // assigned to others: hand them over
+	Offer   []change.Term      // served here and assigned to others: hand them over
 	Return  []change.Term      // not served here since they ended: return their keys
 	Blocked []change.Partition // still owned by others
 	Ended   int                // terms that ended because another process took their partitions
@@ -59,7 +59,7 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 			if !t.offered {
 				d.Ended++
 			}
-		case !mine && !t.offered:
+		case !mine && t.served && !t.offered:
 			t.offered = true
 			d.Offer = append(d.Offer, t.term)
 		}
@@ -89,6 +89,19 @@ func (h *termSet) Held() (terms []change.Term) {
 	}
 	slices.SortFunc(terms, func(a, b change.Term) int { return int(a.Partition) - int(b.Partition) })
 	return terms
+}
+
+// Serve notes that the node has accepted terms. They are not offered before: draining a term that
+// the node does not serve yet would do nothing, and the node could begin to serve it while its
+// partition is transferred.
+func (h *termSet) Serve(terms []change.Term) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, term := range terms {
+		if t := h.mu.tenures[term.Partition]; t != nil && t.epoch == term.Epoch {
+			t.served = true
+		}
+	}
 }
 
 // Keep forgets that a term was offered: the next view may offer it again.

@@ -46,6 +46,10 @@ func TestWhatIsHandedOverIsNotGivenBack(t *testing.T) {
 	look := func() difference {
 		return h.Reconcile(view, "a", "p", 2*time.Second, 2*time.Second, time.Hour, false)
 	}
+	if d := look(); len(d.Offer) != 0 {
+		t.Errorf("offered before it is served: %+v", d)
+	}
+	h.Serve([]change.Term{term})
 	if d := look(); len(d.Offer) != 1 || len(d.Claim) != 1 || d.Claim[0] != 1 || len(d.Return) != 0 {
 		t.Errorf("%+v", d)
 	}

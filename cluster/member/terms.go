@@ -36,6 +36,7 @@ type termState struct {
 	begun time.Duration // the reading of the clock when the partition was claimed
 	again time.Duration // the reading before which the node does not claim the partition again
 
+	served  bool // the node has accepted it
 	offered bool // to other nodes
 	given   bool // its key has been returned
 }
