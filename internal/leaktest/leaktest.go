@@ -14,7 +14,9 @@ const patience = time.Minute
 
 // Main is a TestMain. It ignores goroutines with functions of these names, which libraries leave
 // behind.
-func Main(m *testing.M, ignored ...string) { os.Exit(Run(m, ignored...)) }
+func Main(m *testing.M, ignored ...string) {
+	os.Exit(Run(m, ignored...)) //nolint:forbidigo // it is a TestMain
+}
 
 // Run runs the tests and returns the exit code, for a TestMain that has more to do.
 func Run(m *testing.M, ignored ...string) (code int) {
