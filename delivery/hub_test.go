@@ -273,8 +273,8 @@ func TestSessionsThatWaitHaveNoGoroutine(t *testing.T) {
 	})
 }
 
-// A batch that is taken back is the next one, and has nothing left of what it was. The pool of large
-// ones loses some now and then.
+// A batch that is taken back is the next one, and has nothing left of what it was. The pool of
+// large ones loses some now and then.
 func TestBatchesAreRecycled(t *testing.T) {
 	for _, c := range []struct{ pad, batches, places int }{{100, 10, 3}, {3000, 40, 30}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -101,8 +101,8 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 	return nil
 }
 
-// startTime returns the cluster time at which the subscriber begins in an incarnation of the origin:
-// that of its terms, because the node may have read the origin before an adoption.
+// startTime returns the cluster time at which the subscriber begins in an incarnation of the
+// origin: that of its terms, because the node may have read the origin before an adoption.
 func (s *Shared) startTime(ctx context.Context, incarnation uint64) (change.Timestamp, error) {
 	n := s.node
 	if incarnation > 1 {

@@ -69,11 +69,16 @@ func (h *termSet) Reconcile(view cluster.View, node, process string, asked, now,
 
 // Returned notes that the keys of terms have been returned.
 func (h *termSet) Returned(terms []change.Term) {
+	h.note(terms, func(t *termState) { t.given = true })
+}
+
+// note changes the states of terms that are the latest of their partitions.
+func (h *termSet) note(terms []change.Term, set func(*termState)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, term := range terms {
 		if t := h.mu.tenures[term.Partition]; t != nil && t.epoch == term.Epoch {
-			t.given = true
+			set(t)
 		}
 	}
 }
@@ -95,13 +100,7 @@ func (h *termSet) Held() (terms []change.Term) {
 // the node does not serve yet would do nothing, and the node could begin to serve it while its
 // partition is transferred.
 func (h *termSet) Serve(terms []change.Term) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, term := range terms {
-		if t := h.mu.tenures[term.Partition]; t != nil && t.epoch == term.Epoch {
-			t.served = true
-		}
-	}
+	h.note(terms, func(t *termState) { t.served = true })
 }
 
 // Keep forgets that a term was offered: the next view may offer it again.

@@ -9,7 +9,7 @@
 //	410                     the endpoint wants nothing more: the sink halts
 //	413                     the request is divided; a single change that is too large is refused
 //	400, 409, 422           refused: the change is tried alone, and finally becomes a dead letter
-//	other 4xx, 3xx          the endpoint takes no change at all (401, 404, …): as if it were unavailable
+//	other 4xx, 3xx          the endpoint takes no change: as if it were unavailable
 //
 // The address that is dialled must be public, or in a network that the configuration allows: a name
 // that resolves to an internal address reaches nothing.

@@ -178,9 +178,9 @@ func (s *series) round(waits, brief bool) {
 	}
 }
 
-// calm lets a process come near the end of the log and save marks before it is killed. On a machine
-// that is too slow for the load, a long series would otherwise fall behind for ever: marks are first
-// saved two seconds after a start, and few processes here live longer.
+// calm lets a process come near the end of the log and save checkpoints before it is killed. On a
+// machine that is too slow for the load, a long series would otherwise never get there: they are
+// first saved two seconds after a start, and few processes here live longer.
 func (s *series) calm(rate int) {
 	s.t.Helper()
 	one, p := s.begin("--take-over")
