@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/sink"
 )
 
@@ -91,7 +92,9 @@ func TestOnlyAnswersAboutAChangeRefuseIt(t *testing.T) {
 	t.Cleanup(target.Close)
 	for status := 300; status < 600; status++ {
 		code.Store(int64(status))
-		err := sink.One(t.Context(), target, &sink.Message{ID: "1", Op: "insert", DB: "shop", Coll: "orders", Value: []byte("{}")})
+		m := &sink.Message{ID: "1", Op: "insert", DB: "shop", Coll: "orders", Value: []byte("{}")}
+		m.Partition = change.Partition(status) // where no earlier message has failed
+		err := sink.One(t.Context(), target, m)
 		_, refused := errors.AsType[*sink.RefusedError](err)
 		if err == nil || refused != slices.Contains(about, status) || strings.Contains(err.Error(), "secret-path") {
 			t.Errorf("%d: %v", status, err)
