@@ -251,13 +251,19 @@ browser-clients:
 	cd examples/rxdb && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 	cd examples/react && npm ci --ignore-scripts --no-audit --no-fund && npm run browser
 
-# Event streams as the libraries and proxies of others speak them: npm's in Node, Chromium and Firefox, Python's, Go's; proxies from npm and Debian (nginx-light,
-# haproxy, caddy, varnish, apache2), without and with compression by the node. Two minutes.
-streams:
+# Event streams as the libraries and proxies of others speak them: npm's in Node, Chromium and Firefox, Python's, Go's; proxies from npm and Debian, without and with
+# compression by the node. Two minutes. Where a proxy is missing, all are Debian's, taken from their packages without installing them.
+PROXIES := $(shell PATH="$$PATH:/usr/sbin" which nginx haproxy caddy varnishd apache2 > /dev/null || echo $(CURDIR)/bin/proxies)
+streams: $(PROXIES)
 	$(GO) build -o bin/ ./dev/demo
 	cd test/streams/goclient && $(GO) vet . && $(GO) build -o $(CURDIR)/bin/streamclient .
 	cd test/streams && npm ci --ignore-scripts --no-audit --no-fund
-	for gzip in '' 1; do STREAMER_GZIP=$$gzip node test/streams/clients.mjs && STREAMER_GZIP=$$gzip node test/streams/proxies.mjs || exit 1; done
+	for gzip in '' 1; do STREAMER_GZIP=$$gzip node test/streams/clients.mjs && STREAMER_GZIP=$$gzip PROXIES=$(PROXIES) node test/streams/proxies.mjs || exit 1; done
+
+$(CURDIR)/bin/proxies:
+	rm -rf $@.new && mkdir -p $@.new && cd $@.new && apt-get download nginx haproxy caddy varnish apache2-bin \
+		libapr1 libaprutil1 libjemalloc2 liblua5.3-0 libopentracing-c-wrapper0 libopentracing1 libvarnishapi3
+	cd $@.new && for package in *.deb; do dpkg-deb -x $$package . || exit 1; done && mv $@.new $@
 
 # The retained log in a bucket of versitygw, which is built when first used (some minutes): the store's suite, and three nodes as processes while the writer, the store and its disk fail.
 VERSITYGW := $(CURDIR)/bin/versitygw-1.8.0

@@ -143,7 +143,7 @@ try {
     if (c.door.seen.length > cuts.length) c.reading.most = Math.min(c.reading.most, c.reading.ids.length + 20);
     return c.reading.ids.length >= c.reading.most;
   };
-  await until(() => clients.every(done), () => clients.filter((c) => !done(c)).map((c) => `${told(c)}, ${JSON.stringify(c.door.seen.slice(-1))}`).join('\n'), 90_000)
+  await until(() => clients.every(done), () => clients.filter((c) => !done(c)).map((c) => `${told(c)}, ${JSON.stringify(c.door.seen.slice(-1))}`).join('\n'))
     .catch((e) => { console.log(e.message); process.exitCode = 1; });
   for (const c of clients) {
     await until(() => all.includes(c.reading.ids.at(-1)) || c.reading.ids.length === 0, 'the last event').catch(() => {});

@@ -3,7 +3,8 @@
 // buffers. A change reaches the client through each as soon as without it, and a client that leaves
 // is gone at the node.
 //
-//   node test/streams/proxies.mjs [NAME…]        (Express and Node's proxies from npm; nginx, haproxy, caddy, varnishd and apache2 from Debian; DEMO)
+//   node test/streams/proxies.mjs [NAME…]        (Express and Node's proxies from npm; nginx, haproxy, caddy, varnishd and apache2 from Debian, in PROXIES if they are
+//                                                 not installed; DEMO)
 
 import {spawn} from 'node:child_process';
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
@@ -18,6 +19,8 @@ import httpProxy from 'http-proxy';
 import {createProxyMiddleware} from 'http-proxy-middleware';
 
 const directory = mkdtempSync(join(tmpdir(), 'proxies-'));
+const debian = process.env.PROXIES ?? '';
+const machine = {x64: 'x86_64', arm64: 'aarch64'}[process.arch];
 
 // free returns a port that nobody listens at.
 const free = () => new Promise((done) => {
@@ -29,7 +32,11 @@ function program(file, args, text) {
   const config = join(directory, `${Math.random().toString(36).slice(2)}.conf`);
   writeFileSync(config, text.replaceAll('DIRECTORY', directory));
   const child = spawn(file, args.map((a) => a.replaceAll('FILE', config).replaceAll('DIRECTORY', directory)), {
-    stdio: ['ignore', 'ignore', process.env.VERBOSE ? 'inherit' : 'ignore'], env: {...process.env, PATH: `${process.env.PATH}:/usr/sbin`, HOME: directory, XDG_DATA_HOME: directory, XDG_CONFIG_HOME: directory},
+    stdio: ['ignore', 'ignore', process.env.VERBOSE ? 'inherit' : 'ignore'], env: {
+      ...process.env, HOME: directory, XDG_DATA_HOME: directory, XDG_CONFIG_HOME: directory,
+      PATH: `${process.env.PATH}:${debian}/usr/sbin:${debian}/usr/bin`,
+      ...debian && {LD_LIBRARY_PATH: ['', '/varnish'].map((d) => `${debian}/usr/lib/${machine}-linux-gnu${d}`).join(':')},
+    },
   });
   const ended = new Promise((done) => { child.on('exit', done); child.on('error', (e) => { console.log(`${file}: ${e.message}`); done(); }); });
   return async () => { child.kill('SIGTERM'); await ended; };
@@ -70,12 +77,12 @@ ServerName localhost
 PidFile DIRECTORY/apache-${port}.pid
 ErrorLog /dev/stderr
 Listen 127.0.0.1:${port}
-LoadModule mpm_event_module /usr/lib/apache2/modules/mod_mpm_event.so
-LoadModule authz_core_module /usr/lib/apache2/modules/mod_authz_core.so
-LoadModule filter_module /usr/lib/apache2/modules/mod_filter.so
-LoadModule deflate_module /usr/lib/apache2/modules/mod_deflate.so
-LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so
-LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so
+LoadModule mpm_event_module ${debian}/usr/lib/apache2/modules/mod_mpm_event.so
+LoadModule authz_core_module ${debian}/usr/lib/apache2/modules/mod_authz_core.so
+LoadModule filter_module ${debian}/usr/lib/apache2/modules/mod_filter.so
+LoadModule deflate_module ${debian}/usr/lib/apache2/modules/mod_deflate.so
+LoadModule proxy_module ${debian}/usr/lib/apache2/modules/mod_proxy.so
+LoadModule proxy_http_module ${debian}/usr/lib/apache2/modules/mod_proxy_http.so
 ${more}
 ProxyPass / http://${address}/
 `);
@@ -107,7 +114,7 @@ const stops = [];
 const clients = async () => Number(/^streamer_sse_clients (\d+)/m.exec(await (await fetch(`http://${node.address}/metrics`)).text())?.[1]);
 try {
   // Some few changes a second, so that what waits for a full buffer waits long.
-  const path = `/v1/events?db=demo&filter=${encodeURIComponent('int(key._id) % 50 == 0')}`;
+  const path = `/v1/events?db=shop&coll=orders&filter=${encodeURIComponent('int(key._id) % 100 == 0')}`;
   const at = new Map();
   const direct = follow(`http://${node.address}${path}`, (id, when) => { at.set(id, when); }, {'Accept-Encoding': 'identity'});
   await direct.heads;
@@ -115,34 +122,38 @@ try {
   const runs = await Promise.all(Object.entries(proxies).filter(([name]) => asked.length === 0 || asked.includes(name)).map(async ([name, start]) => {
     const port = await free();
     stops.push(await start(port, node.address));
-    const run = {name, late: [], got: 0};
-    for (const end = Date.now() + 30_000; ; await pause(100)) { // until it listens
+    const run = {name, arrived: []};
+    for (const end = Date.now() + 120_000; ; await pause(100)) { // until it listens
       const answer = await fetch(`http://127.0.0.1:${port}/livez`).catch(() => null);
       if (answer?.ok) break;
       check(Date.now() < end, `${name} does not listen: ${answer?.status}`);
     }
     const begun = Date.now();
-    const stream = follow(`http://127.0.0.1:${port}${path}`, (id, when) => { run.got++; run.late.push([id, when]); }, {'Accept-Encoding': 'gzip, deflate'});
-    run.headers = await Promise.race([stream.heads, pause(10_000)]);
-    check(run.headers, `${name} holds the beginning of a stream back`);
+    const stream = follow(`http://127.0.0.1:${port}${path}`, (id, when) => { run.arrived.push([id, when]); }, {'Accept-Encoding': 'gzip, deflate'});
+    stream.heads.then((headers) => { run.headers = headers; });
+    await until(() => run.headers, `the beginning of a stream through ${name}`);
     run.begun = Date.now() - begun;
     run.close = stream.close;
     stops.push(stream.close);
     return run;
   }));
-  await until(() => runs.every((r) => r.got >= 5), () => `five changes through ${runs.filter((r) => r.got < 5).map((r) => `${r.name} (${r.got})`)}`, 40_000)
+  await until(() => runs.every((r) => r.arrived.length >= 5), () => `five changes through ${runs.filter((r) => r.arrived.length < 5).map((r) => `${r.name} (${r.arrived.length})`)}`)
     .catch((e) => { console.log(e.message); process.exitCode = 1; });
-  await pause(500);
   for (const r of runs) {
-    const late = Math.max(...r.late.map(([id, when]) => when - (at.get(id) ?? -Infinity)));
-    const ok = r.got >= 5 && late < 1_000;
-    console.log(`${r.name}: begins after ${r.begun} ms, ${r.got} changes, at most ${late} ms after the node; Content-Encoding: ${r.headers.get('content-encoding') ?? 'none'}: ${ok ? 'ok' : 'HELD BACK'}`);
+    const arrived = [...r.arrived];
+    await until(() => arrived.every(([id]) => at.has(id)), 'what came through a proxy also comes without it');
+    // Of what a proxy holds back until there is more of it most is late; of what came while the
+    // machine stood still, one.
+    const late = arrived.map(([id, when]) => when - at.get(id)).sort((a, b) => a - b);
+    const median = late[late.length >> 1];
+    const ok = late.length >= 5 && median < 1_000;
+    console.log(`${r.name}: begins after ${r.begun} ms, ${late.length} changes, ${median} ms after the node, at most ${late.at(-1)}; Content-Encoding: ${r.headers.get('content-encoding') ?? 'none'}: ${ok ? 'ok' : 'HELD BACK'}`);
     if (!ok) process.exitCode = 1;
   }
   const before = await clients();
   for (const r of runs) r.close();
   let left;
-  for (const end = Date.now() + 40_000; (left = await clients()) > 1 && Date.now() < end; await pause(200));
+  for (const end = Date.now() + 120_000; (left = await clients()) > 1 && Date.now() < end; await pause(200));
   console.log(`${before} streams at the node, ${left} when their clients have left`);
   if (left !== 1) process.exitCode = 1;
 } finally {

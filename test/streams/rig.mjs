@@ -11,7 +11,7 @@ export function check(ok, text) {
 export const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
 // until waits until ok returns true.
-export async function until(ok, what, ms = 60_000) {
+export async function until(ok, what, ms = 300_000) {
   const end = Date.now() + ms;
   while (!ok()) {
     check(Date.now() < end, `${typeof what === 'function' ? what() : what} did not happen`);
