@@ -7,7 +7,7 @@ import { build } from 'esbuild';
 import { launch } from '../../test/browser/page.mjs';
 import { beginning, scenario } from './scenario.mjs';
 
-test('an RxDB collection in Chromium equals the collection in MongoDB', { timeout: 600_000 }, async (t) => {
+test('an RxDB collection in Chromium equals the collection in MongoDB', { timeout: 900_000 }, async (t) => {
   const { outputFiles: [script] } = await build({
     entryPoints: [new URL('page.mjs', import.meta.url).pathname], bundle: true, format: 'esm', target: 'es2022', write: false,
     define: { 'process.env.NODE_ENV': '"production"', global: 'globalThis' },

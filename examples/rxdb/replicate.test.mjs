@@ -5,7 +5,7 @@ import { getRxStorageMemory } from 'rxdb/plugins/storage-memory';
 import { open } from './orders.mjs';
 import { beginning, scenario } from './scenario.mjs';
 
-test('an RxDB collection equals the collection in MongoDB', { timeout: 300_000 }, async (t) => {
+test('an RxDB collection equals the collection in MongoDB', { timeout: 900_000 }, async (t) => {
   const { mock } = t.mock.method(globalThis, 'fetch');
   await scenario(t, {
     open: async (url) => ({

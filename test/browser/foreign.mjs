@@ -74,7 +74,7 @@ try {
     const [path, args] = command(profile, `http://localhost:${evil.port}/`);
     const browser = spawn(path, args, {stdio: 'ignore', env: {...process.env, HOME: profile}});
     const ended = new Promise((resolve) => { browser.on('exit', resolve); });
-    const failed = new Promise((_, reject) => { browser.on('error', reject); setTimeout(() => reject(new Error(`${name} did not finish`)), 180_000).unref(); });
+    const failed = new Promise((_, reject) => { browser.on('error', reject); setTimeout(() => reject(new Error(`${name} did not finish`)), 600_000).unref(); });
     await Promise.race([finished, failed]);
     const after = await names();
     browser.kill('SIGKILL');

@@ -19,7 +19,7 @@ export async function launch() {
     async page(options = {}, expected = /^$/) {
       const context = await browser.newContext({viewport: {width: 1280, height: 900}, colorScheme: 'light', reducedMotion: 'reduce', ...options});
       const page = await context.newPage();
-      page.setDefaultTimeout(120_000);
+      page.setDefaultTimeout(300_000);
       page.on('console', (m) => { if (m.type() !== 'info' && m.type() !== 'log' && !expected.test(m.text())) complaints.push(m.text()); });
       page.on('pageerror', (e) => complaints.push(e.stack));
       return page;
