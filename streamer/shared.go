@@ -167,8 +167,8 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 		return err
 	}
 	s.mu.Lock() // before: nothing of these partitions is handed over under terms that have ended
-	for _, c := range claimed {
-		s.mu.incarnations[c.Partition] = c.Incarnation(s.node.cfg.Origin.Incarnation)
+	for i, c := range claimed {
+		s.mu.incarnations[c.Partition] = incarnation(terms[i], c)
 	}
 	s.mu.Unlock()
 	s.tellUnread(claimed)
@@ -392,11 +392,17 @@ func (s *Shared) goBack() error {
 	for _, c := range moved { // only now: the previous position belongs to the previous generation
 		if p := c.Partition; s.mu.terms[p].Epoch == held[p].Epoch {
 			s.mu.generations[p], s.mu.begun[p] = c.Generation, c.Began
-			s.mu.incarnations[p] = c.Incarnation(n.cfg.Origin.Incarnation)
+			s.mu.incarnations[p] = incarnation(held[p], c)
 			s.mu.lapses[p] = c.Lapse
 		}
 	}
 	return nil
+}
+
+// incarnation returns the incarnation of a checkpoint under a term: in the origin's incarnation of
+// the term, because the node may have read the origin before an adoption.
+func incarnation(t change.Term, c checkpoint.Checkpoint) string {
+	return c.Incarnation(t.Epoch.Incarnation)
 }
 
 // failed returns why the subscriber is no longer served, nil while it is.
