@@ -67,6 +67,10 @@ func newCluster(ctx context.Context, s settings) (*cluster, error) {
 	} else if err := os.MkdirAll(c.dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make a folder: %w", err)
 	}
+	var err error
+	if c.dir, err = filepath.Abs(c.dir); err != nil { // URLs have it
+		return nil, fmt.Errorf("make a folder: %w", err)
+	}
 	r := dice(s.seed, "cluster", 0)
 	c.page, c.credit, c.rate = pick(r, 7, 15, 30), pick(r, 32, 64, 200, 65536), pick(r, 150, 300)
 	free := ports(2 + 2*s.nodes)
@@ -76,7 +80,6 @@ func newCluster(ctx context.Context, s settings) (*cluster, error) {
 	if s.wide {
 		parts = append(parts, "-oplog", "1") // some seconds
 	}
-	var err error
 	if c.parts, err = c.start("parts.log", "demo", parts...); err != nil {
 		return nil, err
 	}

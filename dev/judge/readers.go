@@ -334,7 +334,7 @@ func (r *reader) notice(_ context.Context, n client.Notice) error {
 func (r *reader) rewound() {
 	r.say("rewound")
 	for _, c := range r.copies {
-		c.replays()
+		c.moved()
 	}
 }
 

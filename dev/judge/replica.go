@@ -95,13 +95,16 @@ type replica struct {
 	changes int               // that were sent
 	dones   int               // snapshots that are done
 	back    map[string]string // documents that went back, and the events until then
+	rewound bool              // once
+	ended   map[string]bool   // documents that were deleted after a rewind, perhaps from before its beginning
 	past    map[string][]string
 }
 
 func newReplica(c *cluster, kind, name string, r rule) *replica {
 	return &replica{
 		rule: r, kind: kind, name: name, cluster: c, since: c.writes.Load(), docs: make(map[string]*held), missing: map[string]bool{"": true},
-		latest: make(map[string]latest), markers: make(map[string]int), back: make(map[string]string), past: make(map[string][]string),
+		latest: make(map[string]latest), markers: make(map[string]int), back: make(map[string]string), ended: make(map[string]bool),
+		past: make(map[string][]string),
 	}
 }
 
@@ -142,6 +145,16 @@ func (c *replica) replays() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.latest)
+}
+
+// moved says that an operator has moved the subscriber back, perhaps to before its beginning: a
+// deletion may come that precedes what the copy began with, and operations that are not subscribed
+// to may hide what followed.
+func (c *replica) moved() {
+	c.replays()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rewound = true
 }
 
 // apply applies an event.
@@ -187,8 +200,10 @@ func (c *replica) change(e *event) {
 	switch gone := e.Op == "delete" || e.Op == "left"; {
 	case gone:
 		delete(c.docs, key)
+		c.ended[key] = c.rewound
 		return
 	case e.Full != nil:
+		delete(c.ended, key)
 		c.docs[key] = &held{n: n, doc: e.Full, at: c.changes}
 	case c.docs[key] != nil || len(c.ops) > 0:
 		c.docs[key] = &held{n: own, at: c.changes}
@@ -335,7 +350,7 @@ func (c *replica) judge(facts []*fact, round int, collections []string) verdict 
 		}
 		exists[key] = true
 		if c.has(f.ns) {
-			if class, text := c.compare(f, c.docs[key]); class != "" {
+			if class, text := c.compare(f, key); class != "" {
 				v.differences = append(v.differences, difference{class, key, text})
 			}
 		}
@@ -353,8 +368,8 @@ func (c *replica) judge(facts []*fact, round int, collections []string) verdict 
 }
 
 // compare returns the class of a document's difference.
-func (c *replica) compare(f *fact, d *held) (class, why string) {
-	matches, least := c.matches(f.doc), f.n
+func (c *replica) compare(f *fact, key string) (class, why string) {
+	d, matches, least := c.docs[key], c.matches(f.doc), f.n
 	if len(c.ops) > 0 { // of other operations nothing comes; what existed at the beginning comes whole
 		least = 0
 		for op, n := range map[string]int64{"insert": f.born, "update": f.updated, "replace": f.replaced} {
@@ -362,7 +377,7 @@ func (c *replica) compare(f *fact, d *held) (class, why string) {
 				least = max(least, n)
 			}
 		}
-		matches = matches && (least > 0 || f.born <= c.since)
+		matches = matches && (least > 0 || f.born <= c.since && !c.ended[key])
 		least = max(least, f.born)
 	}
 	hearsAll := len(c.ops) == 0

@@ -31,6 +31,7 @@ func TestJudgeTellsWhatIsWrong(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sent  []string
 		lost  bool
+		moved bool // before anything was sent
 		class []string
 		ops   []string
 	}{
@@ -50,12 +51,17 @@ func TestJudgeTellsWhatIsWrong(t *testing.T) {
 		"an operation that is hidden":  {sent: append(right[:1:1], right[2:]...), ops: []string{"insert", "delete"}},
 		"an operation that must come":  {sent: append(right[:1:1], right[2:]...), ops: []string{"insert", "update", "delete"}, class: []string{"stale"}},
 		"what existed before it began": {sent: right[2:], ops: []string{"update", "delete"}, class: []string{"missing"}},
+		"deleted and back, hidden":     {sent: append([]string{gone("delete", "a", "x")}, marker), ops: []string{"replace", "delete"}, moved: true},
+		"deleted for no reason":        {sent: append([]string{gone("delete", "a", "x")}, marker), ops: []string{"replace", "delete"}, class: []string{"missing"}},
 	} {
 		r := filters()[2]
 		r.leaves, r.ops = true, tc.ops
 		c := newReplica(&cluster{}, "test", name, r)
 		c.since = 1
 		c.marked("done", "start", nil)
+		if tc.moved {
+			c.moved()
+		}
 		for _, data := range tc.sent {
 			if err := c.apply([]byte(data)); err != nil {
 				t.Fatal(err)
