@@ -3,6 +3,7 @@
 package node
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -25,6 +26,9 @@ func TestProveLiveQueriesFollowEverything(t *testing.T) {
 		most = 1000 * time.Hour
 	}
 	endlessChecks(t)
+	if err := flag.Set("rapid.steps", "200"); err != nil { // processes begin anew within a play, too
+		t.Fatal(err)
+	}
 	for world := range liveWorlds {
 		t.Run(fmt.Sprint("world ", world), func(t *testing.T) {
 			t.Parallel()
