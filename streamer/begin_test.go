@@ -2,6 +2,8 @@ package streamer_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +101,41 @@ func TestSubscriberThatBeginsAfterAnAdoptionHasItsLoss(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// Targets know events by the incarnation of their term, also if the node has read the origin before
+// an adoption, and after a rewind.
+func TestEventsAreOfTheIncarnationOfTheirTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var shared *streamer.Shared
+		n := w.start("a", sharing(t, &shared))
+		defer n.stop(t)
+		n.ownIn(t, 2, 1)
+		source.Append(deliverytest.Inserts(20, 0)...)
+		want := func(generation int) {
+			t.Helper()
+			for _, b := range receiveShared(t, shared, 20) {
+				for i := range b.Events {
+					p := b.Events[i].Partition
+					_, incarnation, ok := shared.Lease(p, b.Seq)
+					if !ok || !strings.HasPrefix(incarnation, "2-") || !strings.HasSuffix(incarnation, fmt.Sprint("-", generation)) {
+						t.Fatalf("partition %d: incarnation %q, %t, want 2 and generation %d", p, incarnation, ok, generation)
+					}
+				}
+			}
+		}
+		want(0)
+		for p := range change.Partition(partitions) {
+			if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: p}, change.At(w.origin.Start), "operator", "a test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.Rewound("stdout")
+		want(1)
 	})
 }
 

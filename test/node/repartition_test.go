@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/client"
 	"github.com/mongostream/streamer/dev/mongo/devmongotest"
 	"github.com/mongostream/streamer/internal/admin"
@@ -133,20 +132,6 @@ func (r *rig) repartitions(from, to int) {
 	if err != nil {
 		r.Fatal(err)
 	}
-}
-
-// adopts adopts the checkpoints, past nodes, and returns the new origin.
-func (r *rig) adopts() checkpoint.Origin {
-	r.Helper()
-	plan, err := admin.PlanAdopt(r.Context(), r.store, deployment{r, r.store}, change.Timestamp{}, checkpoint.Backend{})
-	if err != nil {
-		r.Fatal(err)
-	}
-	origin, err := plan.Apply(r.Context(), r.store, "operator")
-	if err != nil {
-		r.Fatal(err)
-	}
-	return origin
 }
 
 // A deployment is a rig's MongoDB for operators.

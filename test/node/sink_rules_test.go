@@ -92,52 +92,6 @@ func TestRepeatedOnPurposeArrives(t *testing.T) {
 	}
 }
 
-// After an adoption nobody knows what a target has of the log that is in force. So what follows the
-// checkpoints comes again at every target, also from a node that has run all the time, and at the
-// next one it is known to be there.
-func TestWhatFollowsAnAdoptionArrives(t *testing.T) {
-	t.Parallel()
-	for name, start := range toEach() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := &landing{}
-			r := sinkRig(t, start(t, l))
-			begin := func() *live {
-				return r.beginWith(nil, append(several("n1"), "STREAMER_RELIABILITY_CHECKPOINT_INTERVAL=1h", "STREAMER_RELIABILITY_CHECKPOINT_MIN_INTERVAL=1h")...)
-			}
-			n := begin()
-			r.writes(0, 10)
-			n.landed(l, 10)
-			if origin := r.adopts(); origin.Incarnation != 2 {
-				t.Fatalf("the adoption has made %+v", origin)
-			}
-			twice := []int{1, 2, 3, 1, 2, 3}
-			n.until("what follows the checkpoints comes again", func() bool {
-				all := l.seqs(t)
-				for id := range 10 {
-					if !slices.Equal(all[fmt.Sprint(id)], twice) {
-						return false
-					}
-				}
-				return true
-			})
-			n.stopped()
-			n = begin()
-			r.writes(10, 20)
-			n.arrived(l, 20)
-			for id := range 20 {
-				want := twice
-				if id >= 10 {
-					want = []int{1, 2, 3}
-				}
-				if got := l.seqs(t)[fmt.Sprint(id)]; !slices.Equal(got, want) {
-					t.Errorf("document %d: changes %v, want %v", id, got, want)
-				}
-			}
-		})
-	}
-}
-
 // A consumer drops changes that it has seen: of each document it has what the last new one brought.
 type consumer struct {
 	mu   sync.Mutex
