@@ -43,7 +43,7 @@ type Batch struct {
 	Detached []change.Partition
 
 	payloads []byte      // of the events, without the documents of a page
-	page     []byte      // the payloads of the page whose documents the batch has; do not modify it
+	page     *page       // whose documents the batch has; do not modify it
 	shared   int         // bytes of these documents
 	lease    *fair.Lease // of the page
 	came     time.Time   // when MongoDB's reply with its first event came, on the live path
@@ -77,7 +77,7 @@ func (b *Batch) Payload(i int) []byte {
 	e := &b.Events[i]
 	payloads := b.payloads
 	if e.paged {
-		payloads = b.page
+		payloads = b.page.payloads
 	}
 	return payloads[e.from:e.to:e.to]
 }

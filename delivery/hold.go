@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/delivery/fair"
 )
 
 // standStill pauses a live session at a time, which the Hub has not passed.
@@ -54,12 +53,14 @@ func (s *stream) takePages() (over bool) {
 	s.mu.Unlock()
 	place := change.Later(change.At(held.at.Next()), s.position())
 	for len(takes) > 0 {
-		of := slices.IndexFunc(takes, func(t taking) bool { return t.page != takes[0].page })
-		if of < 0 {
-			of = len(takes)
+		n := slices.IndexFunc(takes, func(t taking) bool { return t.page != takes[0].page })
+		if n < 0 {
+			n = len(takes)
 		}
-		s.takePage(place, takes[:of])
-		takes = takes[of:]
+		of := takes[0].page
+		s.takePage(place, takes[:n])
+		takes = takes[n:]
+		s.hub.giveUp(of, int32(n))
 	}
 	if last {
 		s.letGo()
@@ -112,10 +113,9 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 		if sub.known != nil {
 			sub.know(t.page.namespace, d.id)
 		}
-		b := s.openDocuments(place, len(hits)-i, t.page.lease)
+		b := s.openDocuments(place, len(hits)-i, t.page)
 		e.Partition = d.partition
 		e.paged, e.from, e.to = true, hit.from, hit.to
-		b.page = t.page.payloads
 		b.shared += int(hit.to - hit.from)
 		b.Events = append(b.Events, e)
 		if !b.grows() {
@@ -126,15 +126,18 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 
 // openDocuments opens a batch for n documents of a page. A batch has documents of one page only,
 // because it counts the memory of one.
-func (s *stream) openDocuments(place change.Position, n int, of *fair.Lease) *Batch {
-	if s.open != nil && s.open.lease != nil && s.open.lease != of {
+func (s *stream) openDocuments(place change.Position, n int, of *page) *Batch {
+	if s.open != nil && s.open.page != nil && s.open.page != of {
 		s.queue(place)
 	}
 	if s.open == nil {
 		s.open = &Batch{}
 		s.open.Events, s.open.payloads = s.hub.spares.take(usual{events: min(n, MaxBatchEvents)})
 	}
-	s.open.lease = of
+	if s.open.page == nil {
+		of.holders.Add(1)
+		s.open.page, s.open.lease = of, of.lease
+	}
 	return s.open
 }
 

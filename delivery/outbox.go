@@ -189,6 +189,9 @@ func (s *stream) openBatch() {
 // garbage of a busy session would be batches. The caller must not use it, nor what it has got from
 // it, any more.
 func (s *Session) Recycle(b *Batch) {
+	if b.page != nil {
+		s.hub.giveUp(b.page, 1)
+	}
 	clear(b.Events)
 	memory := b.memory()
 	*b = Batch{Events: b.Events[:0], payloads: b.payloads[:0]}

@@ -350,9 +350,10 @@ type taking struct {
 	read   int
 }
 
-// A page is a page of documents, encoded for its readers, which share it. It is not changed once
-// they have it.
+// A page is a page of documents, encoded for its readers, which share it. It is not changed before
+// the last of its holders has given it up.
 type page struct {
+	holders     atomic.Int32
 	namespace   change.Namespace
 	documents   []document
 	of          map[*reader][]pageHit

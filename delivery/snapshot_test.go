@@ -331,6 +331,7 @@ func (r *replica) receive(t *testing.T, s *store) bool {
 		}
 		r.check(s, b.To)
 		r.kept, r.seqs, r.keptKeyless = append(r.kept, r.has.clone()), append(r.seqs, b.Seq), append(r.keptKeyless, r.keyless)
+		r.session.Recycle(b)
 	}
 	return len(batches) > 0
 }

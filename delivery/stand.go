@@ -81,12 +81,14 @@ func (t *stand) Give(g *snapshot.Given) {
 	}
 	p := t.page
 	t.page = nil
+	defer t.loop.giveUp(p, 1)
 	for i, out := range g.Out {
 		p.documents[i].out = out
 	}
 	given := make(map[*Session][]taking, len(t.holds))
 	for _, r := range t.readers {
 		if s := r.Who.session; p.costly[s] == nil {
+			p.holders.Add(1)
 			given[s] = append(given[s], taking{reader: r, page: p, left: r.Left, passes: g.Passes, done: r.Done, read: g.Read})
 		}
 	}

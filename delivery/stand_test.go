@@ -1,6 +1,7 @@
 package delivery_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -221,6 +222,65 @@ func TestPagesReadAheadAreWithinTheCredit(t *testing.T) {
 		}
 		wantAll(t, documents(t, s), 1000)
 	})
+}
+
+// The memory of pages is used again, but not while one of those who share them has a batch of them.
+func TestPagesAreRecycled(t *testing.T) {
+	for _, keeps := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			const page, pages = 100, 40
+			docs := &shelf{collections: []string{"orders"}, documents: page * pages, page: page, takes: time.Millisecond, padding: 200}
+			b := onShelf(t, docs, delivery.Config{})
+			defer b.end()
+			places := make(map[*byte]bool)
+			var kept, copies [][]byte
+			var other sync.WaitGroup
+			if keeps {
+				s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, collection(t, "orders"))
+				other.Go(func() {
+					untilDone(t, s, func(batch *delivery.Batch) {
+						for i := range batch.Events {
+							kept, copies = append(kept, batch.Payload(i)), append(copies, slices.Clone(batch.Payload(i)))
+						}
+					})
+				})
+			}
+			s := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}, CreditEvents: 2 * page}, collection(t, "orders"))
+			untilDone(t, s, func(batch *delivery.Batch) {
+				if len(batch.Events) > 0 {
+					places[&batch.Payload(0)[0]] = true
+				}
+				s.Recycle(batch)
+			})
+			other.Wait()
+			if !keeps && len(places) > pages*3/4 {
+				t.Errorf("%d pages have had %d places in memory", pages, len(places))
+			}
+			if keeps && (len(kept) != page*pages || !slices.EqualFunc(kept, copies, bytes.Equal)) {
+				t.Errorf("%d documents were kept, and are not what they were", len(kept))
+			}
+		})
+	}
+}
+
+// untilDone receives and acknowledges batches until a snapshot is done.
+func untilDone(t *testing.T, s *delivery.Session, take func(*delivery.Batch)) {
+	for {
+		batches, _, err := s.Receive(t.Context())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, b := range batches {
+			if _, err := s.Ack(b.Seq); err != nil {
+				t.Error(err)
+			}
+			isDone := b.Snapshot != nil && b.Snapshot.State == delivery.SnapshotDone
+			if take(b); isDone {
+				return
+			}
+		}
+	}
 }
 
 // Pages that are read within one turn keep to the rate.
