@@ -19,7 +19,7 @@ const (
 	// stock is a collection without changes.
 	stock = "stock"
 	// fastest is the greatest rescan.rate.
-	fastest = 1_000_000
+	fastest = 10_000_000
 	// fewer is the factor by which the collection for the memory comparison is smaller.
 	fewer = 10
 )

@@ -159,7 +159,7 @@ type Rescan struct {
 	// PageSize bounds the documents that are read at a time, Rate those that are read in a second.
 	// See Page.
 	PageSize int `key:"page_size" default:"2000" range:"1..10000"`
-	Rate     int `key:"rate" default:"1000" range:"1..1000000"`
+	Rate     int `key:"rate" default:"1000" range:"1..10000000"`
 }
 
 // Page returns how many documents are read at a time: more than usualPage only if half a second at
