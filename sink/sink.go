@@ -252,6 +252,7 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 		}
 	}
 	s.loop.batches = s.loop.batches[1:]
+	s.shared.Session().Recycle(b) // the messages have copies of its events
 	f.span.published(len(f.messages))
 	s.mu.Lock()
 	s.mu.backlog--
