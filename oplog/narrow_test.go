@@ -645,6 +645,78 @@ func TestWhoeverJoinsLateGoesBeforeThoseThatReadAnew(t *testing.T) {
 	}
 }
 
+// A scoped source counts the streams of everything that are opened of the retained log.
+type scoped struct {
+	narrowing
+
+	whole *atomic.Int32
+}
+
+func (s scoped) OpenNarrow(ctx context.Context, from change.Position, scope oplog.Scope, left bool) (oplog.Stream, bool, error) {
+	if scope == nil && left {
+		s.whole.Add(1)
+	}
+	return s.narrowing.OpenNarrow(ctx, from, scope, left)
+}
+
+// Cursors of one collection that are far apart read nothing else of the retained log, however many
+// readers they have. Those of different collections leave half of the readers to everything.
+func TestReadersOfOneCollectionReadNothingElse(t *testing.T) {
+	const apart, budget = 6, 4
+	for _, c := range []struct{ collections, whole int }{{1, 0}, {apart, budget / 2}} {
+		for _, atOnce := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d collections, at once %t", c.collections, atOnce), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					source := scoped{newNarrowing(&oplogtest.Log{ReplyEvents: 1, Delay: 100 * time.Millisecond}, 30*3600), &atomic.Int32{}}
+					source.Tick(1)
+					var places, ends []change.Position
+					for range apart { // a change of each collection at the beginning of an hour, and at its end
+						for _, all := range []*[]change.Position{&places, &ends} {
+							for i := range c.collections {
+								*all = append(*all, source.Append(changetest.Event{ID: int64(i), Coll: fmt.Sprint("c", i)})[0].Position())
+							}
+							source.Tick(1800)
+						}
+					}
+					l, end := begin(t, oplog.Config{MaxStreams: budget + 1}, source, source.Reach, change.Position{})
+					defer end()
+					l.SetReach(source.reach(), change.Timestamp{})
+					synctest.Wait()
+					var reading sync.WaitGroup
+					for i := apart - 1; i >= 0; i-- { // the later ones first, which the earlier ones cannot share
+						coll := fmt.Sprint("c", i%c.collections)
+						at := i*c.collections + i%c.collections
+						cursor := l.Cursor(oplog.Start{Position: places[at], Scope: oplog.Scope{{DB: "shop", Coll: coll}}})
+						var want []change.Position
+						for hour := i; hour < apart; hour++ {
+							if hour > i {
+								want = append(want, places[hour*c.collections+i%c.collections])
+							}
+							want = append(want, ends[hour*c.collections+i%c.collections])
+						}
+						reading.Go(func() {
+							defer cursor.Close()
+							all(t, cursor, coll, want)
+						})
+						if !atOnce {
+							synctest.Wait()
+						}
+					}
+					if !atOnce {
+						if whole, retained := source.whole.Load(), l.Stats().Retained; whole != int32(c.whole) || retained != budget {
+							t.Errorf("%d of %d readers read everything", whole, retained)
+						}
+					}
+					reading.Wait()
+					if c.whole == 0 && source.whole.Load() != 0 {
+						t.Errorf("%d readers read everything", source.whole.Load())
+					}
+				})
+			})
+		}
+	}
+}
+
 // A gated source opens streams of the retained log when it is let.
 type gated struct {
 	narrowing

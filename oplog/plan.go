@@ -114,8 +114,8 @@ func (l *Log) turnOf(r *reader) turn {
 // assign returns a reader index for each want: existing readers first, then new ones, which it also
 // returns. The wants are served by turn, the earliest first. One shares a reader whose ring holds,
 // or will reach, the position, and whose scope covers its own; it gets a new one if that reader is
-// far away and the budget allows. At least half of the budget is for readers of everything, which
-// anybody can share.
+// far away and the budget allows. At least half of the budget is for readers that others can share:
+// of everything, or of a scope that has a reader already.
 func assign(wants []want, readers []span, limits limits) (places []int, open []opening) {
 	places = make([]int, len(wants))
 	order := make([]int, len(wants))
@@ -134,9 +134,13 @@ func assign(wants []want, readers []span, limits limits) (places []int, open []o
 		w := wants[i]
 		at := nearest(all, w)
 		if (at == nowhere || w.at.Time.Time().Sub(all[at].end.Time.Time()) > limits.neighbourhood) && limits.allow(all, w) {
-			whole := narrow(all, w) >= limits.budget/2
+			whole := others(all, w) >= limits.budget/2
 			at = len(all)
-			all = append(all, span{base: w.at, end: w.at, begun: latest, settled: whole, retained: w.retained})
+			planned := span{base: w.at, end: w.at, begun: latest, scope: w.scope, settled: whole, retained: w.retained}
+			if whole {
+				planned.scope = nil
+			}
+			all = append(all, planned)
 			open = append(open, opening{from: w.at, whole: whole, retained: w.retained})
 		}
 		if at != nowhere && !all[at].has(w.scope) {
@@ -164,11 +168,13 @@ func (l limits) allow(readers []span, w want) bool {
 	return n < l.budget && len(readers) < 2*l.budget
 }
 
-// narrow returns how many readers that count for a want may not have everything.
-func narrow(readers []span, w want) (n int) {
+// others returns how many readers that count for a want may have neither everything nor its scope.
+func others(readers []span, w want) (n int) {
 	for i := range readers {
-		isNarrow := !readers[i].settled || readers[i].scope != nil
-		if isNarrow && readers[i].counts(w) {
+		r := &readers[i]
+		isNarrow := !r.settled || r.scope != nil
+		isOther := r.scope == nil || !r.scope.covers(w.scope)
+		if isNarrow && isOther && r.counts(w) {
 			n++
 		}
 	}
