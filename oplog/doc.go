@@ -63,8 +63,9 @@
 //     (oplog.TestEveryCursorSeesEverythingOnce)
 //   - A catch-up that leaves out namespaces serves only cursors that do not ask for them: its scope
 //     is decided before its stream is opened, and never becomes narrower
-//     (oplog.TestCursorsMissNothingOfTheirNamespaces). Those of some namespaces take at most half of
-//     the budget, unless they read the same ones (oplog.TestReadersOfOneCollectionReadNothingElse).
+//     (oplog.TestCursorsMissNothingOfTheirNamespaces). Those of some namespaces take at most half
+//     of the budget, unless they read the same ones
+//     (oplog.TestReadersOfOneCollectionReadNothingElse).
 //     Where there is no room for another one, cursors of different namespaces get one of everything
 //     (oplog.TestCursorsOfDifferentNamespacesUnite). Catch-ups are ended for others one at a time
 //     (oplog.TestOneStreamIsEndedAtATime)
