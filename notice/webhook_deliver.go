@@ -73,12 +73,13 @@ func (s *Webhook) attempt(ctx context.Context, id string, body []byte) (again bo
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		return false, nil
-	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
-		return true, fmt.Errorf("the receiver answered %s", resp.Status)
 	case code >= 300 && code < 400:
-		return false, fmt.Errorf("the receiver answered %s: redirects are not followed", resp.Status)
-	default:
+		return true, fmt.Errorf("the receiver answered %s: redirects are not followed", resp.Status)
+	case code == http.StatusBadRequest, code == http.StatusConflict, code == http.StatusGone,
+		code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
 		return false, fmt.Errorf("the receiver rejected it with %s", resp.Status)
+	default: // it would answer any delivery so, until it is mended
+		return true, fmt.Errorf("the receiver answered %s", resp.Status)
 	}
 }
 

@@ -182,7 +182,7 @@ func TestReceiverGetsSignedNotices(t *testing.T) {
 }
 
 func TestFailedDeliveriesAreTriedAgain(t *testing.T) {
-	send(t, notice.WebhookConfig{}, []int{500, 0, -1, 429, 408, 503, 202}, func(r *rig) {
+	send(t, notice.WebhookConfig{}, []int{500, 401, -1, 404, 308, 0, 202}, func(r *rig) {
 		r.post("breaker_opened", notice.Warning, 1)
 		time.Sleep(10 * time.Minute)
 		got, asked := r.receiver.taken(r.T)
@@ -211,9 +211,9 @@ func TestDeliveriesAreGivenUp(t *testing.T) {
 	}{
 		"refused":    {[]int{400}, 1, "rejected"},
 		"gone":       {[]int{410}, 1, "rejected"},
-		"redirected": {[]int{308}, 1, "redirects are not followed"},
-		"found":      {[]int{302}, 1, "redirects are not followed"},
+		"redirected": {slices.Repeat([]int{302}, 8), 8, "redirects are not followed"},
 		"failing":    {slices.Repeat([]int{500}, 8), 8, "8 attempts"},
+		"revoked":    {slices.Repeat([]int{401}, 8), 8, "answered 401"},
 		"broken":     {slices.Repeat([]int{0}, 8), 8, "connection reset"},
 	} {
 		t.Run(name, func(t *testing.T) {

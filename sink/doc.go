@@ -15,7 +15,8 @@
 // replay. It tries the first of them alone, guarded by the target's circuit breaker. It retries an
 // unreachable target without limit: the session waits at its place in the oplog and loses nothing.
 // A message that the target itself refuses ([RefusedError]) gets a bounded number of attempts; then
-// the sink writes it as a dead letter, or halts. Where a target refuses messages as a whole, the
+// the sink writes it as a dead letter, or halts. Where the target refuses a destination and no
+// message, what goes there waits and is tried again without limit. Where a target refuses messages as a whole, the
 // refusal of one that was published with others does not count
 // (TestOnlyWhatIsRefusedAloneIsADeadLetter).
 //

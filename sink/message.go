@@ -124,7 +124,7 @@ type Target interface {
 	Close()
 }
 
-// A RefusedError reports that the target has refused one message, and would accept others.
+// A RefusedError reports that the target has refused a message, and would accept others.
 type RefusedError struct {
 	Err error
 	// Final says that it would refuse the message again.
@@ -132,6 +132,10 @@ type RefusedError struct {
 	// Among says that the target refuses messages that arrive together as a whole, so that the
 	// cause may be another one of them. The refusal counts when the message was published alone.
 	Among bool
+	// Destination says that the target takes nothing for the message's destination: a topic, a
+	// stream or a right is missing. That judges no message, so none becomes a dead letter: they wait
+	// and are tried again until the target takes them.
+	Destination bool
 }
 
 func (e *RefusedError) Error() string { return "refused: " + e.Err.Error() }

@@ -103,7 +103,7 @@ type guarded struct {
 	paused   bool
 	resumed  bool // all failed messages must be tried again, whatever their outcome
 	halted   error
-	parked   map[string]error // destinations that wait until an operator resumes the sink, and why
+	parked   map[string]closed // destinations that wait
 	stalled  bool
 	moved    time.Time     // when the target last acknowledged something, or had nothing to acknowledge
 	slow     time.Duration // how long the target takes to acknowledge something, at most, of late
@@ -546,8 +546,10 @@ func (s *Sink) again() (first *Message, again []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropParked()
+	s.reopen(time.Now())
 	if !s.mu.failed {
 		s.mu.resumed = false
+		s.opened()
 		return nil, nil
 	}
 	failed := make(map[order]bool)
@@ -580,6 +582,7 @@ func (s *Sink) again() (first *Message, again []*Message) {
 	if s.mu.underWay == 0 {
 		s.mu.failed = false
 		s.finish()
+		s.opened()
 	}
 	return nil, nil
 }
@@ -600,12 +603,11 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	}
 	m.attempts++
 	cause := m.err
-	if m.attempts < s.cfg.Attempts && !refused.Final {
+	if m.attempts < s.cfg.Attempts && !refused.Final || refused.Destination && s.destination(m) == "" {
 		return false, nil
 	}
-	if s.cfg.DeadLetter == nil {
-		s.refuse(m, fmt.Errorf("change %s of %s was refused %d times: %w", m.ID, m.Namespace(), m.attempts, cause))
-		m.attempts = 0
+	if s.cfg.DeadLetter == nil || refused.Destination {
+		s.refuse(m, fmt.Errorf("change %s of %s was refused %d times: %w", m.ID, m.Namespace(), m.attempts, cause), refused.Destination)
 		return true, nil
 	}
 	switch err := One(ctx, s.cfg.DeadLetter, m); {
@@ -661,7 +663,7 @@ func (s *Sink) acknowledged() {
 func (s *Sink) fails(err error) {
 	refused, is := errors.AsType[*RefusedError](err)
 	switch {
-	case is && refused != nil, errors.Is(err, ErrReplaced), errors.Is(err, context.Canceled):
+	case is && !refused.Destination, errors.Is(err, ErrReplaced), errors.Is(err, context.Canceled):
 	case s.mu.silent.IsZero():
 		s.mu.silent = time.Now()
 	}
@@ -711,8 +713,13 @@ func (s *Sink) hold(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
-	s.shared.Stall(s.mu.paused || s.mu.halted != nil || len(s.mu.parked) > 0 || s.mu.stalled)
+	s.stall()
 	wake.Notify(s.signal)
+}
+
+// stall says whether the sink publishes. The caller holds the mutex.
+func (s *Sink) stall() {
+	s.shared.Stall(s.mu.paused || s.mu.halted != nil || len(s.mu.parked) > 0 || s.mu.stalled)
 }
 
 // checkNamespaces halts a sink whose namespaces cannot have changes, and tells operators which ones
@@ -739,12 +746,9 @@ func (s *Sink) checkNamespaces(ctx context.Context) {
 }
 
 // halt stops publishing until an operator resumes the sink: its status says why.
-func (s *Sink) halt(err error) { s.tell(err, func() { s.mu.halted = err }) }
-
-// tell changes what the sink publishes, and logs why.
-func (s *Sink) tell(err error, change func()) {
+func (s *Sink) halt(err error) {
 	s.cfg.Logger.Warn("sink halted", "error", err)
-	s.hold(change)
+	s.hold(func() { s.mu.halted = err })
 }
 
 // watch checks regularly whether the target acknowledges messages, until the context ends.
@@ -790,6 +794,9 @@ func (s *Sink) look(now time.Time) {
 		s.mu.waited = now
 	} else if now.Sub(s.mu.waited) > elsewhere {
 		s.mu.silent = time.Time{}
+	}
+	if s.isDue(now) {
+		wake.Notify(s.signal)
 	}
 	s.mu.Unlock()
 	if stalled != was {

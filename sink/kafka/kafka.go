@@ -265,7 +265,7 @@ func judge(err error, topic string) error {
 	case errors.Is(err, kerr.InvalidRecord), errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.InvalidTimestamp):
 		return &sink.RefusedError{Err: refusal(topic, err), Final: true, Among: true}
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(err, kerr.PolicyViolation):
-		return &sink.RefusedError{Err: refusal(topic, err)}
+		return &sink.RefusedError{Err: refusal(topic, err), Destination: true}
 	default:
 		return fmt.Errorf("publish to Kafka, topic %s: %w", topic, err)
 	}

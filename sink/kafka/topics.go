@@ -84,13 +84,16 @@ func (t *topics) check(ctx context.Context, client *kgo.Client, name string, siz
 			return false, err
 		}
 		t.mu.Lock()
+		if known.limit == 0 { // the right to ask for it may be gone
+			known.limit = t.of[name].limit
+		}
 		t.of[name] = known
 		t.mu.Unlock()
 	}
 	limit := t.limitOf(known)
 	switch {
 	case known.refused != nil:
-		return false, &sink.RefusedError{Err: known.refused}
+		return false, &sink.RefusedError{Err: known.refused, Destination: !errors.Is(known.refused, kerr.InvalidTopicException)}
 	case size <= limit:
 		return asked && limit != before, nil
 	case t.cfg.MaxMessageBytes > 0:

@@ -117,7 +117,7 @@ func TestMissingTopicIsNamed(t *testing.T) {
 		to := opened(t, with(kafka.Config{Brokers: k.ListenAddrs(), Topic: "{db}.{coll}"}))
 		begun := time.Now()
 		err := sink.One(t.Context(), to, message("missing", 1, 1))
-		if _, is := errors.AsType[*sink.RefusedError](err); !is || !strings.Contains(err.Error(), "topic shop.missing does not exist: create it, or set kafka.create_topics") {
+		if refused, is := errors.AsType[*sink.RefusedError](err); !is || !refused.Destination || !strings.Contains(err.Error(), "topic shop.missing does not exist: create it, or set kafka.create_topics") {
 			t.Error(err)
 		}
 		if took := time.Since(begun); took > 30*time.Second {

@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,5 +218,54 @@ func TestLoginWithCredentials(t *testing.T) {
 	}
 	if got := stored(t, stream); len(got) != 1 {
 		t.Errorf("the stream has %q", got)
+	}
+}
+
+// A subject that the user may not publish to is named at once, with the remedy, and others are
+// published to meanwhile. That judges no change, and neither does a stream that is another one.
+func TestMissingRightJudgesNoChange(t *testing.T) {
+	t.Parallel()
+	broker, err := devbroker.ServeNATS(&server.Options{
+		StoreDir: t.TempDir(), Port: server.RANDOM_PORT,
+		Users: []*server.User{
+			{Username: "admin", Password: "secret"},
+			{Username: "streamer", Password: "secret", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"*.*.secret"}}}},
+			{Username: "deaf", Password: "secret", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{">"}}}},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Stop)
+	newStream(t, broker.URL(), client.UserInfo("admin", "secret"))
+	open := func(cfg nats.Config) *nats.Target {
+		cfg.URL, cfg.Losses, cfg.Password, cfg.AckTimeout = broker.URL(), "changes.losses", "secret", time.Hour
+		n, err := nats.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(n.Close)
+		return n
+	}
+	waits := func(err error, want string) {
+		t.Helper()
+		if refused, is := errors.AsType[*sink.RefusedError](err); !is || !refused.Destination || refused.Final || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q and a destination that is refused", err, want)
+		}
+	}
+	for _, fence := range []bool{false, true} {
+		n := open(nats.Config{Subject: "changes.{partition}.{coll}", User: "streamer", Fence: fence})
+		secret := message(1, 1)
+		secret.Coll = "secret"
+		waits(sink.One(t.Context(), n, secret), "subject changes.3.secret is refused: allow the user to publish to it")
+		if err := sink.One(t.Context(), n, message(1, 1)); err != nil {
+			t.Errorf("fence %t: %v", fence, err)
+		}
+	}
+	other := open(nats.Config{Subject: "changes.{db}.{coll}", User: "streamer", Stream: "other"})
+	waits(sink.One(t.Context(), other, message(1, 1)), "expected stream does not match")
+	deaf := open(nats.Config{Subject: "changes.{db}.{coll}", User: "deaf"})
+	if err := sink.One(t.Context(), deaf, message(1, 1)); err == nil || !strings.Contains(err.Error(), "Permissions Violation for Subscription") {
+		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,7 +134,7 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	options := []nats.Option{
 		nats.SetCustomDialer(dialer{c.gate}), nats.Name(t.cfg.Name), nats.NoReconnect(), nats.Timeout(connectTimeout), nats.PingInterval(t.cfg.AckTimeout / 2), nats.MaxPingsOutstanding(2), nats.WriteBufferSize(writeBuffer),
 		nats.ClosedHandler(func(nc *nats.Conn) { c.fail(cmp.Or(nc.LastError(), nats.ErrConnectionClosed)) }),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // errors close the connection, or are part of an acknowledgement
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.forbidden(err) }), // others close the connection, or are part of an acknowledgement
 	}
 	switch {
 	case t.cfg.CredentialsFile != "":
@@ -218,7 +219,35 @@ func (c *connection) explain(n uint64, refused error) {
 
 // noStream returns the refusal of a subject that belongs to no stream.
 func noStream(subject string) error {
-	return &sink.RefusedError{Err: fmt.Errorf("no stream has subject %s: create one, or change nats.subject", subject)}
+	return &sink.RefusedError{Err: fmt.Errorf("no stream has subject %s: create one, or change nats.subject", subject), Destination: true}
+}
+
+// forbidden ends the messages to a subject that the user may not publish to: the server does not
+// answer them.
+func (c *connection) forbidden(err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		return
+	}
+	_, named, _ := strings.Cut(err.Error(), "Publish to ")
+	subject, unreadable := strconv.Unquote(named)
+	if unreadable != nil {
+		c.fail(fmt.Errorf("allow the user what the server names: %w", err)) // to subscribe to the answers
+		c.nc.Close()
+		return
+	}
+	refused := &sink.RefusedError{Err: fmt.Errorf("subject %s is refused: allow the user to publish to it: %w", subject, err), Destination: true}
+	var all []uint64
+	c.mu.Lock()
+	for n, p := range c.pending {
+		if p.subject == subject {
+			all = append(all, n)
+		}
+	}
+	c.mu.Unlock()
+	slices.Sort(all)
+	for _, n := range all {
+		c.end(n, 0, refused)
+	}
 }
 
 // streamOf returns the stream of a subject, and its limit for a message, in bytes.
@@ -486,7 +515,6 @@ type answer struct {
 const (
 	wrongLastSequence    = 10071
 	wrongLastSequenceAny = 10164
-	streamNotMatch       = 10060
 	messageTooLarge      = 10054
 	headersTooLarge      = 10097
 )
@@ -551,13 +579,11 @@ func parseAnswer(reply *nats.Msg) (a answer, err error) {
 		return a, fmt.Errorf("%w: %w", sink.ErrReplaced, err)
 	case messageTooLarge, headersTooLarge:
 		return a, &sink.RefusedError{Err: fmt.Errorf("%w: %w", errTooLarge, err), Final: true}
-	case streamNotMatch:
-		return a, &sink.RefusedError{Err: err, Final: true}
 	}
 	if a.Error.Code >= 500 {
 		return a, err // the server is at fault
 	}
-	return a, &sink.RefusedError{Err: err}
+	return a, &sink.RefusedError{Err: err, Destination: true} // the stream would answer any message so
 }
 
 // Close implements sink.Target.

@@ -282,7 +282,7 @@ func TestRefusalNamesSubjectLimitAndRemedy(t *testing.T) {
 			m := message(1, 1)
 			m.Value = make([]byte, c.size)
 			err = sink.One(t.Context(), n, m)
-			if refused, is := errors.AsType[*sink.RefusedError](err); !is || refused.Final != c.final {
+			if refused, is := errors.AsType[*sink.RefusedError](err); !is || refused.Final != c.final || refused.Destination == c.final {
 				t.Errorf("%s, fence %t: %v", subject, fence, err)
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/mongostream/streamer/sink"
 )
 
 // Kafka refuses records that arrive together as a whole: because one of them is bad, or because the
@@ -74,6 +77,55 @@ func TestOnlyWhatIsRefusedAloneIsADeadLetter(t *testing.T) {
 	}
 }
 
+// A right that is revoked judges no change: none is a dead letter, however often Kafka refuses it,
+// and all arrive, in order, when the right is back, without an operator.
+func TestRevokedRightMakesNoDeadLetters(t *testing.T) {
+	t.Parallel()
+	for _, transactional := range []bool{false, true} {
+		t.Run(fmt.Sprintf("transactional %t", transactional), func(t *testing.T) {
+			t.Parallel()
+			k, client := kafkaWithLetters(t)
+			r := sinkRig(t, fmt.Sprintf("    type: kafka\n    dead_letter: letters\n    losses: losses\n    attempts: 2\n    kafka: {brokers: ['%s'], transactional: %t}\n",
+				k.ListenAddrs()[0], transactional))
+			n := r.beginWith(nil, "STREAMER_CLUSTER_PARTITIONS=1")
+			got := map[string]*landing{"shop.orders": {}, "letters": {}}
+			arrive := func(documents int) {
+				t.Helper()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				for len(got["shop.orders"].seqs(t)) < documents {
+					fetches := client.PollFetches(ctx)
+					if ctx.Err() != nil {
+						t.Fatalf("not all of %d changes arrive: %+v", documents, n.service.Sinks()[0].Status())
+					}
+					fetches.EachRecord(func(r *kgo.Record) { got[r.Topic].add(string(r.Value)) })
+				}
+			}
+			r.writes(0, 10)
+			arrive(10)
+			var revoked atomic.Bool
+			var refusals atomic.Int64
+			revoked.Store(true)
+			refuse(k, kerr.TopicAuthorizationFailed, func([]byte) bool {
+				if revoked.Load() {
+					refusals.Add(1)
+				}
+				return revoked.Load()
+			})
+			r.writes(10, 20)
+			n.until("it is refused more often than a change may be, and operators are told", func() bool {
+				return refusals.Load() > 3 && strings.Contains(n.service.Sinks()[0].Status().Error, "allow the user the operations Describe and Write")
+			})
+			revoked.Store(false)
+			arrive(20)
+			n.until("the sink publishes", func() bool { return n.service.Sinks()[0].Status().State == sink.Publishing })
+			if dead := n.service.Sinks()[0].Status().DeadLetters; dead != 0 {
+				t.Errorf("%d dead letters", dead)
+			}
+		})
+	}
+}
+
 // kafkaWithLetters begins Kafka, and a consumer of what a sink and its dead letters bring.
 func kafkaWithLetters(t *testing.T) (*kfake.Cluster, *kgo.Client) {
 	t.Helper()
@@ -114,24 +166,29 @@ func (r *rig) padded(from, to int) {
 
 // refusePoison makes Kafka refuse batches with a poisonous record, as one does that checks schemas.
 func refusePoison(_ *testing.T, k *kfake.Cluster, _ *kgo.Client) {
+	refuse(k, kerr.InvalidRecord, func(records []byte) bool { return bytes.Contains(records, []byte("poison")) })
+}
+
+// refuse makes Kafka refuse batches of the sink's topic with an error.
+func refuse(k *kfake.Cluster, why *kerr.Error, is func(records []byte) bool) {
 	of := k.TopicInfo("shop.orders").TopicID
 	k.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
 		k.KeepControl()
 		req := request.(*kmsg.ProduceRequest) //nolint:forcetypeassert // by its key
-		resp, poisonous := kmsg.NewPtrProduceResponse(), false
+		resp, refuses := kmsg.NewPtrProduceResponse(), false
 		resp.Version = req.Version
 		for _, topic := range req.Topics {
 			answer := kmsg.NewProduceResponseTopic()
 			answer.Topic, answer.TopicID = topic.Topic, topic.TopicID
 			for _, p := range topic.Partitions {
-				poisonous = poisonous || bytes.Contains(p.Records, []byte("poison")) && (topic.Topic == "shop.orders" || topic.TopicID == of)
+				refuses = refuses || (topic.Topic == "shop.orders" || topic.TopicID == of) && is(p.Records)
 				refused := kmsg.NewProduceResponseTopicPartition()
-				refused.Partition, refused.ErrorCode = p.Partition, kerr.InvalidRecord.Code
+				refused.Partition, refused.ErrorCode = p.Partition, why.Code
 				answer.Partitions = append(answer.Partitions, refused)
 			}
 			resp.Topics = append(resp.Topics, answer)
 		}
-		return resp, nil, poisonous
+		return resp, nil, refuses
 	})
 }
 

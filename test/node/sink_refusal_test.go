@@ -1,7 +1,6 @@
 package node
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -22,13 +21,14 @@ type destinations struct {
 }
 
 // Only what goes to a destination that is refused waits; others get their changes, and nothing is
-// acknowledged to the oplog before what waits. It comes, in order, when the destination is there
-// and the sink is resumed, or another node begins.
+// acknowledged to the oplog before what waits. It comes, in order, when the destination is there:
+// by itself, when the sink is resumed, or when another node begins. It is no dead letter: nobody
+// has judged it.
 func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject} {
-		for _, restarts := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, restarts %t", name, restarts), func(t *testing.T) {
+		for _, comes := range []string{"by itself", "when resumed", "at another node"} {
+			t.Run(name+", "+comes, func(t *testing.T) {
 				t.Parallel()
 				to := begin(t)
 				r := sinkRig(t, to.settings)
@@ -54,18 +54,22 @@ func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 					}
 				}
 				to.mend()
-				if restarts {
+				switch comes {
+				case "when resumed":
+					n.post("resume")
+				case "at another node":
 					n.stopped()
 					n = r.beginWith(nil)
-				} else {
-					n.post("resume")
 				}
 				n.until("what has waited arrives", func() bool { return to.arrived("missing") >= 40 })
 				n.until("the sink publishes", func() bool { return status().State == sink.Publishing && status().UnderWay == 0 })
 				if got := to.arrived("missing"); got != 40 {
 					t.Errorf("%d of 40 have arrived", got)
 				}
-				if got := to.arrived("orders"); !restarts && got != 60 {
+				if letters := status().DeadLetters; letters != 0 {
+					t.Errorf("%d are dead letters", letters)
+				}
+				if got := to.arrived("orders"); comes != "at another node" && got != 60 {
 					t.Errorf("%d changes of the other collection have arrived, 60 were made", got)
 				}
 			})
@@ -87,8 +91,9 @@ func kafkaWithoutATopic(t *testing.T) destinations {
 		}
 	}
 	topic("shop.orders")
+	topic("letters")
 	return destinations{
-		settings: "    type: kafka\n    kafka: {brokers: ['" + k.ListenAddrs()[0] + "']}\n",
+		settings: "    type: kafka\n    dead_letter: letters\n    kafka: {brokers: ['" + k.ListenAddrs()[0] + "']}\n",
 		want:     []string{"topic shop.missing", "create it, or set kafka.create_topics"},
 		arrived: func(coll string) (n int) {
 			for p := range int32(2) {
@@ -120,8 +125,9 @@ func natsWithoutASubject(t *testing.T) destinations {
 		streams[coll] = s
 	}
 	stream("orders")
+	stream("letters")
 	return destinations{
-		settings: "    type: nats\n    losses: changes.losses\n    nats: {url: '" + n.URL() + "', subject: 'changes.{coll}'}\n",
+		settings: "    type: nats\n    losses: changes.losses\n    dead_letter: changes.letters\n    nats: {url: '" + n.URL() + "', subject: 'changes.{coll}'}\n",
 		want:     []string{"no stream has subject changes.missing: create one"},
 		arrived: func(coll string) int {
 			if streams[coll] == nil {
