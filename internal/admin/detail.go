@@ -121,7 +121,8 @@ func Detail(ctx context.Context, s checkpoint.Store, name string) (*SubscriberDe
 }
 
 // ServeDetail answers GET requests for a subscriber with a SubscriberDetail as JSON: 200 with the
-// readable data, 403 to identities that may not read everything.
+// readable data, 403 to identities that may not read everything, 404 for a name without a
+// checkpoint and without a session at the node.
 func ServeDetail(node Filtering, s checkpoint.Store, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
@@ -138,7 +139,12 @@ func ServeDetail(node Filtering, s checkpoint.Store, logger *slog.Logger) http.H
 		d.Error = shownError(i, err, logger)
 		ctx, cancel := context.WithTimeout(r.Context(), filterTimeout)
 		defer cancel()
-		if filters, total, ok := node.Filters(ctx, name, shownFilters); ok {
+		filters, total, connected := node.Filters(ctx, name, shownFilters)
+		if err == nil && d.Kind == "" && !connected {
+			access.Refuse(w, http.StatusNotFound, fault.Newf(fault.CommandBadArgument, "subscriber %.60q has no checkpoint, and no session at this node", name))
+			return
+		}
+		if connected {
 			d.FiltersTotal = total
 			for _, sub := range filters {
 				f := sub.Program.Filter()

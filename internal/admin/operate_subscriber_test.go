@@ -214,6 +214,9 @@ func TestDetailShowsTheEarliestPlacesAndTheFilters(t *testing.T) {
 	if d, _ = detail("operator", "sink"); d.Kind != admin.Shared || d.PlacesTotal != partitions-1 || *d.Places[0].Partition != 0 || d.Places[0].Position.T != at(100).Time.T {
 		t.Errorf("%+v", d)
 	}
+	if d, status := detail("operator", "no-such"); status != http.StatusNotFound {
+		t.Errorf("nobody: %d %+v", status, d)
+	}
 	for _, name := range []string{"live", "no-such"} {
 		if d, status := detail("tenant", name); status != http.StatusForbidden || d.PlacesTotal > 0 {
 			t.Errorf("a tenant is shown %s: %d %+v", name, status, d)

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -21,8 +22,11 @@ type Operations struct {
 	// Cluster is where partitions move; its Directives are nil if one node owns all partitions.
 	Cluster  handoff.Cluster
 	Restarts supervisor.Control
-	Board    *notice.Board
-	Movable  Movable
+	// Supervised reports whether a slug is that of a node of the cluster, or of a component of one.
+	// Defaults to one that knows all.
+	Supervised func(slug string) bool
+	Board      *notice.Board
+	Movable    Movable
 	// Trusted says that only this machine reaches the node, so that an anonymous identity may
 	// operate.
 	Trusted bool
@@ -103,6 +107,9 @@ func (o Operations) ServeRestarts() http.Handler {
 				return fault.Newf(fault.CommandBadArgument, "parameter for: it must lie between 1s and %s", MaxPause)
 			}
 		}
+		if o.Supervised != nil && !o.Supervised(slug) {
+			return fmt.Errorf("%w: no node of the cluster has a component %.60q", errUnknown, slug)
+		}
 		switch r.PathValue("do") {
 		case "pause":
 			record("supervisor pause-restart", slug, "--for", during.String())
@@ -123,8 +130,11 @@ func (o Operations) shared() error {
 	return nil
 }
 
+// errUnknown says that what an operation names is not there.
+var errUnknown = fault.Newf(fault.CommandBadArgument, "unknown name")
+
 // serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may
-// not operate, 400 or 409 with the fault that says why nothing is done, and 503 where the store
+// not operate, 400, 404 or 409 with the fault that says why nothing is done, and 503 where the store
 // does not answer. What do records is in the audit log, so it is finished even if the client goes
 // away, or the node begins to stop, meanwhile.
 func (o Operations) serve(do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
@@ -159,6 +169,8 @@ func (o Operations) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	code := fault.Of(err)
 	unanswered := code == fault.EtcdUnreachable || code == fault.MongoUnreachable || errors.Is(err, context.DeadlineExceeded)
 	switch {
+	case errors.Is(err, errUnknown):
+		refuseWith(w, r, http.StatusNotFound, err, o.Logger)
 	case code == fault.CommandBadArgument:
 		refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
 	case code != "" && !unanswered:

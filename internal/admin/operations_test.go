@@ -102,7 +102,7 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 	play(t, func(s *stage) {
 		t := s.t
 		board, restarts := notice.NewBoard(notice.Config{}), supervisor.NewMemory(time.Hour)
-		h := server(t, admin.Operations{Cluster: s.cluster, Restarts: restarts, Board: board, Trusted: true})
+		h := server(t, admin.Operations{Cluster: s.cluster, Restarts: restarts, Board: board, Trusted: true, Supervised: func(slug string) bool { return strings.HasPrefix(slug, "a") }})
 		for _, step := range []struct {
 			target string
 			status int
@@ -121,6 +121,8 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 			{"/v1/partitions/x/handoff?to=b", http.StatusBadRequest, "no partition"},
 			{"/v1/restarts/pause?slug=a/hub&for=2h", http.StatusAccepted, "2h0m0s"},
 			{"/v1/restarts/pause?slug=a/hub&for=1000h", http.StatusBadRequest, "between"},
+			{"/v1/restarts/pause?slug=c/hub", http.StatusNotFound, "c/hub"},
+			{"/v1/restarts/resume?slug=c/hub", http.StatusNotFound, "c/hub"},
 			{"/v1/restarts/pause", http.StatusBadRequest, "slug"},
 			{"/v1/restarts/stop?slug=a", http.StatusBadRequest, "paused or resumed"},
 		} {

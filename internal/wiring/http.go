@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -179,12 +182,18 @@ func (s *Service) self() health.Node {
 
 // operations returns the operations over HTTP.
 func (s *Service) operations() admin.Operations {
-	o := admin.Operations{Restarts: s.supervised, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
+	o := admin.Operations{Restarts: s.supervised, Supervised: s.supervises, Board: s.board, Trusted: access.IsLocal(s.opts.Config.HTTP.Listen), Logger: s.logger}
 	o.Movable = admin.Movable{Store: s.store, Source: s.readable(), Recorded: s.channels.recorded, Rewound: s.node.Rewound}
 	if directives, ok := s.conn.Roster.(handoff.DirectiveStore); ok && !s.member.Alone() {
 		o.Cluster = handoff.Cluster{View: s.conn.Roster, Directives: directives, HeartbeatInterval: s.opts.Config.Cluster.HeartbeatInterval}
 	}
 	return o
+}
+
+// supervises reports whether a slug is that of a node of the cluster, or of a component of one.
+func (s *Service) supervises(slug string) bool {
+	view, _ := s.member.Supervised()
+	return slices.ContainsFunc(view.Members, func(m cluster.Member) bool { return slug == m.Node || strings.HasPrefix(slug, m.Node+"/") })
 }
 
 // status returns the public status of the node and its cluster.

@@ -127,6 +127,7 @@ func probes() map[string]map[string]probe {
 		"resume": overGRPC(resume, nil), "events": overHTTP(http.MethodGet, "/v1/events?db=shop&coll=orders&subscriber=%s"),
 		"snapshot": overHTTP(http.MethodPost, "/v1/subscribers/snapshots?subscriber=%s&operation=begin"),
 		"list":     overHTTP(http.MethodGet, "/v1/subscribers?subscriber=%s"), "path": overHTTP(http.MethodGet, "/v1/subscribers/%s"),
+		"detail":  overHTTP(http.MethodGet, "/v1/subscribers/detail?subscriber=%s"),
 		"notices": overHTTP(http.MethodGet, "/v1/notices?subscriber=%s"),
 	}
 	sinks := map[string]probe{
@@ -194,7 +195,11 @@ func TestNamesOfOthersCannotBeProbed(t *testing.T) {
 		}
 	}
 	operator := func(ask probe, name string) string { return strings.ReplaceAll(ask(n, "o", name), name, "NAME") }
-	for kind, names := range map[string][3]string{"subscriber": {"snapshot", "tenant-b/sub-b", "tenant-b/sub-x"}, "sink": {"resume", "out", "oux"}} {
+	for _, names := range [][4]string{
+		{"subscriber", "snapshot", "tenant-b/sub-b", "tenant-b/sub-x"}, {"subscriber", "detail", "tenant-b/sub-b", "tenant-b/sub-x"}, {"sink", "resume", "out", "oux"},
+		{"node", "pause", "node-1", "node-2"},
+	} {
+		kind, names := names[0], names[1:]
 		if ask := probes()[kind][names[0]]; operator(ask, names[1]) == operator(ask, names[2]) {
 			t.Errorf("the operator cannot tell a %s that there is from one that there is not: %s", kind, operator(ask, names[1]))
 		}
