@@ -47,6 +47,12 @@ func healthEntries() []Entry {
 			Remedy:  "Wait some seconds. If this stays, the other problems and the node's log say why.",
 		},
 		{
+			Code:    ReceiverUnreachable,
+			Summary: "what notices, pings or traces are posted to cannot be reached",
+			Meaning: "No connection could be made to the host of notices.webhook.url, supervisor.ping_url or tracing.endpoint, or its certificate is not accepted. Nodes start and deliver without it; what they post is tried again a few times, then counted and dropped.",
+			Remedy:  "Correct the address, let the node reach it (a proxy: HTTPS_PROXY, NO_PROXY), and let SSL_CERT_FILE name a private authority.",
+		},
+		{
 			Code:    RetentionBucket,
 			Summary: "the bucket of the retained log does not exist",
 			Meaning: "The store answers, and has no bucket of that name for these credentials. Delivery continues. Nothing is retained meanwhile; the node writes it from the oplog later, as long as the oplog has it.",

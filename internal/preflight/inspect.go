@@ -83,7 +83,7 @@ func checks(conn *backend.Conn, source Source, outage time.Duration) []check {
 			return reachFolder(ctx, cfg.Store)
 		}})
 	}
-	return append(checks,
+	return append(append(checks, receivers(conn.Config)...),
 		check{Name: "checkpoints", Lane: laneMongo, Needs: []string{checkMongo, checkReach, checkStore}, run: s.checkpoints, Code: fault.CheckpointCorrupt})
 }
 
