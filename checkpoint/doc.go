@@ -27,9 +27,9 @@
 // # Saving
 //
 // The [Writer] saves in the background. A subscriber is due after an interval (5 s) or a number of
-// events (1000). When one is due, all that have advanced are saved together. Rounds are at least
-// two seconds apart, so that a node costs its store only a few transactions in five seconds,
-// whatever the load. Idle subscribers are saved rarely, but always well within the oplog window.
+// events (1000). When one is due, those that are half due are saved with it. Rounds are at least
+// 100 ms apart (Policy.MinInterval), whatever the load. Idle subscribers are saved rarely, but
+// always well within the oplog window.
 //
 //	session ──Progress──► Writer ──[]Checkpoint──► Store (etcd, MongoDB, memory)
 //

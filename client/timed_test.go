@@ -393,6 +393,45 @@ func TestNoticesThatNobodyTakesAreCounted(t *testing.T) {
 	})
 }
 
+// A program is told of a rewind when nothing from before is being handled any more, also by a
+// session that follows the one that has brought it.
+func TestNothingFromBeforeIsHandledAfterARewind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told atomic.Int32
+		handling, dealt := make(chan struct{}), make(chan struct{})
+		p := startTimed(t, Config{OnNotice: func(_ context.Context, n Notice) error {
+			if _, ok := n.(Rewound); ok {
+				told.Add(1)
+			}
+			return nil
+		}}, func(context.Context, Change) error {
+			close(handling)
+			<-dealt
+			return nil
+		})
+		s := p.welcome()
+		s.push("b")
+		<-handling
+		s.ends <- errors.New("broken")
+		s = <-p.pipes
+		<-s.sent
+		s.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Welcome{Welcome: &streampb.Welcome{
+			Cluster: "c", PartitionCount: 1, Begin: streampb.Begin_BEGIN_CHECKPOINT, Generation: 1,
+		}}}
+		s.push("a")
+		synctest.Wait()
+		if n := told.Load(); n != 0 {
+			t.Errorf("told %d times while a change from before was being handled", n)
+		}
+		close(dealt)
+		<-s.sent // the acknowledgement of where it begins
+		if n := told.Load(); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		p.end()
+	})
+}
+
 // Of an operator's rewind each session hears, in its stream or when it begins: the program is told
 // once, however the tellings overlap.
 func TestRewindThatSeveralSessionsHearOfIsToldOnce(t *testing.T) {

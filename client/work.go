@@ -17,6 +17,7 @@ type work struct {
 	cancel context.CancelCauseFunc
 	ended  sync.WaitGroup // of the workers
 	calls  *sync.Cond     // signals that a lane is ready
+	still  chan struct{}  // holds one signal: a handler has ended
 
 	mu struct {
 		sync.Mutex
@@ -29,6 +30,7 @@ type work struct {
 		segment uint64 // counts the stretches that are queued in one go
 		meeting bool   // a change of all partitions is being handled
 		outside int    // handlers that run in session goroutines
+		inside  int    // handlers that run in workers
 		era     int    // counts the rewinds
 
 		acked Position // with AckManual, what the program has acknowledged; zero while no position is known
@@ -104,7 +106,7 @@ const maxKept = 1024
 
 // newWork returns a work and starts its workers, which end with the context or with retire.
 func newWork(ctx context.Context, c *Client, g progress) *work {
-	w := &work{client: c}
+	w := &work{client: c, still: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.calls = sync.NewCond(&w.mu)
 	w.mu.progress, w.mu.lanes, w.mu.feeds = g, make([]lane, len(g.parts)), make(map[*feed]struct{})
@@ -143,6 +145,7 @@ func (w *work) step() (back func()) {
 	w.mu.Unlock()
 	return func() {
 		w.mu.Lock()
+		notify(w.still)
 		if w.mu.outside--; w.ctx.Err() != nil {
 			w.calls.Broadcast()
 		}
@@ -197,9 +200,12 @@ func (w *work) enqueue(l *lane) {
 // which serve releases while handlers run.
 func (w *work) serve(l *lane) {
 	for w.next(l) {
+		w.mu.inside++
 		w.mu.Unlock()
 		wait, err := w.client.deliver(w.ctx, &l.now)
 		w.mu.Lock()
+		w.mu.inside--
+		notify(w.still)
 		switch {
 		case err != nil:
 			return // the client ends
@@ -235,7 +241,7 @@ func (w *work) next(l *lane) bool {
 		b := l.now.batch
 		e := &b.events[l.now.event]
 		switch {
-		case b.feed.era != w.mu.era, b.feed.over && !l.now.begun:
+		case b.feed.era != w.mu.era, b.feed.over && (!l.now.begun || w.mu.rewinding != nil):
 			l.now = doing{} // another session sends it again
 		case w.mu.saw(l.partition, &e.place) && e.snapshot && w.mu.has(&b.feed.track, l.partition):
 			// Another session is later: the document may be older than a change that has been
@@ -744,22 +750,33 @@ func (w *work) goBack(ctx context.Context, f *feed, told Notice, to *place, gene
 		close(w.mu.rewinding)
 		w.mu.rewinding = nil
 	}()
+	w.endAllBut(f)
+	for w.mu.inside+w.mu.outside > 0 { // what was delivered before has been handled when the program is notified
+		if err := w.waitFor(ctx, w.still); err != nil {
+			return err
+		}
+	}
 	if err := w.tell(ctx, told, *to); err != nil {
 		return err
 	}
 	w.mu.era++
 	w.mu.progress.rewind(to, generation)
 	w.mu.acked = w.mu.position()
-	for other := range w.mu.feeds {
-		if other != but {
-			w.drop(other)
-			other.fail(errRewound)
-		}
-	}
+	w.endAllBut(but)
 	if but != nil {
 		but.era = w.mu.era
 	}
 	return nil
+}
+
+// endAllBut ends all sessions but one, after a rewind. The caller holds the mutex.
+func (w *work) endAllBut(f *feed) {
+	for other := range w.mu.feeds {
+		if other != f {
+			w.drop(other)
+			other.fail(errRewound)
+		}
+	}
 }
 
 // want records whether a session should have partitions.
