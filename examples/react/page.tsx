@@ -26,11 +26,11 @@ const orders = createCollection(
 
 function Shop() {
   const [status, setStatus] = useState("paid");
-  const { data: all, isLoading } = useLiveQuery((q) => q.from({ order: orders }));
-  const { data: shown } = useLiveQuery(
-    (q) => q.from({ order: orders }).where(({ order }) => eq(order.status, status)).orderBy(({ order }) => order.total, "desc"),
-    [status],
-  );
+  const { data: all, isLoading } = useLiveQuery({ queryKey: ["orders"], query: (q) => q.from({ order: orders }) });
+  const { data: shown } = useLiveQuery({
+    queryKey: ["orders", status],
+    query: (q) => q.from({ order: orders }).where(({ order }) => eq(order.status, status)).orderBy(({ order }) => order.total, "desc"),
+  });
   return (
     <>
       <h1>Orders</h1>
