@@ -19,9 +19,9 @@ import (
 // delivers without them.
 func receivers(cfg config.Config) (all []check) {
 	for _, to := range []struct{ name, address string }{
-		{"notices.webhook.url", string(cfg.Notices.Webhook.URL)},
-		{"supervisor.ping_url", string(cfg.Supervisor.PingURL)},
-		{"tracing.endpoint", cfg.Tracing.Endpoint},
+		{"webhook", string(cfg.Notices.Webhook.URL)},
+		{"ping", string(cfg.Supervisor.PingURL)},
+		{"tracing", cfg.Tracing.Endpoint},
 	} {
 		if to.address == "" {
 			continue

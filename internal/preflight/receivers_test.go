@@ -36,9 +36,9 @@ func TestReceiversAreReached(t *testing.T) {
 		t.Fatalf("%+v", report)
 	}
 	for i, want := range []Result{
-		{Name: "notices.webhook.url", Level: OK, Text: "takes connections"},
-		{Name: "supervisor.ping_url", Level: Warn, Text: "certificate", Code: fault.ReceiverUnreachable},
-		{Name: "tracing.endpoint", Level: Warn, Text: "connection refused", Code: fault.ReceiverUnreachable},
+		{Name: "webhook", Level: OK, Text: "takes connections"},
+		{Name: "ping", Level: Warn, Text: "certificate", Code: fault.ReceiverUnreachable},
+		{Name: "tracing", Level: Warn, Text: "connection refused", Code: fault.ReceiverUnreachable},
 	} {
 		got := report.Checks[i]
 		if got.Name != want.Name || got.Level != want.Level || got.Code != want.Code || !strings.Contains(got.Text, want.Text) || strings.Contains(got.Text, "hooks") {

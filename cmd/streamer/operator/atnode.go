@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -167,4 +168,78 @@ func ownerOf(s admin.Status, partition int) string {
 		return s.Nodes[i].Node
 	}
 	return ""
+}
+
+// A detailed is a subscriber as a node shows it, and whether it was deleted.
+type detailed struct {
+	admin.SubscriberDetail
+
+	// Session is the nodes at which the subscriber has a session.
+	Session string `json:"connected_at,omitempty"`
+	Done    bool   `json:"done"`
+}
+
+// readDetail reads what a node knows about a subscriber.
+func readDetail(ctx context.Context, o *command, subscriber string) (d detailed, err error) {
+	for _, flag := range []string{"partition", "all"} {
+		if o.cmd.Flags().Changed(flag) {
+			return d, fault.Newf(fault.CommandBadArgument, "--%s needs the configuration of the nodes: give -f", flag)
+		}
+	}
+	d.Session = strings.Join(connectedAt(ctx, o.node)[subscriber], ", ")
+	return d, o.node.ask(ctx, http.MethodGet, "v1/subscribers/detail", url.Values{"subscriber": {subscriber}}, &d.SubscriberDetail)
+}
+
+// showAtNode shows a subscriber.
+func showAtNode(ctx context.Context, o *command, subscriber string, w io.Writer) error {
+	d, err := readDetail(ctx, o, subscriber)
+	if err != nil {
+		return err
+	}
+	return o.print(w, d, d.write)
+}
+
+// deleteAtNode deletes the checkpoints of a subscriber through one of the cluster's nodes.
+func deleteAtNode(ctx context.Context, o *command, subscriber string, w io.Writer) error {
+	d, err := readDetail(ctx, o, subscriber)
+	if err != nil {
+		return err
+	}
+	question := fmt.Sprintf("Delete the checkpoints of subscriber %s, and their history?", quoted(subscriber))
+	if d.Session != "" {
+		question = fmt.Sprintf("Subscriber %s is connected at node %s, and its session ends. %s", quoted(subscriber), printable(d.Session), question)
+	}
+	if err := o.decide(ctx, w, d, d.write, nil, question); err != nil {
+		return err
+	}
+	var accepted admin.Accepted
+	if err := o.node.ask(ctx, http.MethodPost, "v1/subscribers/delete", url.Values{"subscriber": {subscriber}}, &accepted); err != nil {
+		return err
+	}
+	d.Done = true
+	return o.print(w, d, d.write)
+}
+
+// write writes a subscriber, or that its checkpoints were deleted.
+func (d detailed) write(t *tabwriter.Writer) {
+	if d.Done {
+		fmt.Fprintf(t, "The checkpoints of subscriber %s are deleted.\n", quoted(d.Subscriber))
+		return
+	}
+	fmt.Fprintf(t, "subscriber\t%s\nkind\t%s\nconnected\t%s\n", quoted(d.Subscriber), orDash(string(d.Kind)), orDash(printable(d.Session)))
+	if d.Error != "" {
+		fmt.Fprintf(t, "not to be read\t%s\n", printable(d.Error))
+	}
+	fmt.Fprintf(t, "\nthe %d earliest of %d places:\nPARTITION\tPOSITION\tTIME\n", len(d.Places), d.PlacesTotal)
+	for _, p := range d.Places {
+		partition := "all others"
+		if p.Partition != nil {
+			partition = fmt.Sprint(*p.Partition)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", partition, p.Position, formatTime(p.Position.Time))
+	}
+	fmt.Fprint(t, "\nthe last checkpoints, the newest first:\nSAVED\tGENERATION\tPOSITION\tTIME\tREASON\tBY\n")
+	for _, c := range d.History {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\n", formatTime(c.At), c.Generation, c.Position, formatTime(c.Position.Time), printable(string(c.Reason)), quoted(c.By))
+	}
 }

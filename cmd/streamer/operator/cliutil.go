@@ -40,8 +40,10 @@ type command struct {
 	allNodes bool
 	// node is the node that the command can ask instead of the stores, and atNode how; nil where it
 	// cannot.
-	node   *nodeClient
-	atNode func(ctx context.Context, args []string, w io.Writer) error
+	node *nodeClient
+	// storesFirst says that with a configuration the stores do the command, even if a node is named.
+	storesFirst bool
+	atNode      func(ctx context.Context, args []string, w io.Writer) error
 	// accepts are the faults of backend.Verify that the command is there to resolve.
 	accepts []fault.Code
 
@@ -106,7 +108,8 @@ func (o *command) asksNode() bool {
 		return false
 	}
 	o.node.file = o.file
-	return o.node.names() || o.file == "" && !configured(os.Environ())
+	bare := o.file == "" && !configured(os.Environ())
+	return bare || o.node.names() && !o.storesFirst
 }
 
 // OutputFlag adds -o with its values, json unless others are given.

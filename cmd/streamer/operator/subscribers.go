@@ -342,6 +342,8 @@ func showCommand() *cobra.Command {
 	var o command
 	var only *[]string
 	var every bool
+	o.node, o.storesFirst = &nodeClient{}, true
+	o.atNode = func(ctx context.Context, args []string, w io.Writer) error { return showAtNode(ctx, &o, args[0], w) }
 	cmd := o.build("show NAME", "Show the checkpoints of a subscriber", cobra.ExactArgs(1), func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 		wanted, err := partitions(ctx, conn, *only)
 		if err != nil {
@@ -354,8 +356,10 @@ func showCommand() *cobra.Command {
 		s := checkpointList{Subscriber: args[0], Checkpoints: admin.ShowCheckpoints(all)}
 		return cmp.Or(o.print(w, s, func(t *tabwriter.Writer) { s.write(t, every || len(wanted) > 0) }), unread)
 	})
+	cmd.Long = `Show the checkpoints of a subscriber, from the stores of the configuration (-f, or the environment). Without one a node is asked (--address,
+STREAMER_ADDRESS, a context, else the one at 127.0.0.1:8080): it shows where the subscriber is earliest, and its last checkpoints.`
 	only = partitionFlag(cmd)
-	cmd.ValidArgsFunction = completeFrom(&nodeClient{}, subscriberNames)
+	cmd.ValidArgsFunction = completeFrom(o.node, subscriberNames)
 	cmd.Flags().BoolVar(&every, "all", false, "show every partition, not only the latest")
 	return cmd
 }
@@ -510,6 +514,8 @@ func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) (str
 func deleteCommand() *cobra.Command {
 	var o command
 	var node nodeClient
+	o.node, o.storesFirst = &node, true
+	o.atNode = func(ctx context.Context, args []string, w io.Writer) error { return deleteAtNode(ctx, &o, args[0], w) }
 	cmd := o.build("delete NAME", "Delete the checkpoints of a subscriber", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 			origin, err := admin.ReadOrigin(ctx, conn.Store)
@@ -543,15 +549,11 @@ func deleteCommand() *cobra.Command {
 		})
 	cmd.Long = `Delete the checkpoints of a subscriber and their history, also those that cannot be read. A subscriber that comes back begins at the positions
 that it tells, else as its start policy says. The session that an exclusive one may have ends with its next save; a shared one that is being served gets
-checkpoints again where its owners are, and begins at the origin's start after a restart before that. A node (--address) tells whether it is
-connected.`
-	node.addFlags(cmd)
+checkpoints again where its owners are, and begins at the origin's start after a restart before that.
+
+With a configuration (-f, or the environment) they are deleted in the store, and a node (--address) tells whether the subscriber is connected. Without one a
+node deletes them (--address, STREAMER_ADDRESS, a context, else the one at 127.0.0.1:8080).`
 	cmd.ValidArgsFunction = completeFrom(&node, subscriberNames)
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		node.file = o.file
-		return run(cmd, args)
-	}
 	return o.planFlags(cmd)
 }
 
