@@ -195,7 +195,7 @@ func (s *stream) catchUp(ctx context.Context) error {
 		} else if s.mayJoin() && s.joins(ctx) {
 			return nil
 		}
-		found := looks && s.seen == nil // the client's place: from here on the cursor may read what the session asks for alone
+		found := looks && s.seen == nil // the client's place: from here on the cursor may read the session's namespaces alone
 		interrupted := !s.credit() || s.hasMail() || s.Ended()
 		if interrupted || found && cursor.Retained() {
 			c.keep()
@@ -267,7 +267,7 @@ func (c *catchup) wait(ctx context.Context, more <-chan struct{}, back *time.Tim
 	return nil
 }
 
-// scope returns what the session's subscriptions ask for. What it subscribes to later is read with
+// scope returns the namespaces of the session's subscriptions. Later subscriptions are read with
 // another cursor.
 func (s *stream) scope() oplog.Scope {
 	var all []change.Namespace
@@ -399,7 +399,7 @@ func (c *catchup) consider(batch *oplog.Batch) (whole bool) {
 }
 
 // hasSeen reports whether the session's subscriber has seen the rename to which a loss belongs, the
-// first change of the batch, and so was told of the loss.
+// first change of the batch, and so has the loss.
 func (s *stream) hasSeen(loss *oplog.Loss, batch *oplog.Batch) bool {
 	return loss.Reason == gap.Renamed && batch.Len() > 0 && s.seen != nil && s.seen.has(batch.Event(0).Position())
 }
@@ -518,9 +518,7 @@ func (c *catchup) turn() bool {
 	case c.ended || c.over():
 		c.ended = true
 		return false
-	case c.slot && c.slice > 0:
-		return true
-	case !c.slot && !s.expense.NeedsSlot() && c.spent <= fair.FreeUnits && !s.hub.accounts.TakesTurns(s.account, time.Now()):
+	case c.slot && c.slice > 0, !c.slot && c.isFree():
 		return true
 	}
 	c.giveBack()
@@ -531,6 +529,12 @@ func (c *catchup) turn() bool {
 	c.slot, c.slice = true, fair.SliceUnits
 	s.fill(true)
 	return true
+}
+
+// isFree reports whether the session needs no turn: it and its account have spent little.
+func (c *catchup) isFree() bool {
+	s := c.session
+	return !s.expense.NeedsSlot() && c.spent <= fair.FreeUnits && !s.hub.accounts.TakesTurns(s.account, time.Now())
 }
 
 // giveBack ends the session's turn: its queued events are sent.

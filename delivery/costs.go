@@ -13,7 +13,7 @@ import (
 // Admit waits until a session of an account may begin: see fair.Accounts.Start.
 func (h *Hub) Admit(ctx context.Context, account string) error { return h.accounts.Start(ctx, account) }
 
-// charge adds what a session has spent on filters and encodings in the current reply.
+// charge adds the cost of a session's filters and encodings in the current reply.
 func (l *loop) charge(s *stream, units int) { l.costs.Charge(s.account, &s.expense, units) }
 
 // chargeDelivery adds the delivery of an event to a session in the current reply.
@@ -174,7 +174,7 @@ func (h *Hub) suspend(sub *Subscription) {
 		Kind: "filter_suspended", Text: cause.Err.Error(), Subscription: sub.ID, Code: cause.Code, At: now,
 	})
 	s.mu.Unlock()
-	h.logger.Warn("filter suspended", "code", cause.Code, "account", s.account.Name, "subscriber", s.cfg.Subscriber, "subscription", sub.ID)
+	h.cfg.Logger.Warn("filter suspended", "code", cause.Code, "account", s.account.Name, "subscriber", s.cfg.Subscriber, "subscription", sub.ID)
 	s.Close(cause)
 }
 

@@ -68,11 +68,10 @@ type Config struct {
 	Tracer trace.Tracer
 }
 
-// A Hub serves the log to sessions. This half of it is for everybody; its loop has the other one.
+// A Hub serves the log to sessions. Any goroutine may call its methods; a loop is its other half.
 type Hub struct {
 	cfg      Config
 	log      *oplog.Log
-	logger   *slog.Logger
 	metrics  metrics
 	memory   *fair.Memory
 	accounts *fair.Accounts
@@ -116,10 +115,12 @@ func New(cfg Config, log *oplog.Log) *Hub {
 	cfg.CreditBytes = cmp.Or(cfg.CreditBytes, 16<<20)
 	cfg.Bookmark = cmp.Or(cfg.Bookmark, 15*time.Second)
 	cfg.SnapshotPage = cmp.Or(cfg.SnapshotPage, 512)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{
-		cfg: cfg, log: log, logger: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), memory: fair.NewMemory(cfg.QueueBytes),
+		cfg: cfg, log: log, memory: fair.NewMemory(cfg.QueueBytes), accounts: fair.NewAccounts(), compiler: match.NewCompiler(programBytes),
+		turns: snapshot.NewTurns(cfg.SnapshotRate), reads: snapshot.NewReads(), retries: newRetries(),
 		commands: make(chan func(*loop)), poked: make(chan struct{}, 1), stopped: make(chan struct{}),
-		turns: snapshot.NewTurns(cfg.SnapshotRate), reads: snapshot.NewReads(), retries: newRetries(), accounts: fair.NewAccounts(), compiler: match.NewCompiler(programBytes), pulse: pulse{turning: health.NewLoop()},
+		pulse: pulse{turning: health.NewLoop()},
 	}
 	h.mu.sessions = make(map[*Session]struct{})
 	h.mu.events = make([]uint64, cfg.Partitions)
@@ -130,8 +131,8 @@ func New(cfg Config, log *oplog.Log) *Hub {
 // programBytes bounds the programs that are remembered for subscriptions to come.
 const programBytes = 32 << 20
 
-// A loop is the half of a Hub that only the goroutine of Run may touch: whoever has one is called
-// by it. Others ask for it with Hub.do.
+// A loop is the half of a Hub that only the goroutine of Run may touch. Functions that have a loop
+// are called by that goroutine; others go through Hub.do.
 type loop struct {
 	*Hub
 
@@ -175,7 +176,7 @@ type listing struct {
 	losses      int // that the subscription knew when the listing began
 }
 
-// costs are what the live path costs, as the Hub's loop measures it.
+// costs are the costs of the live path, as the Hub's loop measures them.
 type costs struct {
 	*fair.Live
 
@@ -191,7 +192,7 @@ func (h *Hub) newLoop(running context.Context) *loop {
 		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader), costs: costs{Live: fair.NewLive(h.accounts)},
 	}
 	l.scanner = snapshot.NewScanner(running, snapshot.Config[*Subscription]{
-		Source: h.cfg.Snapshots, Sessions: l, Turns: h.turns, Reads: h.reads, Logger: h.logger,
+		Source: h.cfg.Snapshots, Sessions: l, Turns: h.turns, Reads: h.reads, Logger: h.cfg.Logger,
 		Do:        func(ctx context.Context, f func()) bool { return h.do(ctx, func(*loop) { f() }) },
 		Documents: func(readers int) int { return min(h.cfg.SnapshotPage, h.memory.Events(readers)) },
 	})

@@ -18,7 +18,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	running, cancel := context.WithCancel(ctx)
 	l := h.newLoop(running)
 	defer l.scanner.Join()
-	defer cancel() // before: a scan that nobody serves any more ends only with its context
+	defer cancel() // before Join: a scan that nobody serves ends only with its context
 	defer h.pulse.turning.Rest()
 	for {
 		turning, end := context.WithCancel(ctx)
@@ -31,7 +31,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		if !again {
 			return err
 		}
-		h.logger.Warn("hub restarted: its sessions continue where they are")
+		h.cfg.Logger.Warn("hub restarted: its sessions continue where they are")
 		l.part()
 	}
 }

@@ -106,7 +106,7 @@ func (h *Hub) remember(loss *oplog.Loss, loser string) {
 	its, others := 0, 0
 	for _, l := range h.mu.losses {
 		switch {
-		case l.loser == loser && l.To.Compare(loss.To) == 0 && l.Reason == loss.Reason && slices.Equal(l.Namespaces, loss.Namespaces):
+		case l.loser == loser && l.is(loss):
 			return
 		case l.loser == loser:
 			its++
@@ -125,6 +125,11 @@ func (h *Hub) remember(loss *oplog.Loss, loser string) {
 	case loser != "" && its+others >= maxLosers:
 		oldest(func(l rememberedLoss) bool { return l.loser != "" })
 	}
+}
+
+// is reports whether a loss is the remembered one, which several sessions may meet.
+func (l rememberedLoss) is(loss *oplog.Loss) bool {
+	return l.To.Compare(loss.To) == 0 && l.Reason == loss.Reason && slices.Equal(l.Namespaces, loss.Namespaces)
 }
 
 // compensateAttached begins the snapshots that compensate for recent losses before the places of
@@ -168,7 +173,7 @@ func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot
 				add(change.Namespace{DB: db, Coll: coll})
 			}
 		}
-		for _, ns := range s.hub.cfg.Recover { // who asks for the changes of one document keeps no copy
+		for _, ns := range s.hub.cfg.Recover { // a subscription of one document keeps no copy
 			if !sub.Recover && f.Document == "" && lost(ns) {
 				add(ns)
 			}

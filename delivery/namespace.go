@@ -50,7 +50,7 @@ func (h *Hub) Names(ctx context.Context, all []change.Namespace) Names {
 	}
 	names, err := h.kinds.of(ctx, asked, h.cfg.Kinds)
 	if err != nil {
-		h.logger.Warn("namespaces not looked up", "namespaces", len(asked), "error", err)
+		h.cfg.Logger.Warn("namespaces not looked up", "namespaces", len(asked), "error", err)
 	}
 	return names
 }

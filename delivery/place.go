@@ -30,7 +30,7 @@ type pageReader struct {
 
 	form int // in the forms of the writer
 	hits []pageHit
-	lost bool // its session gets no more of the pages
+	lost bool // its session gets no further pages
 }
 
 // A pageForm is a form that readers want, and the last document that was written in it.
@@ -101,7 +101,7 @@ func (w *pageWriter) write(f *snapshot.PageRead, expected int) *page {
 		d := document{id: change.IDOf(doc)}
 		var err error
 		if w.event, err = w.events.Event(doc); err != nil {
-			w.hub.logger.Warn("parsing snapshot document failed", "namespace", p.namespace.String(), "error", err)
+			w.hub.cfg.Logger.Warn("parsing snapshot document failed", "namespace", p.namespace.String(), "error", err)
 		} else {
 			d.partition, _ = w.partitioner.Of(&w.event)
 			w.writer.Next(&w.event)

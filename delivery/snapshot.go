@@ -277,8 +277,9 @@ func (s *stream) resumeSnapshots(added []*Subscription) {
 // advance continues the snapshot of a live subscription.
 func (l *loop) advance(sub *Subscription) {
 	p := sub.progress()
+	reads := p != nil && !p.Done && !p.Paused
 	switch {
-	case p == nil || p.Done || p.Paused || l.cfg.Snapshots == nil:
+	case !reads || l.cfg.Snapshots == nil:
 	case !p.Listed:
 		l.list(sub)
 	case len(p.Left) == 0:
@@ -329,7 +330,7 @@ func (l *loop) list(sub *Subscription) {
 	l.start(func(ctx context.Context) {
 		collections, at, err := l.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
-			l.logger.Warn("listing collections for a snapshot failed", "error", err)
+			l.cfg.Logger.Warn("listing collections for a snapshot failed", "error", err)
 			if retry.Sleep(ctx, relist) != nil {
 				return
 			}

@@ -133,7 +133,9 @@ func (p *Part) has(held, divisor int) bool {
 	defer m.mu.Unlock()
 	share := m.most / 2 / len(m.mu.shares) / 2
 	all := m.Bytes()
-	if all < m.most && (all < m.first(divisor) || k.held < share/divisor || held < share/k.sessions/divisor) {
+	switch {
+	case all >= m.most: // nobody has room
+	case all < m.first(divisor), k.held < share/divisor, held < share/k.sessions/divisor:
 		return true
 	}
 	k.waiting[p] = struct{}{}

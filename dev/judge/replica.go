@@ -367,6 +367,9 @@ func (c *replica) judge(facts []*fact, round int, collections []string) verdict 
 	return v
 }
 
+// differs reports whether the copy has another document than MongoDB, if it has the whole of it.
+func (d *held) differs(f *fact) bool { return d.doc != nil && text(d.doc) != text(f.doc) }
+
 // compare returns the class of a document's difference.
 func (c *replica) compare(f *fact, key string) (class, why string) {
 	d, matches, least := c.docs[key], c.matches(f.doc), f.n
@@ -387,7 +390,7 @@ func (c *replica) compare(f *fact, key string) (class, why string) {
 		return "missing", fmt.Sprintf("it must be there with n=%d at least; MongoDB has %.300s", least, text(f.doc))
 	case matches && d.n < least:
 		return "stale", fmt.Sprintf("it must be there with n=%d at least, and has n=%d", least, d.n)
-	case matches && hearsAll && d.doc != nil && text(d.doc) != text(f.doc):
+	case matches && hearsAll && d.differs(f):
 		return "differs", fmt.Sprintf("the copy has %.400s\n      MongoDB has %.400s", text(d.doc), text(f.doc))
 	case !matches && d != nil && hearsLeaves:
 		return "superfluous", fmt.Sprintf("it does not match since n=%d or before; the copy has n=%d", f.n, d.n)

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mongostream/streamer/change"
@@ -31,6 +32,7 @@ type SnapshotOperator interface {
 // subscriber has no session at the node or none of its subscriptions is meant, and 403 to
 // identities that may not read everything. The request is in the audit log before anything is done.
 func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
+	known := []delivery.Operation{delivery.BeginSnapshot, delivery.PauseSnapshot, delivery.ResumeSnapshot, delivery.CancelSnapshot}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i, q := access.From(r.Context()), r.URL.Query()
 		refuse := func(status int, code fault.Code, format string, args ...any) {
@@ -45,7 +47,7 @@ func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 		case q.Get("subscriber") == "":
 			refuse(http.StatusBadRequest, fault.CommandBadArgument, "parameter subscriber: required")
 			return
-		case do != delivery.BeginSnapshot && do != delivery.PauseSnapshot && do != delivery.ResumeSnapshot && do != delivery.CancelSnapshot:
+		case !slices.Contains(known, do):
 			refuse(http.StatusBadRequest, fault.CommandBadArgument, "parameter operation: begin, pause, resume or cancel")
 			return
 		case db != "" && (!dotted || coll == ""):
