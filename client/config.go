@@ -92,8 +92,8 @@ type Config struct {
 	// StopTimeout bounds how long Run waits at the end for the node to receive the last
 	// acknowledgements. Defaults to 1 s.
 	StopTimeout time.Duration
-	// Logger gets what the client does: sessions that begin at level info, those that end and are
-	// opened again at warn. Defaults to one that writes warnings to standard error.
+	// Logger gets the actions of the client: sessions that begin at level info, those that end and
+	// are opened again at warn. Defaults to one that writes warnings to standard error.
 	Logger *slog.Logger
 }
 
@@ -146,12 +146,12 @@ const (
 	// AckAuto lets the node count changes as acknowledged when it has sent them. A program that
 	// crashes may lose changes unless it saves its own Position.
 	AckAuto
-	// AckManual acknowledges what the program has passed to Client.Acknowledge. Handlers may return
-	// as soon as they have handed a change to another goroutine. After a reconnect the session
-	// begins at the last acknowledged position, and changes that were handed over before are
-	// dropped. Many documents of a snapshot share a place: they are acknowledged with a Position
-	// that Client.Position has returned after all of their batch had been handed over, or with one
-	// of a later change. Requires Partitions All.
+	// AckManual acknowledges the positions that the program passes to Client.Acknowledge. Handlers
+	// may return as soon as they have handed a change to another goroutine. After a reconnect the
+	// session begins at the last acknowledged position, and changes that were handed over before
+	// are dropped. Many documents of a snapshot share a place: they are acknowledged with a
+	// Position that Client.Position has returned after all of their batch had been handed over, or
+	// with one of a later change. Requires Partitions All.
 	AckManual
 )
 
@@ -274,7 +274,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// errUnheard says that a program is not told of a loss: no retry and no OnPoison may skip it.
+// errUnheard says that a program has no function for losses: no retry and no OnPoison may skip it.
 var errUnheard = errors.New("set Config.OnNotice and read the documents again there")
 
 // refuseLosses is OnNotice of a program that has none.

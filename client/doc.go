@@ -22,12 +22,12 @@
 // Delivery is at least once. Every change that matches a subscription reaches its handler, or a
 // [Resync] bounds what may have been missed. A change is handled when the handlers of all its
 // subscriptions have returned nil. The client tracks the position of each partition change by
-// change and drops what is redelivered after a reconnect or by another node. Within one Run, a
-// handler therefore sees a change again only after a [Rewound] or after the number of partitions
-// has changed. After a crash, the program resumes at its own [Position] or at the checkpoint that
-// the nodes keep under its name. Changes that were handled but not acknowledged are redelivered
-// with the same [Change.ID]. A program that hands changes over to something that finishes them
-// later and in batches sets Config.Acks to AckManual and calls [Client.Acknowledge].
+// change and drops changes that are redelivered after a reconnect or by another node. Within one
+// Run, a handler therefore sees a change again only after a [Rewound] or after the number of
+// partitions has changed. After a crash, the program resumes at its own [Position] or at the
+// checkpoint that the nodes keep under its name. Changes that were handled but not acknowledged are
+// redelivered with the same [Change.ID]. A program that hands changes over to something that
+// finishes them later and in batches sets Config.Acks to AckManual and calls [Client.Acknowledge].
 //
 // The changes of a partition, and so those of a document, are handled one at a time in the order of
 // the log. Up to Config.Concurrency partitions are handled concurrently. A drop, rename,

@@ -103,8 +103,8 @@ func opOfJSON(text []byte) (op string) {
 	return op
 }
 
-// fieldOfJSON returns a field at the top level of an object without reading what comes after it;
-// nil if it cannot be read.
+// fieldOfJSON returns a field at the top level of an object without reading the rest of it; nil if
+// it cannot be read.
 func fieldOfJSON(text []byte, field string) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {

@@ -21,9 +21,9 @@ type Position struct {
 	documents  tally // not part of the text
 }
 
-// A tally counts the handled batches with documents of snapshots, several of which share a place.
-// Each progress has its own: its batches are not those of another one, even if they contain the
-// same documents.
+// A tally counts the handled batches with documents of snapshots; several share a place. Each
+// progress has its own: its batches are not those of another one, even if they contain the same
+// documents.
 type tally struct {
 	of      *owner // the progress; nil for none
 	batches uint64

@@ -59,8 +59,8 @@ func (u *liveUpdate) apply(doc Document, some []string) (after Document, sure bo
 	return after, sure && isDocument
 }
 
-// isTwofold reports whether one text names two fields, one of which has dots in its name: paths has
-// the steps of one of them only.
+// isTwofold reports whether one text names two fields, and one has dots in its name: paths has the
+// steps of one of them only.
 func (u *liveUpdate) isTwofold() bool {
 	if len(u.Paths) == 0 {
 		return false
@@ -168,10 +168,10 @@ func indexOf(name string) (i int, ok bool) {
 	return i, err == nil
 }
 
-// removed is what a change returns for a field that is to go.
+// removed is the result of a change that removes a field.
 type removed struct{}
 
-// changed returns a container with what is at the path changed. fits is false where the path does
+// changed returns a container with the value at the path changed. fits is false where the path does
 // not fit the container, which is then returned as it is.
 func (u *liveUpdate) changed(in any, path []pathStep, change func(any) (any, bool)) (out any, fits bool) {
 	step := path[0]

@@ -33,7 +33,7 @@ type work struct {
 		inside  int    // handlers that run in workers
 		era     int    // counts the rewinds
 
-		acked Position // with AckManual, what the program has acknowledged; zero while no position is known
+		acked Position // with AckManual, the position that the program has acknowledged; zero while no position is known
 
 		rewinding chan struct{} // closed when the program has handled a rewind; nil while there is none
 	}
@@ -355,7 +355,7 @@ func (w *work) release(f *feed) {
 	}
 }
 
-// acknowledge records what the program has acknowledged.
+// acknowledge records an acknowledgement of the program.
 func (w *work) acknowledge(p Position) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

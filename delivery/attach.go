@@ -201,7 +201,7 @@ func NewRewind(to change.Position, partitions []change.Partition) *Loss {
 // served by several nodes needs this, when it gets partitions, if its filters read documents that
 // were looked up: the former owner may have delivered any change up to the end of its term, and a
 // change that it has hidden, and that now matches, follows these in the eyes of a consumer that
-// drops what it has seen. So its document must not be older than theirs.
+// drops repeated changes. So its document must not be older than theirs.
 func (s *Session) Reread(since time.Time, until change.Timestamp) {
 	s.await(func(s *stream) { s.announced = oplog.Reread{Since: since, Until: until} })
 }

@@ -18,8 +18,8 @@ func (s *Session) Owe(left []snapshot.Progress, partitions ...change.Partition) 
 	})
 }
 
-// takenOut returns what is left of the snapshots after the last acknowledged batch, if one of the
-// partitions is attached already: Prune drops what is queued for it, and documents, unlike changes,
+// takenOut returns the unread rest of the snapshots after the last acknowledged batch, if one of
+// the partitions is attached already: Prune drops its queued events, and documents, unlike changes,
 // do not come again from its place. A partition that leaves has had no documents since its cut.
 func (s *stream) takenOut(places map[change.Partition]Place) (left []snapshot.Progress) {
 	attached := *s.attached.Load()

@@ -186,8 +186,8 @@ func (s *stream) openBatch() {
 }
 
 // Recycle takes back a batch whose events the transport has copied, for later ones: most of the
-// garbage of a busy session would be batches. The caller must not use it, nor what it has got from
-// it, any more.
+// garbage of a busy session would be batches. The caller must not use it, nor any slice of it,
+// afterwards.
 func (s *Session) Recycle(b *Batch) {
 	if b.page != nil {
 		s.hub.giveUp(b.page, 1)
@@ -208,8 +208,8 @@ func (s *Session) Recycle(b *Batch) {
 const maxSpare = 2 << 10
 
 // spares are larger batches that were sent, for the next ones of any session, by the power of two
-// of their memory, so that a batch never counts for more than twice what it needs. Garbage
-// collections empty them: without them, these batches would be the garbage.
+// of their memory, so that a batch never counts for more than twice the memory of its contents.
+// Garbage collections empty them: without them, these batches would be the garbage.
 type spares [21]sync.Pool
 
 // put adds a batch, unless it is very large.

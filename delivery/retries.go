@@ -14,7 +14,7 @@ type retries struct {
 	mu struct {
 		sync.Mutex
 		changed map[*Session]struct{}
-		over    bool // readers want no more pages
+		over    bool // readers have left
 	}
 }
 
@@ -32,7 +32,7 @@ func (r *retries) change(s *Session) {
 	wake.Notify(r.signal)
 }
 
-// leave notes that readers want no more pages.
+// leave notes that readers have left.
 func (r *retries) leave() {
 	r.mu.Lock()
 	r.mu.over = true
@@ -40,7 +40,7 @@ func (r *retries) leave() {
 	wake.Notify(r.signal)
 }
 
-// take removes and returns the sessions that have changed, and whether readers want no more pages.
+// take removes and returns the sessions that have changed, and whether readers have left.
 func (r *retries) take() (changed map[*Session]struct{}, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

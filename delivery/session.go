@@ -147,8 +147,8 @@ type SessionConfig struct {
 // a subscriber may know of, and whether that is anything.
 type Readable func(namespaces []string) (readable []string, some bool)
 
-// A Session is a subscriber's stream. Its methods are safe for concurrent use. This half of it is
-// for everybody; the other one is a stream.
+// A Session is a subscriber's stream. Its methods are safe for concurrent use. A stream is its
+// other half.
 type Session struct {
 	hub      *Hub
 	cfg      SessionConfig
@@ -156,7 +156,7 @@ type Session struct {
 	part     *fair.Part    // of the memory of all sessions
 	received chan struct{} // holds one signal: something may be ready for Receive
 	stirred  chan struct{} // holds one signal for a catch-up that waits
-	turns    atomic.Uint64 // of the session's own loop that are asked for; 0 while none runs
+	turns    atomic.Uint64 // of the session's own loop that were requested; 0 while none runs
 	run      func()        // runs the loop
 	// filtersAsked holds one value during a request for the owner's subscriptions.
 	filtersAsked chan struct{}
@@ -195,7 +195,7 @@ type places struct {
 	rewound    attachment // the last rewind, and its batch
 }
 
-// An outbox is what a session has queued, and its subscriber has not acknowledged.
+// An outbox has the batches that a session has queued, and its subscriber has not acknowledged.
 type outbox struct {
 	queue     []*Batch
 	spare     *Batch    // see Recycle; nil if there is none
@@ -206,21 +206,21 @@ type outbox struct {
 	delivered uint64    // the last Seq that was written to a subscriber that acknowledges
 }
 
-// A counts is what a session has queued, and its subscriber has acknowledged, in numbers.
+// A counts has the numbers and sizes of queued and acknowledged events.
 type counts struct {
 	events, bytes int       // of unacked
 	attached      int       // partitions in unacknowledged batches that attach them
 	held          int       // bytes of memory that count against the budget
 	released      bool      // nothing counts from now on
-	owes          time.Time // since when the subscriber has acknowledged nothing of what it was delivered; zero if it owes nothing
+	owes          time.Time // since when the subscriber has acknowledged none of its batches; zero if it owes nothing
 	acked         uint64    // events
 	lost          []Loss    // of the subscriber alone, acknowledged, at most maxLost
 	losses        uint64    // of the subscriber alone, queued or acknowledged
 }
 
 // A stream is the half of a session that only its owner may touch: the Hub's loop while the session
-// is on the live path, otherwise its own loop. Whoever has one is called by the owner; others ask
-// for it with Session.do.
+// is on the live path, otherwise its own loop. Functions that have a stream are called by the
+// owner; others go through Session.do.
 type stream struct {
 	*Session
 	streamDocuments
@@ -250,7 +250,7 @@ type stream struct {
 	buf        []byte // for keys
 }
 
-// streamDocuments is what a stream knows of documents.
+// streamDocuments is the knowledge of a stream about documents.
 type streamDocuments struct {
 	remembered    int                 // bytes that its subscriptions use to remember sent ones
 	documentsFrom change.Timestamp    // earlier ones are not for it; see DocumentsFrom

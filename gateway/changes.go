@@ -31,10 +31,11 @@ const (
 	changeLook = 100 * time.Millisecond
 )
 
-// Changes serves GET /v1/changes: what the log and the retained log still have of one document, as
-// JSON. Parameters: db, coll, id (Extended JSON, or a plain text), start and end (RFC 3339 times;
-// default to the beginning and to now), limit (100) and from, the next of the answer before. It
-// reads with a session like that of an event stream: it needs the same rights and counts the same.
+// Changes serves GET /v1/changes: the changes of one document that the log and the retained log
+// still have, as JSON. Parameters: db, coll, id (Extended JSON, or a plain text), start and end
+// (RFC 3339 times; default to the beginning and to now), limit (100) and from, the next of the
+// answer before. It reads with a session like that of an event stream: it needs the same rights and
+// counts the same.
 type Changes struct {
 	events  *Events
 	parseID func(text string) (change.Value, error)
@@ -50,7 +51,7 @@ func NewChanges(events *Events, parseID func(text string) (change.Value, error))
 type changesBody struct {
 	DB   string `json:"db"`
 	Coll string `json:"coll"`
-	// ID is the _id that was looked for, in canonical Extended JSON.
+	// ID is the requested _id, in canonical Extended JSON.
 	ID json.RawMessage `json:"_id"`
 	// Begins is set if the log begins later than the request's start.
 	Begins *time.Time `json:"begins,omitempty"`

@@ -33,8 +33,8 @@
 //   - A write that blocks on a full socket does not end with its request; a gRPC stream that is
 //     not taken stays in memory with its connection (gateway.TestEventStreamEndsWithItsClient,
 //     TestStalledGatewayLosesItsConnection)
-//   - An event is compressed without what the client got before: a common window would show in its
-//     size whether a secret of another event begins like a text that an attacker has written
+//   - An event is compressed without the events before it: a common window would show in its size
+//     whether a secret of another event begins like a text that an attacker has written
 //     (gateway.TestFragmentsAreIndependent)
 //   - A subscriber's name belongs to its identity, in the store as well: a checkpoint of another
 //     identity, or one planted on an open node, is refused (gateway.TestNameBelongsToItsIdentity,

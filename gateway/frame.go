@@ -124,7 +124,7 @@ func newFrame(b *delivery.Batch) *frame {
 	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
 }
 
-// A frameWriter encodes events. What follows their payloads is mostly the same for all events of a
+// A frameWriter encodes events. The part after the payload is mostly the same for all events of a
 // batch, and is encoded once.
 type frameWriter struct {
 	of   *delivery.Event // the event whose tail is encoded

@@ -137,7 +137,7 @@ func (g *gzipped) begin(buffer []byte) []byte {
 	return buffer
 }
 
-// seal compresses what is not yet compressed in the buffer, as a fragment of its own.
+// seal compresses the uncompressed rest of the buffer, as a fragment of its own.
 func (g *gzipped) seal(buffer []byte) []byte {
 	text := buffer[g.sealed:]
 	if len(text) == 0 {
@@ -149,12 +149,12 @@ func (g *gzipped) seal(buffer []byte) []byte {
 	return buffer
 }
 
-// written says that what is sealed has been written.
+// written says that the sealed part has been written.
 func (g *gzipped) written() {
 	g.sealed, g.sent = 0, g.checks
 }
 
-// end returns the end of what was written of the stream: an empty final block, then the checks.
+// end returns the end of the stream as it was written: an empty final block, then the checks.
 func (g *gzipped) end() []byte {
 	const finalBlock = "\x03\x00"
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32([]byte(finalBlock), g.sent.crc), g.sent.size)

@@ -95,8 +95,8 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve serves one connection and returns why it has ended, or an error before anything was
-// written. It releases all its resources before it returns. What it needs only to begin is on the
-// stacks of other functions: this one stays on the stack of every stream that waits.
+// written. It releases all its resources before it returns. Everything that it needs only to begin
+// is on the stacks of other functions: this one stays on the stack of every stream that waits.
 func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, err error) {
 	c, err := h.open(w, r)
 	if err != nil {

@@ -43,13 +43,13 @@ type client struct {
 
 	until  change.Timestamp // where the response ends, zero if nowhere
 	ended  bool             // that has been reached
-	begins change.Timestamp // of the log, if that is later than the start that was asked for
+	begins change.Timestamp // of the log, if that is later than the requested start
 	sent   time.Time        // when the last write began
 	limit  time.Time        // when a write that blocks fails
 	over   func(reason string)
 }
 
-// close releases what the client uses.
+// close releases the client's resources.
 func (c *client) close(r *http.Request, reason string) {
 	c.over(reason)
 	c.subscriber.Close(r.Context(), nil)
@@ -58,7 +58,8 @@ func (c *client) close(r *http.Request, reason string) {
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
-// reason. It is on the stack of every stream that waits, so what it does seldom is not.
+// reason. It is on the stack of every stream that waits, so functions that it seldom calls have
+// their own frames.
 func (c *client) run(ctx context.Context) (reason string) {
 	defer c.abandon(ctx)()
 	c.greet()
@@ -97,7 +98,7 @@ func (c *client) seal() {
 	}
 }
 
-// finish ends a compressed response after what was written, unless a write has failed. The server
+// finish ends a compressed response after the last write, unless a write has failed. The server
 // writes the end when the request returns, with that of the body.
 func (c *client) finish() {
 	if c.gzip != nil && !c.unfinished {
@@ -105,7 +106,7 @@ func (c *client) finish() {
 	}
 }
 
-// greet appends what comes before the first batch.
+// greet appends the text before the first batch.
 func (c *client) greet() {
 	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n: connected\n\n", retryAfter().Milliseconds())
 	if missed := c.subscriber.Missed(); missed != nil { // without an id: a client that leaves before the next one has yet to be moved
@@ -117,7 +118,8 @@ func (c *client) greet() {
 	}
 }
 
-// write writes what the session has received. It returns a reason if the stream ends.
+// write writes the received batches and notices of the session. It returns a reason if the stream
+// ends.
 func (c *client) write(ctx context.Context, batches []*delivery.Batch, notices []delivery.Notice, err error) (reason string) {
 	for _, n := range notices {
 		c.notice(n)

@@ -17,8 +17,8 @@ type Start struct {
 	// Position. It differs if Position cannot be opened, because its token belongs to another
 	// pipeline.
 	Open change.Position
-	// Scope is what the cursor is read for: it may leave out everything else. Defaults to
-	// everything.
+	// Scope has the namespaces for which the cursor is read: it may leave out all others. Defaults
+	// to everything.
 	Scope Scope
 	// Reread makes the cursor read a stretch anew, whatever rings have of it.
 	Reread Reread
@@ -33,16 +33,16 @@ type Start struct {
 // A Reread asks for entries up to Until from streams that were opened at Since or later; zero asks
 // for nothing. MongoDB looks up the document of an update when the change is read, so an entry that
 // a ring has had for a while may have an older document than another process has seen since. In
-// what is read anew, documents are no older than anything that was seen before Since. From a
-// stretch on that the oplog no longer has, entries come from the tail's ring all the same, because
-// that is better than a loss.
+// entries that are read anew, documents are no older than anything that was seen before Since. From
+// a stretch on that the oplog no longer has, entries come from the tail's ring all the same,
+// because that is better than a loss.
 type Reread struct {
 	Since time.Time
 	Until change.Timestamp
 }
 
-// isOver reports whether a cursor at a position has read what it asked for. drained says that no
-// entry of the position's time follows.
+// isOver reports whether a cursor at a position has read the stretch. drained says that no entry of
+// the position's time follows.
 func (r Reread) isOver(at change.Position, drained bool) bool {
 	c := at.Time.Compare(r.Until)
 	return r.Since.IsZero() || c > 0 || c == 0 && drained
@@ -157,7 +157,7 @@ func (c *Cursor) Idle() bool {
 	return c.idle || c.reader == nil
 }
 
-// Rereads returns what the cursor still has to read anew, zero if nothing.
+// Rereads returns the stretch that the cursor still has to read anew, zero if nothing.
 func (c *Cursor) Rereads() Reread {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -250,7 +250,7 @@ func (c *Cursor) find() *Batch {
 			continue
 		}
 		if loss := c.current.loss; loss.isGone() && !c.reader.tail && c.log.tail.holds(loss.From) {
-			c.advance(loss.From) // everything before it has been read, and what follows cannot be read anew
+			c.advance(loss.From) // everything before it has been read, and later entries cannot be read anew
 			c.current, c.reread = Batch{}, Reread{}
 			c.log.join(c)
 			return c.find()

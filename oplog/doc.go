@@ -54,8 +54,8 @@
 //   - An entry of a ring has the document that was looked up when it was read. A cursor may ask for
 //     entries that are read after a moment: then neither the tail nor a catch-up that began before
 //     it serves the cursor, and one gives way where there is no room for another
-//     (oplog.TestCursorsReadAnew, oplog.TestCursorsThatReadAnewWaitForNoOthers). What the oplog no
-//     longer has, the tail's ring serves (oplog.TestMemoryServesWhatCannotBeReadAnew)
+//     (oplog.TestCursorsReadAnew, oplog.TestCursorsThatReadAnewWaitForNoOthers). The tail's ring
+//     serves entries that the oplog no longer has (oplog.TestMemoryServesWhatCannotBeReadAnew)
 //   - A server that refuses every position, also the newest, says nothing about the contents of
 //     the log (oplog.TestServerThatRefuses,
 //     oplog.TestServerThatAcceptsPositionsAgainHasLostNothing)
@@ -72,7 +72,7 @@
 //   - A catch-up of the retained log continues in MongoDB only within the budget of streams
 //     (oplog.TestRetainedLogIsLeftWithinTheBudget), and serves no cursor that reads anew what
 //     MongoDB has (oplog.TestWhatMongoDBHasIsNotReadAnewFromTheRetainedLog). A cursor that cannot
-//     wait has one of MongoDB's streams before those that have come to the end of the retained log
+//     wait has one of MongoDB's streams before those that have reached the end of the retained log
 //     (oplog.TestWhoeverCannotWaitGoesBeforeThoseThatJoin). One of these that is about to leave the
 //     oplog, or has left it, cannot wait either, and goes before those that read anew
 //     (oplog.TestWhoeverJoinsLateIsNotLeftToWait,

@@ -50,7 +50,7 @@ type Config struct {
 	// Namespaces are the watched namespaces, as db.coll or db.*; empty means all.
 	Namespaces []string
 	// Lost is called with each loss of the tail when it finds it. It must not block. Optional.
-	// Those of catch-ups are told to their cursors alone.
+	// Losses of catch-ups reach their cursors alone.
 	Lost func(Loss)
 	// Logger defaults to a logger that discards.
 	Logger *slog.Logger

@@ -21,8 +21,8 @@ type span struct {
 	turn      turn // at which it gets one
 }
 
-// A want is what a cursor needs: everything of the scope after the position, from a reader that has
-// not begun before since. Only the retained log has the position, if retained is true.
+// A want is the need of a cursor: everything of the scope after the position, from a reader that
+// has not begun before since. Only the retained log has the position, if retained is true.
 type want struct {
 	at       change.Position
 	scope    Scope
@@ -185,8 +185,8 @@ func others(readers []span, w want) (n int) {
 func (s *span) has(scope Scope) bool { return !s.settled || s.scope.covers(scope) }
 
 // nearest returns the reader that will reach the position and is closest to it, among those that
-// may serve the cursor: they have its scope, or may turn out to have it. What can be read anew is
-// not read from the retained log, which has documents as they were looked up long ago.
+// may serve the cursor: they have its scope, or may turn out to have it. Entries that can be read
+// anew are not read from the retained log, which has documents as they were looked up long ago.
 func nearest(readers []span, w want) (best int) {
 	best = nowhere
 	for i, r := range readers {

@@ -34,7 +34,7 @@ type reader struct {
 	attempts int // to open the current position, since the last progress
 }
 
-// A readerState is what the loops of a reader, its cursors and the log share.
+// A readerState is shared by the loops of a reader, its cursors and the log.
 type readerState struct {
 	leave   func() // ends the reader
 	ending  bool   // it was ended
@@ -42,7 +42,7 @@ type readerState struct {
 	reading bool   // a stream is open
 	ring    ring
 	cursors map[*Cursor]struct{}
-	scope   Scope // of a catch-up: what it has, if that is settled
+	scope   Scope // of a catch-up: the namespaces that it has, if that is settled
 	settled bool
 	live    *Cursor // the cursor with which the tail keeps pace, nil if there is none
 	idle    int     // cursors that have read everything
@@ -221,7 +221,7 @@ func (r *reader) runSplit(ctx context.Context, replies <-chan Reply) error {
 			}
 			for _, s := range slots {
 				if s.loss != nil {
-					if s.told { // of old, as the segments have it: whoever meets it here keeps it
+					if s.told { // of old, as the segments have it: a reader that meets it here keeps it
 						s.loss.Namespaces = r.log.namespaces(s.loss)
 					} else {
 						s.held = r.lost(s.loss)

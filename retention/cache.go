@@ -70,8 +70,8 @@ func (c *cache) exit() {
 	}
 }
 
-// share returns how much one of the readers may fetch at once, so that what others fetch does not
-// push it out before it is read.
+// share returns how much one of the readers may fetch at once, so that others do not push it out
+// before it is read.
 func (c *cache) share() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,13 +29,13 @@
 //
 // # Sharing
 //
-// The streams of a [Source] share what they fetch, up to a bound, so that readers of the same
-// stretch cost the store one. What is further apart than that is fetched again.
+// The streams of a [Source] share the blocks that they fetch, up to a bound, so that readers of the
+// same stretch cost the store one. Readers that are further apart fetch them again.
 //
 // # Not obvious, and the tests that guard it
 //
-//   - A number of the retained log that was deleted may be created again by a writer that stood
-//     still: a floor rises before anything is deleted, and a writer reads it after each segment
+//   - A number of the retained log that was deleted may be created again by a writer that hung: a
+//     floor rises before anything is deleted, and a writer reads it after each segment
 //     (retention.TestModelOfWriters, retention.TestFloorFencesStalledWriters)
 //   - A retained log is continued only where its last change is met again; a restored MongoDB has
 //     another history (retention.TestRestoredHistoryStopsTheWriter)
@@ -47,7 +47,7 @@
 //   - An answer of the store says nothing: the object under the number decides who wrote it, and
 //     whether it is there (retention.TestLostAnswersOfTheStore,
 //     retention.TestStoreThatLiesCostsNothing)
-//   - Readers come and go: what they have fetched stays for some seconds after the last one
+//   - Readers come and go: their blocks stay for some seconds after the last one
 //     (retention.TestReadersShareWhatTheyFetch)
 //   - Some stores overwrite objects whatever the request says: the writer of a shared chain probes
 //     its store before the first segment (retention.TestWriterRefusesStoresThatOverwrite)

@@ -12,8 +12,8 @@ import (
 	"github.com/mongostream/streamer/fault"
 )
 
-// probeCleanup bounds how long the last deletions of a probe may go on after its context has ended:
-// what they leave are small objects.
+// probeCleanup bounds how long the last deletions of a probe may take after its context has ended:
+// they leave small objects only.
 const probeCleanup = 5 * time.Second
 
 // Probe looks whether the store does what retention relies on, with small objects of random names

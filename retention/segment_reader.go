@@ -30,8 +30,8 @@ const (
 )
 
 // A segmentReader yields the entries of a segment that concern a scope, and maybe others, in their
-// order. It holds a block of each lane, and shares what it has fetched with the other readers of
-// its cache. It must not be used concurrently.
+// order. It holds a block of each lane, and shares its blocks with the other readers of its cache.
+// It must not be used concurrently.
 type segmentReader struct {
 	store   Store
 	key     string

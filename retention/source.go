@@ -40,7 +40,7 @@ type SourceConfig struct {
 const patience = 5 * time.Minute
 
 // A Source opens streams on MongoDB and, at positions that MongoDB has lost, on the chain. Streams
-// of the chain share what they fetch.
+// of the chain share the blocks that they fetch.
 type Source struct {
 	cfg   SourceConfig
 	mongo oplog.Source

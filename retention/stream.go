@@ -156,7 +156,7 @@ func (s *stream) enterAgain(ctx context.Context) error {
 		h, _, err = s.source.chain().Header(ctx, s.header.Number)
 		return err
 	})
-	s.ahead = s.ahead[:0] // what is damaged stays: some is of the segments before, if they were cut
+	s.ahead = s.ahead[:0] // damaged stretches stay: some are of the segments before, if they were cut
 	switch {
 	case unreadable(err):
 		s.drop(err)

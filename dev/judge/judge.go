@@ -13,8 +13,8 @@ import (
 // The parts of a round.
 const (
 	writing = 7 * time.Second // everybody acts
-	// Looks at copies are counted, because a machine that stands still ages nothing.
-	look     = 200 * time.Millisecond // after which copies are looked at again
+	// Looks at copies are counted, because a frozen machine ages nothing.
+	look     = 200 * time.Millisecond // between two looks at the copies
 	settling = 600                    // looks while only the hot documents change, unless all copies are complete before
 	believed = 25                     // looks in which a copy that says that it is complete may yet become so
 	patience = 300                    // looks until a copy says so

@@ -57,7 +57,7 @@ func startReader(ctx context.Context, j *judge, kind string, round, i int) *read
 			rule.leaves = true
 			r.add(name, rule).live = true
 		}
-	case "owned": // begins with the oldest change, so that nothing is missing until something is lost; nodes say what is
+	case "owned": // begins with the oldest change, so that nothing is missing until something is lost; nodes report missing ones
 		r.add(name, all)
 	case "sse":
 		r.add(name, r.draw(true))
@@ -400,7 +400,7 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 		if w := m.GetWelcome(); w != nil {
 			hello.Cluster, hello.PartitionCount, hello.Generation = w.GetCluster(), w.GetPartitionCount(), w.GetGeneration()
 			r.say("connected to %s, %v", w.GetNode(), w.GetBegin())
-			if w.GetBegin() == streampb.Begin_BEGIN_CHECKPOINT { // it was rewound while it was away
+			if w.GetBegin() == streampb.Begin_BEGIN_CHECKPOINT { // it was rewound while it was disconnected
 				r.rewound()
 			}
 		}
@@ -474,7 +474,7 @@ func (r *reader) runEvents(ctx context.Context) {
 		if opened || strings.HasPrefix(err.Error(), "status") {
 			r.say("its stream ended: %v", err)
 		}
-		if opened && last == "" { // what the node takes for delivered may not have arrived, and no ID says so: begin as somebody else
+		if opened && last == "" { // events that the node counts as delivered may not have arrived, and no ID says so: begin under another name
 			name := *r.subscriber.Load() + "-again"
 			r.subscriber.Store(&name)
 		}

@@ -81,7 +81,7 @@ func newSinks(j *judge, round int) (sinks []*sink) {
 }
 
 func (s *sink) copies() []*replica {
-	if s.cluster.wide { // what comes again on purpose has its ids again
+	if s.cluster.wide { // intended repetitions have the ids of the first time
 		return []*replica{s.mu.every}
 	}
 	return []*replica{s.mu.every, s.mu.once}

@@ -206,7 +206,7 @@ func (h *History) noteSubscribers(subscribers []streamer.SubscriberStatus) {
 	h.mu.headRoom.add(least)
 	worst := slices.Clone(subscribers)
 	slices.SortStableFunc(worst, func(a, b streamer.SubscriberStatus) int {
-		switch { // clients, of which there may be any number, displace no shared subscriber
+		switch { // clients, whose number is unbounded, displace no shared subscriber
 		case a.Shared && !b.Shared:
 			return -1
 		case b.Shared && !a.Shared:

@@ -17,8 +17,8 @@ type Move string
 // The moves.
 const (
 	New     Move = "new"     // there is no checkpoint
-	Forward Move = "forward" // it moves forward in some partition: what is between is not delivered
-	Back    Move = "back"    // it moves back in some partition, and forward in none: what is between is delivered again
+	Forward Move = "forward" // it moves forward in some partition: the changes between are not delivered
+	Back    Move = "back"    // it moves back in some partition, and forward in none: the changes between are delivered again
 	Stays   Move = "stays"   // it is there already
 )
 
@@ -28,7 +28,7 @@ type ImportPlan struct {
 	Creates bool         `json:"creates"`
 	Origin  Origin       `json:"origin"`
 	Steps   []ImportStep `json:"checkpoints"`
-	// Progress, if it is not nil, is told by Apply how many checkpoints of all are done.
+	// Apply calls Progress, if it is not nil, with the number of checkpoints done, and of all.
 	Progress func(done, total int) `json:"-"`
 
 	archive Archive

@@ -60,7 +60,7 @@ func (o Operations) ServeRewind() http.Handler {
 
 // ServeDelete answers POST requests for /v1/subscribers/delete?subscriber=NAME: its checkpoints and
 // their history are deleted. A session of an exclusive subscriber ends with its next save. One of a
-// shared subscriber goes on and saves new checkpoints; without these it begins at the origin's
+// shared subscriber continues and saves new checkpoints; without these it begins at the origin's
 // start.
 func (o Operations) ServeDelete() http.Handler {
 	return o.serve(func(r *http.Request, _ string, record func(string, ...string)) error {

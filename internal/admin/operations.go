@@ -42,7 +42,7 @@ const (
 	requestedFor = time.Minute
 	// maxSlug is the longest slug of a component, in bytes.
 	maxSlug = 200
-	// finishTimeout bounds an operation, which goes on without its client.
+	// finishTimeout bounds an operation, which continues without its client.
 	finishTimeout = time.Minute
 )
 

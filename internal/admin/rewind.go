@@ -39,12 +39,12 @@ type Source interface {
 
 // A Retainer is a Source that has changes from before the oplog.
 type Retainer interface {
-	// Extend returns the reach of an oplog with what can be read from before it.
+	// Extend returns the reach of an oplog together with the changes from before it.
 	Extend(oplog gap.Reach) gap.Reach
 }
 
 // extent returns how far the log reaches: its First is where the oplog begins, which can be
-// counted, and Begins() where what can be read does. known is false if that cannot be known.
+// counted, and Begins() where readable changes begin. known is false if that cannot be known.
 func extent(ctx context.Context, source Source, now change.Timestamp) (r gap.Reach, known bool, err error) {
 	r.Last = now
 	if r.First, known, err = source.FirstEntry(ctx); err != nil || !known {

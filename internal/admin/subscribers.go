@@ -56,7 +56,7 @@ type Subscriber struct {
 	Session *Session `json:"session,omitempty"`
 
 	at   change.Position // by the checkpoint
-	late *float64        // of a shared subscriber, in seconds, by what the nodes say
+	late *float64        // of a shared subscriber, in seconds, as the nodes report it
 }
 
 // A Session is the public form of a subscriber's session at a node.

@@ -24,7 +24,7 @@ func (s *Service) runHistory(ctx context.Context) {
 // stages returns how long changes have taken in the stages that the node measures, as its metrics
 // say.
 func (s *Service) stages() (all []admin.Stage) {
-	families, _ := s.registry.histograms.Gather() // what cannot be collected is missing
+	families, _ := s.registry.histograms.Gather() // metrics with errors are missing
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			stage := admin.Stage{Seconds: m.GetHistogram().GetSampleSum(), Count: m.GetHistogram().GetSampleCount()}

@@ -106,8 +106,8 @@ func (r *metricsRegistry) handler(from prometheus.Gatherer, openMetrics bool) ht
 	})
 }
 
-// metrics returns the handler of /metrics at the address for clients: whoever may not read
-// everything, or does not show who it is, gets other texts for the names of clients. Without access
+// metrics returns the handler of /metrics at the address for clients: identities that may not read
+// everything, and clients without one, get other texts for the names of clients. Without access
 // control everybody may read everything.
 func (s *Service) metrics() http.Handler {
 	openMetrics := s.tracer != nil // traces have exemplars
@@ -116,8 +116,8 @@ func (s *Service) metrics() http.Handler {
 }
 
 // veiledMetrics are metrics without the names of clients and of their identities. The text in place
-// of a name is the same for all nodes of a cluster, so that alerts and sums count what they count
-// with names, and cannot be guessed without the key.
+// of a name is the same for all nodes of a cluster, so that alerts and sums count as they do with
+// names, and cannot be guessed without the key.
 type veiledMetrics struct {
 	from prometheus.Gatherer
 	key  []byte

@@ -40,7 +40,7 @@ type observed struct {
 	looked time.Time                    // when the last look began, zero before the first
 	// answered is when etcd gave the node its last view.
 	answered time.Time
-	// stood is when the node itself stood still, unheard when it or etcd did: heartbeats come
+	// stood is when the node itself was frozen, unheard when it or etcd was: heartbeats come
 	// through etcd.
 	stood, unheard standstills
 	etcd           health.Since // the last outage of etcd
@@ -109,8 +109,8 @@ func (o *observed) fact(name string, now, known time.Time, err error) health.Sin
 	return o.without(o.since[name], now)
 }
 
-// without returns a fact as if the node had not stood still since its beginning: in that time it
-// could not learn that it is over. The caller holds the mutex.
+// without returns a fact with a beginning that is later by the time in which the node was frozen
+// since: it could not learn meanwhile that the fact is over. The caller holds the mutex.
 func (o *observed) without(s health.Since, now time.Time) health.Since {
 	if !s.At.IsZero() {
 		s.At = s.At.Add(o.stood.within(s.At, now))
@@ -131,7 +131,7 @@ func (o *observed) still(name string, now time.Time, known bool, err error) heal
 	return o.without(last, now)
 }
 
-// look begins another look. One that comes late says that the node stood still: its process was
+// look begins another look. One that comes late says that the node was frozen: its process was
 // suspended, or got no time. The caller holds the mutex.
 func (o *observed) look(now time.Time) {
 	o.before, o.since = o.since, make(map[string]health.Since)
@@ -145,7 +145,7 @@ func (o *observed) look(now time.Time) {
 }
 
 // heardThrough notes how old the node's view of the cluster is, which it asks of etcd regularly:
-// while etcd keeps it waiting, no heartbeat comes, whoever sends one. The caller holds the mutex.
+// while etcd keeps it waiting, no heartbeat of any node comes. The caller holds the mutex.
 func (o *observed) heardThrough(age time.Duration, now time.Time) {
 	answered := now.Add(-age)
 	if due := o.answered.Add(member.AsksEvery + answersWithin); !o.answered.IsZero() {
@@ -163,8 +163,8 @@ func (o *observed) heardThrough(age time.Duration, now time.Time) {
 // answersWithin is how long an answer of etcd may take without keeping anybody waiting.
 const answersWithin = 250 * time.Millisecond
 
-// unserved returns the fact that partitions are not served. A node that is detached serves none,
-// and knows no plan that is to count: what was so before still is. The caller holds the mutex.
+// unserved returns the fact that partitions are not served. A detached node serves none, and knows
+// no plan that counts: the fact is as it was before. The caller holds the mutex.
 func (o *observed) unserved(now time.Time, detached bool, err error) health.Since {
 	return o.still("unserved", now, !detached, err)
 }
@@ -472,7 +472,7 @@ func (o *observed) reading(f *health.Facts, r streamer.Reading, tolerated time.D
 }
 
 // stalled returns the components that are stalled for longer than is tolerated, without the time in
-// which the whole node stood still. Each stall began when it was first seen to have begun: an age
+// which the whole node was frozen. Each stall began when it was first seen to have begun: an age
 // that does not grow moves its beginning.
 func (o *observed) stalled(now time.Time, vitals []health.Vital, tolerated time.Duration) (all []health.Stall) {
 	for _, v := range vitals {

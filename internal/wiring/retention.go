@@ -132,10 +132,10 @@ func (s *reading) lookAtRetained(ctx context.Context) {
 	}
 }
 
-// auditRetained writes into the audit log what operators have done to the retained log beside the
-// nodes. Of several nodes with one log the first one does. An action stays in the store until it is
-// in the history. One that cannot be removed is not written again while the audit log has it, by
-// whichever node.
+// auditRetained writes into the audit log the operators' actions on the retained log that bypassed
+// the nodes. Of several nodes with one log the first one does. An action stays in the store until
+// it is in the history. One that cannot be removed is not written again while the audit log has it,
+// by whichever node.
 func (s *Service) auditRetained(ctx context.Context) {
 	if backend.SharedStore(s.opts.Config.Retention.Store) && s.rank() > 0 {
 		return

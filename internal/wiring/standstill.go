@@ -3,7 +3,7 @@ package wiring
 import "time"
 
 // A standstill is a stretch of time in which no sign of another part could come, because the node
-// itself or the store that carries the signs stood still.
+// itself or the store that carries the signs was frozen.
 type standstill struct{ from, to time.Time }
 
 // standstills are the newest ones, in their order.

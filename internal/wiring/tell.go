@@ -22,7 +22,7 @@ type teller struct {
 	open map[string]opened    // by subject
 	told map[string]time.Time // when clients' problems were reported, by subject
 	gone map[string]time.Time // when an open problem disappeared
-	lost map[string]time.Time // when the last loss of a subscriber was told; that of all under ""
+	lost map[string]time.Time // when the last loss of a subscriber was reported; that of all under ""
 }
 
 // An opened is a reported problem.
@@ -87,7 +87,7 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 }
 
 // happened reports whether the problem is that a loss is not acknowledged yet and the loss itself
-// is told, or may be in a moment: by another node, whose notices come a little later.
+// is reported, or may be in a moment: by another node, whose notices come a little later.
 func (t *teller) happened(p health.Problem, now time.Time) bool {
 	if p.Code != fault.LogHistoryLost || p.OfClients() {
 		return false
@@ -100,8 +100,8 @@ func (t *teller) happened(p health.Problem, now time.Time) bool {
 	return now.Sub(p.Since) < overAfter
 }
 
-// detachedToldAfter is how long a suspended node may take to rejoin before it is told. Where others
-// miss its heartbeats, they tell; where they do not, the log alone says it.
+// detachedToldAfter is how long a suspended node may take to rejoin before that is reported. Where
+// others miss its heartbeats, they report it; where they do not, only the log has it.
 const detachedToldAfter = 3 * time.Second
 
 // detachedJustNow reports whether the problem is that the node was detached a moment ago. It is not

@@ -68,8 +68,8 @@ func (t *terms) ended(node *streamer.Node) (ended []change.Term) {
 	return ended
 }
 
-// leave removes terms that the node hands over: whoever does that returns them, and until then
-// their keys must be there to be transferred.
+// leave removes terms that the node hands over: the donor returns them, and until then their keys
+// must be there to be transferred.
 func (t *terms) leave(terms []change.Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

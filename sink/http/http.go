@@ -63,7 +63,7 @@ func New(cfg Config) *Target {
 		}
 		return sink.DropUnsent(conn), nil
 	}
-	protocols := new(http.Protocols) // HTTP/2 would go on to send a request that has failed
+	protocols := new(http.Protocols) // HTTP/2 would still send a request that has failed
 	protocols.SetHTTP1(true)
 	t.client = &http.Client{
 		Timeout:       cfg.Timeout,
