@@ -356,8 +356,11 @@ func (s *session) detach(partitions []uint32) {
 	s.outbox.attach(partitions, false)
 }
 
-// leave implements member. It has no effect on a session that has ended.
+// leave implements member. It has no effect on a session that has ended. The node sees that the
+// stream ends, and the next session brings everything that this one has not begun to handle: so
+// this one stops first.
 func (s *session) leave() {
+	s.work.leave(&s.feed)
 	s.fail(errLeft)
 	if s.before != nil {
 		s.before.leave()

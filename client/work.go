@@ -702,6 +702,13 @@ func (w *work) forget(f *feed) {
 	w.drop(f)
 }
 
+// leave makes a session that is about to end handle nothing more, except changes that have begun.
+func (w *work) leave(f *feed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f.over = true
+}
+
 // drop is forget for callers that hold the mutex.
 func (w *work) drop(f *feed) {
 	if _, there := w.mu.feeds[f]; there {
