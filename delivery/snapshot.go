@@ -320,14 +320,29 @@ func (s *stream) mark(sub *Subscription, state SnapshotState, p snapshot.Progres
 const relist = time.Second
 
 // list lists the collections of a subscription's snapshot. Collections created later begin with
-// changes.
+// changes. What a session asks for at once is listed once: MongoDB has the same answer for all
+// subscriptions to a collection.
 func (l *loop) list(sub *Subscription) {
 	if sub.listing {
 		return
 	}
 	sub.listing = true
-	f, losses := sub.Program.Filter(), sub.losses
+	f := sub.Program.Filter()
+	of := change.Namespace{DB: f.DB, Coll: f.Coll}
+	l.unlisted[of] = append(l.unlisted[of], sub)
+	if len(l.unlisted[of]) > 1 {
+		return // with the first
+	}
 	l.start(func(ctx context.Context) {
+		var all []listing
+		if !l.do(ctx, func(l *loop) { // when the loop has gone through what it was asked for
+			for _, sub := range l.unlisted[of] {
+				all = append(all, listing{sub: sub, losses: sub.losses})
+			}
+			delete(l.unlisted, of)
+		}) {
+			return // the hub stops
+		}
 		collections, at, err := l.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
 		if err != nil {
 			l.cfg.Logger.Warn("listing collections for a snapshot failed", "error", err)
@@ -336,14 +351,17 @@ func (l *loop) list(sub *Subscription) {
 			}
 		}
 		l.do(ctx, func(l *loop) {
-			if err != nil {
-				sub.listing = false
-				if l.subscriptions[sub.key] == sub {
-					l.advance(sub)
+			for _, each := range all {
+				if err == nil {
+					each.collections, each.at = collections, at
+					l.listings = append(l.listings, each)
+					continue
 				}
-				return
+				each.sub.listing = false
+				if l.subscriptions[each.sub.key] == each.sub {
+					l.advance(each.sub)
+				}
 			}
-			l.listings = append(l.listings, listing{sub, collections, at, losses})
 			l.beginListed()
 		})
 	})

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -757,4 +758,60 @@ func openManySnapshots(t *testing.T) {
 	if t.Logf("%d bytes, %d bytes", less, more); more > 8*times*less { // beside it the session begins to read
 		t.Errorf("%d times as many allocate %d times as much", times, more/less)
 	}
+}
+
+// A countingLister counts the listings.
+type countingLister struct {
+	*store
+
+	listings atomic.Int64
+}
+
+func (c *countingLister) Collections(ctx context.Context, db, coll string) ([]snapshot.Collection, change.Timestamp, error) {
+	c.listings.Add(1)
+	return c.store.Collections(ctx, db, coll)
+}
+
+// What a session asks for at once is listed together, however many subscriptions there are to a
+// collection: one client must not keep all connections to MongoDB busy.
+func TestManySnapshotsOfACollectionAreListedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		s := &countingLister{store: &store{
+			log: source, exact: true, page: 5, dice: rand.New(rand.NewPCG(2, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool),
+		}}
+		s.write("insert", "orders", 1)
+		s.write("insert", "other", 1)
+		b := begin(t, source, delivery.Config{Snapshots: s})
+		defer b.end()
+		const each = 100
+		var subscriptions []delivery.Subscription
+		for i := range each {
+			for _, coll := range []string{"orders", "other"} {
+				program := deliverytest.Compile(t, match.Filter{DB: "shop", Coll: coll})
+				subscriptions = append(subscriptions, delivery.Subscription{ID: fmt.Sprint(coll, i), Program: program, Snapshot: true})
+			}
+		}
+		session := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, subscriptions)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for done := 0; done < 2*each; {
+			batches, _, err := session.Receive(ctx)
+			if err != nil {
+				t.Fatalf("%d are done: %v", done, err)
+			}
+			for _, batch := range batches {
+				if batch.Snapshot != nil && batch.Snapshot.State == delivery.SnapshotDone {
+					done++
+				}
+				if _, err := session.Ack(batch.Seq); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := s.listings.Load(); n > 10 { // one each, and again where the hub is not so far yet
+			t.Errorf("%d listings of 2 collections", n)
+		}
+	})
 }
