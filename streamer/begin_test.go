@@ -118,7 +118,11 @@ func TestEventsAreOfTheIncarnationOfTheirTerm(t *testing.T) {
 		source.Append(deliverytest.Inserts(20, 0)...)
 		want := func(generation int) {
 			t.Helper()
-			for _, b := range receiveShared(t, shared, 20) {
+			batches := receiveShared(t, shared, 20)
+			if err := shared.AwaitPlaces(t.Context()); err != nil { // as a sink does after a rewind
+				t.Fatal(err)
+			}
+			for _, b := range batches {
 				for i := range b.Events {
 					p := b.Events[i].Partition
 					_, incarnation, ok := shared.Lease(p, b.Seq)
