@@ -82,7 +82,18 @@ func (c *Conn) retained(ctx context.Context) (extent retention.Extent, err error
 		return extent, err
 	}
 	defer store.Close() //nolint:errcheck // only read
-	return retention.NewChain(store, origin.Source, origin.Incarnation).Extent(ctx)
+	return Chain(store, origin).Extent(ctx)
+}
+
+// Chain returns the chain of a cluster's log. It is that of its MongoDB deployment, or of the
+// cluster alone where only a name is known of the deployment: two that share a store may have the
+// same one.
+func Chain(store retention.Store, origin checkpoint.Origin) *retention.Chain {
+	source := origin.Source
+	if !mongodb.Identifies(source) {
+		source += "/" + origin.Cluster
+	}
+	return retention.NewChain(store, source, origin.Incarnation)
 }
 
 // CheckRetained returns why a URL names no store.

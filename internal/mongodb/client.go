@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -247,6 +249,14 @@ func (c *Client) Identity(ctx context.Context) (string, error) {
 		return "replicaset/" + h.SetName, nil
 	}
 	return "replicaset/" + h.SetName + "/" + config.Settings.ID.Hex(), nil
+}
+
+// Identifies reports whether an identity has the deployment's id, and not only a name that others
+// may have, too.
+func Identifies(identity string) bool {
+	name, id := path.Split(identity)
+	_, err := bson.ObjectIDFromHex(id)
+	return err == nil && (name == "sharded/" || strings.Count(name, "/") > 1)
 }
 
 // FirstEntry returns the time of the oldest entry of the oplog: the log reaches back to that time.

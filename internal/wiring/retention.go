@@ -110,7 +110,7 @@ func (s *Service) openRetention(ctx context.Context) error {
 		return fault.New(fault.ConfigBadValue, err)
 	}
 	s.closers = append(s.closers, func() { _ = store.Close() })
-	chain := retention.NewChain(store, s.origin.Source, s.origin.Incarnation)
+	chain := backend.Chain(store, s.origin)
 	s.retained.writer = retention.NewWriter(retention.WriterConfig{
 		Node: cfg.Node.ID, Version: s.opts.Version, Coverage: s.coverage(), Interval: cfg.Retention.Interval, Window: s.oplogLength,
 		Shared: backend.SharedStore(cfg.Retention.Store), Rank: s.rank,

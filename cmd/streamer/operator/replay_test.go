@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/backend"
 	"github.com/mongostream/streamer/internal/preflight"
 	"github.com/mongostream/streamer/retention"
 )
@@ -214,7 +215,7 @@ func TestCommandsReachBehindTheOplog(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "log")
 	files := retention.NewFiles(root)
 	const hour = 3600
-	chain := retention.NewChain(files, origin.Source, origin.Incarnation)
+	chain := backend.Chain(files, origin)
 	fillFrom(t, files, chain.Folder(), 4, d.first.Time.T-hour, hour/2)
 	extent, err := chain.Extent(t.Context())
 	if err != nil || extent.From.Compare(d.first.Time) >= 0 || extent.To.Compare(d.last.Time) < 0 {
