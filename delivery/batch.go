@@ -42,13 +42,13 @@ type Batch struct {
 	// their events.
 	Detached []change.Partition
 
-	payloads []byte      // of the events, without the documents of a page
-	page     *page       // whose documents the batch has; do not modify it
-	shared   int         // bytes of these documents
-	lease    *fair.Lease // of the page
-	came     time.Time   // when MongoDB's reply with its first event came, on the live path
-	size     int         // bytes that count against the credit
-	charged  int         // bytes that count against the budget
+	payloads []byte        // of the events, without the documents of a page
+	page     *pagePayloads // of the page whose documents the batch has; do not modify them
+	shared   int           // bytes of these documents
+	lease    *fair.Lease   // of the page
+	came     time.Time     // when MongoDB's reply with its first event came, on the live path
+	size     int           // bytes that count against the credit
+	charged  int           // bytes that count against the budget
 }
 
 // An Event is one change in a session's stream.
@@ -77,7 +77,7 @@ func (b *Batch) Payload(i int) []byte {
 	e := &b.Events[i]
 	payloads := b.payloads
 	if e.paged {
-		payloads = b.page.payloads
+		payloads = b.page.bytes
 	}
 	return payloads[e.from:e.to:e.to]
 }

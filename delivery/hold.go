@@ -57,7 +57,7 @@ func (s *stream) takePages() (over bool) {
 		if n < 0 {
 			n = len(takes)
 		}
-		of := takes[0].page
+		of := takes[0].page.payloads
 		s.takePage(place, takes[:n])
 		takes = takes[n:]
 		s.hub.giveUp(of, int32(n))
@@ -127,7 +127,7 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 // openDocuments opens a batch for n documents of a page. A batch has documents of one page only,
 // because it counts the memory of one.
 func (s *stream) openDocuments(place change.Position, n int, of *page) *Batch {
-	if s.open != nil && s.open.page != nil && s.open.page != of {
+	if s.open != nil && s.open.page != nil && s.open.page != of.payloads {
 		s.queue(place)
 	}
 	if s.open == nil {
@@ -135,8 +135,8 @@ func (s *stream) openDocuments(place change.Position, n int, of *page) *Batch {
 		s.open.Events, s.open.payloads = s.hub.spares.take(usual{events: min(n, MaxBatchEvents)})
 	}
 	if s.open.page == nil {
-		of.holders.Add(1)
-		s.open.page, s.open.lease = of, of.lease
+		of.payloads.holders.Add(1)
+		s.open.page, s.open.lease = of.payloads, of.lease
 	}
 	return s.open
 }

@@ -80,7 +80,7 @@ type Hub struct {
 	reads    *snapshot.Reads
 	retries  *retries
 	spares   spares
-	pages    sync.Pool // those that nobody holds any more
+	pages    sync.Pool // payloads that nobody holds any more
 	kinds    kinds
 
 	commands chan func(*loop) // for the loop

@@ -61,33 +61,33 @@ func (h *Hub) newPageWriter(readers []*reader, at change.Timestamp) *pageWriter 
 	return w
 }
 
-// newPage returns a page for documents, with payloads of so many bytes as is expected. It has one
-// holder. Its memory is that of a page that nobody holds any more, if it is about as large: without
-// that, most of what a snapshot allocates would be pages.
-func (h *Hub) newPage(documents, expected int) *page {
-	p, is := h.pages.Get().(*page)
-	if !is || cap(p.payloads) < expected/2 || cap(p.payloads) > 2*expected || cap(p.documents) < documents {
-		p = &page{documents: make([]document, 0, documents), payloads: make([]byte, 0, expected)}
+// newPayloads returns the payloads of a page, of so many bytes as is expected, with one holder.
+// Their memory is that of a page that nobody holds any more, if it is about as large: without that,
+// most of what a snapshot allocates would be payloads.
+func (h *Hub) newPayloads(expected int) *pagePayloads {
+	p, is := h.pages.Get().(*pagePayloads)
+	if !is || cap(p.bytes) < expected/2 || cap(p.bytes) > 2*expected {
+		p = &pagePayloads{bytes: make([]byte, 0, expected)}
 	}
 	p.holders.Store(1)
 	return p
 }
 
-// giveUp says that so many holders have given a page up: those that wait to take it, and batches
-// with its documents. A session that ends keeps what it holds, which then is garbage.
-func (h *Hub) giveUp(p *page, holders int32) {
-	if p.holders.Add(-holders) > 0 {
-		return
+// giveUp says that so many holders have given the payloads of a page up. A session that ends keeps
+// what it holds, which then is garbage.
+func (h *Hub) giveUp(p *pagePayloads, holders int32) {
+	if p.holders.Add(-holders) == 0 {
+		h.pages.Put(&pagePayloads{bytes: p.bytes[:0]})
 	}
-	clear(p.documents)
-	h.pages.Put(&page{documents: p.documents[:0], payloads: p.payloads[:0]})
 }
 
 // write writes a page. It expects payloads of so many bytes.
 func (w *pageWriter) write(f *snapshot.PageRead, expected int) *page {
 	n := len(f.Page.Documents)
-	p := w.hub.newPage(n, expected)
-	p.namespace, p.begun, p.over, p.of = f.Query.Namespace, f.Begun, f.Over, make(map[*reader][]pageHit, len(w.readers))
+	p := &page{
+		namespace: f.Query.Namespace, begun: f.Begun, over: f.Over,
+		documents: make([]document, 0, n), of: make(map[*reader][]pageHit, len(w.readers)), payloads: w.hub.newPayloads(expected),
+	}
 	meter := &pageMeter{writer: w, spent: make(map[*fair.Account]int), costly: make(map[*Session]*Subscription)}
 	p.costly = meter.costly
 	for i := range w.forms {
@@ -118,7 +118,7 @@ func (w *pageWriter) write(f *snapshot.PageRead, expected int) *page {
 			w.index.Remove(r.Who.key)
 		}
 	}
-	p.lease = fair.NewLease(cap(p.payloads))
+	p.lease = fair.NewLease(cap(p.payloads.bytes))
 	return p
 }
 
@@ -151,13 +151,13 @@ func (w *pageWriter) append(p *page, r *pageReader) {
 	}
 	form := &w.forms[r.form]
 	if at := int32(len(p.documents)); form.last.document != at {
-		from := len(p.payloads)
+		from := len(p.payloads.bytes)
 		var err error
-		if p.payloads, err = w.writer.Append(p.payloads, form.Form); err != nil {
+		if p.payloads.bytes, err = w.writer.Append(p.payloads.bytes, form.Form); err != nil {
 			w.hub.fail(r.Who, err)
 			return
 		}
-		form.last = pageHit{at, int32(from), int32(len(p.payloads))}
+		form.last = pageHit{at, int32(from), int32(len(p.payloads.bytes))}
 	}
 	r.hits = append(r.hits, form.last)
 }

@@ -350,17 +350,23 @@ type taking struct {
 	read   int
 }
 
-// A page is a page of documents, encoded for its readers, which share it. It is not changed before
-// the last of its holders has given it up.
+// A page is a page of documents, encoded for its readers, which share it. It is not changed once
+// they have it.
 type page struct {
-	holders     atomic.Int32
 	namespace   change.Namespace
 	documents   []document
 	of          map[*reader][]pageHit
-	payloads    []byte
+	payloads    *pagePayloads
 	lease       *fair.Lease
 	begun, over time.Time                  // when it was read
 	costly      map[*Session]*Subscription // whose filters cost too much on it
+}
+
+// pagePayloads are the encoded documents of a page. They are not changed before the last of their
+// holders has given them up: those that take the page, and batches with its documents.
+type pagePayloads struct {
+	holders atomic.Int32
+	bytes   []byte
 }
 
 type document struct {

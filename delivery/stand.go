@@ -67,7 +67,7 @@ func (t *stand) Writer() func(p *snapshot.PageRead, expected int) (written int) 
 	w := t.loop.newPageWriter(t.readers, t.at)
 	return func(p *snapshot.PageRead, expected int) (written int) {
 		t.page = w.write(p, expected)
-		return len(t.page.payloads)
+		return len(t.page.payloads.bytes)
 	}
 }
 
@@ -81,14 +81,14 @@ func (t *stand) Give(g *snapshot.Given) {
 	}
 	p := t.page
 	t.page = nil
-	defer t.loop.giveUp(p, 1)
+	defer t.loop.giveUp(p.payloads, 1)
 	for i, out := range g.Out {
 		p.documents[i].out = out
 	}
 	given := make(map[*Session][]taking, len(t.holds))
 	for _, r := range t.readers {
 		if s := r.Who.session; p.costly[s] == nil {
-			p.holders.Add(1)
+			p.payloads.holders.Add(1)
 			given[s] = append(given[s], taking{reader: r, page: p, left: r.Left, passes: g.Passes, done: r.Done, read: g.Read})
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Session) stays(hold *standstill, documents, bytes int) bool {
 			untaken++
 		}
 		documents += len(t.page.of[t.reader])
-		bytes += len(t.page.payloads)
+		bytes += len(t.page.payloads.bytes)
 	}
 	return untaken < maxUntaken && s.resumesWith(documents, bytes)
 }
