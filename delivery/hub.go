@@ -80,7 +80,6 @@ type Hub struct {
 	reads    *snapshot.Reads
 	retries  *retries
 	spares   spares
-	pages    sync.Pool // payloads that nobody holds any more
 	kinds    kinds
 
 	commands chan func(*loop) // for the loop

@@ -207,23 +207,27 @@ func (s *Session) Recycle(b *Batch) {
 // maxSpare bounds the memory of a session's spare batch, which the budget does not count.
 const maxSpare = 2 << 10
 
-// spares are larger batches that were sent, for the next ones of any session, by the power of two
-// of their memory, so that a batch never counts for more than twice the memory of its contents.
-// Garbage collections empty them: without them, these batches would be the garbage.
-type spares [21]sync.Pool
+// spares have the memory of larger batches that were sent, and of the payloads of pages without
+// holders, for the next ones of any session. Garbage collections empty them: without them, these would be the
+// garbage. Batches are kept by the power of two of their memory, so that a batch never counts for
+// more than twice the memory of its contents.
+type spares struct {
+	batches [21]sync.Pool
+	pages   sync.Pool
+}
 
 // put adds a batch, unless it is very large.
 func (s *spares) put(b *Batch, memory int) {
-	if class := bits.Len(uint(memory)); class < len(s) {
-		s[class].Put(b)
+	if class := bits.Len(uint(memory)); class < len(s.batches) {
+		s.batches[class].Put(b)
 	}
 }
 
 // take returns memory for a batch of the usual size.
 func (s *spares) take(u usual) ([]Event, []byte) {
 	memory := fair.BatchBytes + u.bytes + u.events*fair.EventBytes
-	if class := bits.Len(uint(memory)); memory > maxSpare && class < len(s) {
-		if b, has := s[class].Get().(*Batch); has {
+	if class := bits.Len(uint(memory)); memory > maxSpare && class < len(s.batches) {
+		if b, has := s.batches[class].Get().(*Batch); has {
 			return b.Events, b.payloads
 		}
 	}

@@ -62,10 +62,10 @@ func (h *Hub) newPageWriter(readers []*reader, at change.Timestamp) *pageWriter 
 }
 
 // newPayloads returns the payloads of a page, of so many bytes as is expected, with one holder.
-// Their memory is that of a page that nobody holds any more, if it is about as large: without that,
-// most of what a snapshot allocates would be payloads.
+// Their memory is that of a page without holders, if it is about as large: otherwise payloads would
+// be most of the garbage of a snapshot.
 func (h *Hub) newPayloads(expected int) *pagePayloads {
-	p, is := h.pages.Get().(*pagePayloads)
+	p, is := h.spares.pages.Get().(*pagePayloads)
 	if !is || cap(p.bytes) < expected/2 || cap(p.bytes) > 2*expected {
 		p = &pagePayloads{bytes: make([]byte, 0, expected)}
 	}
@@ -77,7 +77,7 @@ func (h *Hub) newPayloads(expected int) *pagePayloads {
 // what it holds, which then is garbage.
 func (h *Hub) giveUp(p *pagePayloads, holders int32) {
 	if p.holders.Add(-holders) == 0 {
-		h.pages.Put(&pagePayloads{bytes: p.bytes[:0]})
+		h.spares.pages.Put(&pagePayloads{bytes: p.bytes[:0]})
 	}
 }
 

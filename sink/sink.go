@@ -603,7 +603,8 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	}
 	m.attempts++
 	cause := m.err
-	if m.attempts < s.cfg.Attempts && !refused.Final || refused.Destination && s.destination(m) == "" {
+	mayPass := m.attempts < s.cfg.Attempts && !refused.Final
+	if mayPass || refused.Destination && s.destination(m) == "" {
 		return false, nil
 	}
 	if s.cfg.DeadLetter == nil || refused.Destination {
