@@ -14,5 +14,8 @@ func (p *Program) MatchInCEL(e *change.Event) (bool, error) {
 // IsSimple reports whether the filter is evaluated without CEL.
 func (p *Program) IsSimple() bool { return p.expression.Simple && p.filter.Source != "" }
 
+// Selects reports whether the event is selected.
+func (s *Selector) Selects(e *change.Event) bool { return s.wants(e.Op()) && s.reaches(e) }
+
 // Places returns how many buckets and fields the index holds on to.
 func (x *Index) Places() int { return x.buckets.Len() + x.mu.number.next - len(x.mu.number.free) }

@@ -29,11 +29,7 @@ func ParseOps(names []string) ([]change.Op, error) {
 	return ops, nil
 }
 
-// Selects reports whether the event is selected.
-func (s *Selector) Selects(e *change.Event) bool {
-	return s.wants(e.Op()) && s.reaches(e)
-}
-
+// wants reports whether an operation is selected.
 func (s *Selector) wants(op change.Op) bool { return len(s.Ops) == 0 || slices.Contains(s.Ops, op) }
 
 // reaches reports whether the event concerns one of the namespaces.
