@@ -208,9 +208,9 @@ func (s *Session) Recycle(b *Batch) {
 const maxSpare = 2 << 10
 
 // spares have the memory of larger batches that were sent, and of the payloads of pages without
-// holders, for the next ones of any session. Garbage collections empty them: without them, these would be the
-// garbage. Batches are kept by the power of two of their memory, so that a batch never counts for
-// more than twice the memory of its contents.
+// holders, for the next ones of any session. Garbage collections empty them: without them, these
+// would be the garbage. Batches are kept by the power of two of their memory, so that a batch never
+// counts for more than twice the memory of its contents.
 type spares struct {
 	batches [21]sync.Pool
 	pages   sync.Pool
