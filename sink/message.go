@@ -133,8 +133,8 @@ type RefusedError struct {
 	// cause may be another one of them. The refusal counts when the message was published alone.
 	Among bool
 	// Destination says that the target takes nothing for the message's destination: a topic, a
-	// stream or a right is missing. That judges no message, so none becomes a dead letter: they wait
-	// and are tried again until the target takes them.
+	// stream or a right is missing. That judges no message, so none becomes a dead letter: they
+	// wait and are tried again until the target takes them.
 	Destination bool
 }
 

@@ -134,9 +134,9 @@ func (o Operations) shared() error {
 var errUnknown = fault.Newf(fault.CommandBadArgument, "unknown name")
 
 // serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may
-// not operate, 400, 404 or 409 with the fault that says why nothing is done, and 503 where the store
-// does not answer. What do records is in the audit log, so it is finished even if the client goes
-// away, or the node begins to stop, meanwhile.
+// not operate, 400, 404 or 409 with the fault that says why nothing is done, and 503 where the
+// store does not answer. What do records is in the audit log, so it is finished even if the client
+// goes away, or the node begins to stop, meanwhile.
 func (o Operations) serve(do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())

@@ -77,7 +77,8 @@ func checkReceiver(text string) error {
 	return nil
 }
 
-// findTracingConflicts complains of headers that have nowhere to go, or that others could read on the way.
+// findTracingConflicts complains of headers that have nowhere to go, or that others could read on
+// the way.
 func (c *Config) findTracingConflicts(t *table) {
 	t.conflict(c.Tracing.Headers != "" && c.Tracing.Endpoint == "", "tracing.headers", "tracing.endpoint", "there is no receiver to send them to")
 	t.conflict(c.Tracing.Headers != "" && HookURL(c.Tracing.Endpoint).Plain(), "tracing.endpoint", "tracing.headers",

@@ -41,7 +41,8 @@ type command struct {
 	// node is the node that the command can ask instead of the stores, and atNode how; nil where it
 	// cannot.
 	node *nodeClient
-	// storesFirst says that with a configuration the stores do the command, even if a node is named.
+	// storesFirst says that with a configuration the stores do the command, even if a node is
+	// named.
 	storesFirst bool
 	atNode      func(ctx context.Context, args []string, w io.Writer) error
 	// accepts are the faults of backend.Verify that the command is there to resolve.
