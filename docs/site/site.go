@@ -80,7 +80,7 @@ func (s *site) read() error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (name == "node_modules" || name == "bin" || name == "testdata" || strings.HasPrefix(name, ".") && file != s.root && name != ".."):
+		case entry.IsDir() && file != s.root && isLeftOut(name):
 			return filepath.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".md"):
 			return nil
@@ -110,13 +110,18 @@ func (s *site) read() error {
 	})
 }
 
+// isLeftOut reports whether the documents of a folder are not of the site.
+func isLeftOut(folder string) bool {
+	return strings.HasPrefix(folder, ".") || slices.Contains([]string{"node_modules", "bin", "testdata"}, folder)
+}
+
 // Generate implements parser.IDs: the fragment of a heading, as GitHub makes it.
 func (d *document) Generate(value []byte, _ ast.NodeKind) []byte {
 	id := strings.Map(func(r rune) rune {
 		switch {
-		case r == ' ':
+		case r == ' ', r == '-':
 			return '-'
-		case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+		case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
 			return unicode.ToLower(r)
 		}
 		return -1
