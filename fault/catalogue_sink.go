@@ -5,7 +5,7 @@ func sinkEntries() []Entry {
 	return []Entry{
 		{
 			Code:    SinkHalted,
-			Summary: "a sink has halted and requires an operator",
+			Summary: "a sink has halted, whole or in part",
 			Meaning: "Its target refused a change, or all changes for a topic or subject, as often as sinks.attempts allows, wants no further changes (HTTP 410), or a dead letter could not be written. The sink publishes nothing more, or nothing more to the topic or subject that the message names; its changes wait in the oplog, and it loses nothing while they are there. Other subscribers are not affected.",
 			Remedy:  "Read the cause in the notice or in `streamer sinks status`. Correct the target, or set sinks.dead_letter to go past changes that it refuses, and then `streamer sinks resume NAME`, or restart the node. A missing topic, subject or right is noticed within 10 s of its return, without a command.",
 		},

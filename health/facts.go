@@ -104,7 +104,7 @@ type Stall struct {
 type Subscriber struct {
 	Name   string
 	Shared bool
-	// Failed says that a shared subscriber has stopped until an operator acts.
+	// Failed says that a shared subscriber has stopped, whole or in part.
 	Failed Since
 	// Unacknowledged says that the target of a sink acknowledges no waiting message, or that a
 	// client acknowledges none of its changes.

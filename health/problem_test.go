@@ -327,7 +327,7 @@ func TestCardOfASinkHasAllItsCauses(t *testing.T) {
 		}), fault.SinkTarget, acknowledges + " " + near + hour + leaves, 4 * time.Second},
 		"late, then halted": {sunk(func(s *Subscriber) {
 			s.Failed, s.Late = ago(time.Second, fault.Newf(fault.SinkHalted, "x")), ago(time.Hour, away())
-		}), fault.SinkHalted, "Sink out has stopped, whole or in part, until an operator acts. " + late + hour, time.Second},
+		}), fault.SinkHalted, "Sink out has stopped, whole or in part. " + late + hour, time.Second},
 		"late here, and its target fails for another node": {all(longAgo(sinkLate), func(f *Facts) {
 			f.Others = append(f.Others, Problem{Subject: "sink/out", Code: fault.SinkTarget, Cause: acknowledges, Severity: Warning, Since: now().Add(-time.Minute), Affects: Affects{Nodes: []string{"b"}}})
 		}), fault.SinkTarget, acknowledges + " " + late + hour, time.Minute},

@@ -300,7 +300,7 @@ func ofShared(f *Facts) (all []Problem) {
 				all[before+i].Detail = text(fact.Err)
 			}
 		}
-		detailed(s.Failed, 0, fault.SinkHalted, Critical, label+" has stopped, whole or in part, until an operator acts.")
+		detailed(s.Failed, 0, fault.SinkHalted, Critical, label+" has stopped, whole or in part.")
 		detailed(s.Unacknowledged, passing, fault.SinkTarget, Warning, "The target of "+name+" acknowledges nothing.")
 		add(s.Lost, 0, fault.LogHistoryLost, Critical, label+" has yet to acknowledge a loss.")
 		add(s.Late, 0, fault.SubscriberLate, Warning, label+" is late.")

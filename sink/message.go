@@ -60,7 +60,7 @@ const (
 	waiting state = iota // it is not published yet, or its attempt has failed
 	underWay
 	over
-	parked // it waits until an operator resumes the sink
+	parked // it waits for its destination
 )
 
 // Done reports the outcome of an attempt to publish the message: nil if the target has acknowledged

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/change"
+	"github.com/mongostream/streamer/internal/wake"
 )
 
 // A Router is a Target with several destinations, such as topics, without an order between them.
@@ -51,16 +52,14 @@ const tryEvery = 10 * time.Second
 // target takes it again.
 func (s *Sink) refuse(m *Message, err error, destination bool) {
 	to := s.destination(m)
+	m.attempts = 0
 	if to == "" {
-		m.attempts = 0
 		s.halt(err)
 		return
 	}
 	now := closed{err: fmt.Errorf("what goes to %s waits: %w", to, err)}
 	if destination {
 		now.due = time.Now().Add(tryEvery)
-	} else {
-		m.attempts = 0
 	}
 	s.hold(func() {
 		if s.mu.parked == nil {
@@ -106,43 +105,59 @@ func (s *Sink) parks(m *Message) bool {
 	return true
 }
 
-// isDue reports whether the sink has to try a destination again. The caller holds the mutex.
-func (s *Sink) isDue(now time.Time) bool {
-	for _, to := range s.mu.parked {
-		if !to.due.IsZero() && !to.trying && !now.Before(to.due) {
-			return true
-		}
-	}
-	return false
+// triesAgain reports whether a message is the first to a destination that is being tried again: a
+// refusal closes it at once.
+func (s *Sink) triesAgain(m *Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.parked[s.destination(m)].trying
 }
 
-// reopen releases what waits for destinations that the sink has to try again. Only the loop calls
-// it, and it holds the mutex.
+// due returns the destination that the sink should have tried again for longest, empty if there is
+// none. The caller holds the mutex.
+func (s *Sink) due(now time.Time) (name string) {
+	for each, to := range s.mu.parked {
+		isDue := !to.due.IsZero() && !to.trying && !now.Before(to.due)
+		if isDue && (name == "" || to.due.Before(s.mu.parked[name].due)) {
+			name = each
+		}
+	}
+	return name
+}
+
+// reopen releases what waits for the destination that is due, if nothing else has failed: one at a
+// time, so that others get their changes in between. Only the loop calls it.
 func (s *Sink) reopen(now time.Time) {
-	if !s.isDue(now) || s.mu.paused || s.mu.halted != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := s.due(now)
+	if name == "" || s.mu.failed || s.mu.paused || s.mu.halted != nil {
 		return
 	}
-	for name, to := range s.mu.parked {
-		to.trying = !to.due.IsZero() && !now.Before(to.due)
-		s.mu.parked[name] = to
-	}
+	to := s.mu.parked[name]
+	to.trying = true
+	s.mu.parked[name] = to
 	for _, f := range s.mu.flights {
 		for _, m := range f.messages {
-			if m.state == parked && s.mu.parked[s.destination(m)].trying {
-				m.state, m.err = waiting, ErrEarlier
+			if m.state == parked && s.destination(m) == name {
+				m.state = waiting
+				m.err = ErrEarlier
 				s.mu.failed = true
 			}
 		}
 	}
 }
 
-// opened opens the destinations that the sink has tried again: nothing waits any more. The caller
-// holds the mutex.
+// opened opens the destination that the sink has tried again, because nothing is left to publish
+// again, and wakes the loop if another one is due. The caller holds the mutex.
 func (s *Sink) opened() {
 	before := len(s.mu.parked)
 	maps.DeleteFunc(s.mu.parked, func(_ string, to closed) bool { return to.trying })
 	if len(s.mu.parked) < before {
 		s.stall()
+	}
+	if s.due(time.Now()) != "" && !s.mu.paused && s.mu.halted == nil {
+		wake.Notify(s.signal)
 	}
 }
 

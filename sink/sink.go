@@ -433,6 +433,7 @@ func backoff() retry.Backoff {
 
 // recover publishes failed messages again, until all have succeeded or the sink halts.
 func (s *Sink) recover(ctx context.Context) error {
+	s.reopen(time.Now())
 	for failures := 0; ; {
 		if first, _ := s.again(); first == nil {
 			return nil
@@ -455,6 +456,7 @@ func (s *Sink) recover(ctx context.Context) error {
 		case err != nil:
 			return err
 		case settled:
+			failures = 0
 			continue
 		}
 		failed := first.err != nil && !errors.Is(first.err, ErrEarlier)
@@ -546,7 +548,6 @@ func (s *Sink) again() (first *Message, again []*Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropParked()
-	s.reopen(time.Now())
 	if !s.mu.failed {
 		s.mu.resumed = false
 		s.opened()
@@ -603,8 +604,12 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	}
 	m.attempts++
 	cause := m.err
-	mayPass := m.attempts < s.cfg.Attempts && !refused.Final
-	if mayPass || refused.Destination && s.destination(m) == "" {
+	isClosed := refused.Destination && s.triesAgain(m)
+	if m.attempts < s.cfg.Attempts && !refused.Final && !isClosed {
+		return false, nil
+	}
+	if refused.Destination && s.destination(m) == "" { // all messages wait for it
+		m.attempts = 0
 		return false, nil
 	}
 	if s.cfg.DeadLetter == nil || refused.Destination {
@@ -796,7 +801,7 @@ func (s *Sink) look(now time.Time) {
 	} else if now.Sub(s.mu.waited) > elsewhere {
 		s.mu.silent = time.Time{}
 	}
-	if s.isDue(now) {
+	if s.due(now) != "" {
 		wake.Notify(s.signal)
 	}
 	s.mu.Unlock()

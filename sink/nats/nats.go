@@ -165,7 +165,7 @@ func (t *Target) connect(ctx context.Context) (*connection, error) {
 	}
 	if err != nil {
 		c.nc.Close()
-		return nil, fmt.Errorf("subscribe to acknowledgements: %w", err)
+		return nil, fmt.Errorf("subscribe to acknowledgements: %w", cmp.Or(c.failed(), err))
 	}
 	go c.expire(t.cfg.AckTimeout)
 	return c, nil

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,7 @@ type destinations struct {
 	settings string
 	want     []string              // in what operators are told
 	arrived  func(coll string) int // counts messages
-	mend     func()
+	mend     func(coll string)
 }
 
 // Only what goes to a destination that is refused waits; others get their changes, and nothing is
@@ -53,7 +55,7 @@ func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 						t.Errorf("operators are told %q, without %q", text, want)
 					}
 				}
-				to.mend()
+				to.mend("missing")
 				switch comes {
 				case "when resumed":
 					n.post("resume")
@@ -74,6 +76,46 @@ func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// However many destinations are refused, others get their changes, and each of the refused ones comes
+// by itself when it is there.
+func TestManyRefusedDestinationsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to := begin(t)
+			r := sinkRig(t, to.settings)
+			n := r.beginWith(nil)
+			status := func() sink.Status { return n.service.Sinks()[0].Status() }
+			var all []string
+			for i := range 10 {
+				coll := fmt.Sprintf("missing%d", i)
+				all = append(all, coll)
+				for id := range 2 {
+					if _, err := r.coll(coll).InsertOne(t.Context(), bson.D{{Key: "_id", Value: id}, {Key: "n", Value: 1}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			r.writes(0, 10)
+			n.until("the others arrive", func() bool { return to.arrived("orders") >= 30 })
+			n.until("the sink tells all that waits", func() bool {
+				text := status().Error
+				return !slices.ContainsFunc(all, func(coll string) bool { return !strings.Contains(text, coll) })
+			})
+			r.writes(10, 20)
+			n.until("the others arrive after that", func() bool { return to.arrived("orders") >= 60 })
+			for _, coll := range all {
+				to.mend(coll)
+			}
+			for _, coll := range all {
+				n.until("what has waited for "+coll+" arrives", func() bool { return to.arrived(coll) >= 2 })
+			}
+			n.until("the sink publishes", func() bool { return status().State == sink.Publishing && status().UnderWay == 0 })
+		})
 	}
 }
 
@@ -103,7 +145,7 @@ func kafkaWithoutATopic(t *testing.T) destinations {
 			}
 			return n
 		},
-		mend: func() { topic("shop.missing") },
+		mend: func(coll string) { topic("shop." + coll) },
 	}
 }
 
@@ -145,6 +187,6 @@ func natsWithoutASubject(t *testing.T) destinations {
 			}
 			return int(info.State.Msgs)
 		},
-		mend: func() { stream("missing") },
+		mend: stream,
 	}
 }
