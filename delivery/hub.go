@@ -155,10 +155,10 @@ type loop struct {
 
 	// Of snapshots.
 	scanner  *snapshot.Scanner[*Subscription]
-	unlisted map[change.Namespace][]*Subscription // whose collections are about to be listed
-	listings []listing                            // that wait for the Hub to reach their time
-	waiting  map[*Session][]*reader               // until their sessions may get a page
-	awaited  bool                                 // one of them waits because its session is later than the Hub
+	unlisted map[change.Namespace][]listing // that wait for the collections; there is a key while these are listed
+	listings []listing                      // that wait for the Hub to reach their time
+	waiting  map[*Session][]*reader         // until their sessions may get a page
+	awaited  bool                           // one of them waits because its session is later than the Hub
 }
 
 // A rememberedLoss is a loss of late. The loser is that of Session.loser.
@@ -189,7 +189,7 @@ func (h *Hub) newLoop(running context.Context) *loop {
 	l := &loop{
 		Hub: h, start: func(f func(context.Context)) { h.loops.Go(func() { f(running) }) },
 		index: &match.Index{}, subscriptions: make(map[match.ID]*Subscription), leavers: make(leavers), live: make(map[*Session]*stream),
-		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader), unlisted: make(map[change.Namespace][]*Subscription), costs: costs{Live: fair.NewLive(h.accounts)},
+		events: make([]uint64, h.cfg.Partitions), touched: make(map[*stream]struct{}), waiting: make(map[*Session][]*reader), unlisted: make(map[change.Namespace][]listing), costs: costs{Live: fair.NewLive(h.accounts)},
 	}
 	l.scanner = snapshot.NewScanner(running, snapshot.Config[*Subscription]{
 		Source: h.cfg.Snapshots, Sessions: l, Turns: h.turns, Reads: h.reads, Logger: h.cfg.Logger,

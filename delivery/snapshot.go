@@ -319,9 +319,9 @@ func (s *stream) mark(sub *Subscription, state SnapshotState, p snapshot.Progres
 // relist is the wait after collections could not be listed.
 const relist = time.Second
 
-// list lists the collections of a subscription's snapshot. Collections created later begin with
-// changes. What a session asks for at once is listed once: MongoDB has the same answer for all
-// subscriptions to a collection.
+// list asks for the collections of a subscription's snapshot. Collections created later begin with
+// changes. Snapshots of the same collections share a listing, and the next one begins when it has
+// ended: one client must not keep all connections to MongoDB busy.
 func (l *loop) list(sub *Subscription) {
 	if sub.listing {
 		return
@@ -329,21 +329,28 @@ func (l *loop) list(sub *Subscription) {
 	sub.listing = true
 	f := sub.Program.Filter()
 	of := change.Namespace{DB: f.DB, Coll: f.Coll}
-	l.unlisted[of] = append(l.unlisted[of], sub)
-	if len(l.unlisted[of]) > 1 {
-		return // with the first
+	waiting, isListed := l.unlisted[of]
+	l.unlisted[of] = append(waiting, listing{sub: sub, losses: sub.losses})
+	if !isListed {
+		l.start(func(ctx context.Context) { l.listAll(ctx, of) })
 	}
-	l.start(func(ctx context.Context) {
+}
+
+// listAll lists collections as long as snapshots wait for them.
+func (l *loop) listAll(ctx context.Context, of change.Namespace) {
+	for {
 		var all []listing
-		if !l.do(ctx, func(l *loop) { // when the loop has gone through what it was asked for
-			for _, sub := range l.unlisted[of] {
-				all = append(all, listing{sub: sub, losses: sub.losses})
+		isRunning := l.do(ctx, func(l *loop) {
+			if all = l.unlisted[of]; len(all) == 0 {
+				delete(l.unlisted, of)
+			} else {
+				l.unlisted[of] = nil
 			}
-			delete(l.unlisted, of)
-		}) {
-			return // the hub stops
+		})
+		if !isRunning || len(all) == 0 {
+			return
 		}
-		collections, at, err := l.cfg.Snapshots.Collections(ctx, f.DB, f.Coll)
+		collections, at, err := l.cfg.Snapshots.Collections(ctx, of.DB, of.Coll)
 		if err != nil {
 			l.cfg.Logger.Warn("listing collections for a snapshot failed", "error", err)
 			if retry.Sleep(ctx, relist) != nil {
@@ -353,7 +360,8 @@ func (l *loop) list(sub *Subscription) {
 		l.do(ctx, func(l *loop) {
 			for _, each := range all {
 				if err == nil {
-					each.collections, each.at = collections, at
+					each.collections = collections
+					each.at = at
 					l.listings = append(l.listings, each)
 					continue
 				}
@@ -364,7 +372,7 @@ func (l *loop) list(sub *Subscription) {
 			}
 			l.beginListed()
 		})
-	})
+	}
 }
 
 // beginListed begins the snapshots whose collections are listed, if the Hub has reached the time

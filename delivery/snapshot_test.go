@@ -22,6 +22,7 @@ import (
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/match"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/snapshot"
@@ -765,20 +766,30 @@ type countingLister struct {
 	*store
 
 	listings atomic.Int64
+	takes    time.Duration
 }
 
 func (c *countingLister) Collections(ctx context.Context, db, coll string) ([]snapshot.Collection, change.Timestamp, error) {
 	c.listings.Add(1)
+	if err := retry.Sleep(ctx, c.takes); err != nil {
+		return nil, change.Timestamp{}, err
+	}
 	return c.store.Collections(ctx, db, coll)
 }
 
-// What a session asks for at once is listed together, however many subscriptions there are to a
-// collection: one client must not keep all connections to MongoDB busy.
+// Snapshots of a collection are listed together, however many there are and whether they come at once
+// or one by one: one client must not keep all connections to MongoDB busy.
 func TestManySnapshotsOfACollectionAreListedTogether(t *testing.T) {
+	for _, atOnce := range []bool{true, false} {
+		t.Run(fmt.Sprintf("at once %t", atOnce), func(t *testing.T) { testListings(t, atOnce) })
+	}
+}
+
+func testListings(t *testing.T, atOnce bool) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &oplogtest.Log{}
 		source.Tick(1)
-		s := &countingLister{store: &store{
+		s := &countingLister{takes: time.Second, store: &store{
 			log: source, exact: true, page: 5, dice: rand.New(rand.NewPCG(2, 0)), now: make(contents), times: make(map[int64]change.Timestamp), several: make(map[change.Timestamp]bool),
 		}}
 		s.write("insert", "orders", 1)
@@ -793,7 +804,14 @@ func TestManySnapshotsOfACollectionAreListedTogether(t *testing.T) {
 				subscriptions = append(subscriptions, delivery.Subscription{ID: fmt.Sprint(coll, i), Program: program, Snapshot: true})
 			}
 		}
-		session := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, subscriptions)
+		first := subscriptions
+		if !atOnce {
+			first = subscriptions[:1]
+		}
+		session := b.open(delivery.SessionConfig{Start: delivery.Place{At: b.log.End()}}, first)
+		for i := len(first); i < len(subscriptions); i++ {
+			session.Subscribe(subscriptions[i : i+1])
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for done := 0; done < 2*each; {
