@@ -22,8 +22,8 @@ type Operations struct {
 	// Cluster is where partitions move; its Directives are nil if one node owns all partitions.
 	Cluster  handoff.Cluster
 	Restarts supervisor.Control
-	// Supervised reports whether a slug is that of a node of the cluster, or of a component of one.
-	// Defaults to one that knows all.
+	// Supervised reports whether a slug may be that of a node of the cluster, or of a component of
+	// one. Defaults to one that knows all.
 	Supervised func(slug string) bool
 	Board      *notice.Board
 	Movable    Movable
@@ -107,10 +107,11 @@ func (o Operations) ServeRestarts() http.Handler {
 				return fault.Newf(fault.CommandBadArgument, "parameter for: it must lie between 1s and %s", MaxPause)
 			}
 		}
-		if o.Supervised != nil && !o.Supervised(slug) {
+		do := r.PathValue("do")
+		if do == "pause" && o.Supervised != nil && !o.Supervised(slug) {
 			return fmt.Errorf("%w: no node of the cluster has a component %.60q", errUnknown, slug)
 		}
-		switch r.PathValue("do") {
+		switch do {
 		case "pause":
 			record("supervisor pause-restart", slug, "--for", during.String())
 			return o.Restarts.Pause(r.Context(), supervisor.Pause{Slug: slug, By: by, Until: time.Now().Add(during).UTC()}, during)

@@ -122,7 +122,7 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 			{"/v1/restarts/pause?slug=a/hub&for=2h", http.StatusAccepted, "2h0m0s"},
 			{"/v1/restarts/pause?slug=a/hub&for=1000h", http.StatusBadRequest, "between"},
 			{"/v1/restarts/pause?slug=c/hub", http.StatusNotFound, "c/hub"},
-			{"/v1/restarts/resume?slug=c/hub", http.StatusNotFound, "c/hub"},
+			{"/v1/restarts/resume?slug=c/hub", http.StatusAccepted, "--undo"},
 			{"/v1/restarts/pause", http.StatusBadRequest, "slug"},
 			{"/v1/restarts/stop?slug=a", http.StatusBadRequest, "paused or resumed"},
 		} {
@@ -139,7 +139,7 @@ func TestOperatorsActOverHTTP(t *testing.T) {
 		if err != nil || len(standing.Paused) != 1 || standing.Paused[0].Slug != "a/hub" || standing.Paused[0].By != "anonymous" {
 			t.Errorf("%+v, %v", standing.Paused, err)
 		}
-		want := "drain b; drain b --undo; handoff 1 --to b; supervisor pause-restart a/hub --for 2h0m0s"
+		want := "drain b; drain b --undo; handoff 1 --to b; supervisor pause-restart a/hub --for 2h0m0s; supervisor pause-restart c/hub --undo"
 		if got := strings.Join(operated(board), "; "); got != want {
 			t.Errorf("audit log: %s", got)
 		}

@@ -190,10 +190,11 @@ func (s *Service) operations() admin.Operations {
 	return o
 }
 
-// supervises reports whether a slug is that of a node of the cluster, or of a component of one.
+// supervises reports whether a slug may be that of a node of the cluster, or of a component of one:
+// a node that has no view, or that restarts again and again, knows less.
 func (s *Service) supervises(slug string) bool {
 	view, _ := s.member.Supervised()
-	return slices.ContainsFunc(view.Members, func(m cluster.Member) bool { return slug == m.Node || strings.HasPrefix(slug, m.Node+"/") })
+	return len(view.Members) == 0 || slices.ContainsFunc(view.Members, func(m cluster.Member) bool { return slug == m.Node || strings.HasPrefix(slug, m.Node+"/") })
 }
 
 // status returns the public status of the node and its cluster.
