@@ -5,7 +5,6 @@ package process
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -48,7 +47,7 @@ func TestProveThousandReadersOfASnapshotStayWithinTheBudget(t *testing.T) {
 		complete.Add(1)
 		var once sync.Once
 		c, err := client.New(client.Config{
-			Addresses: []string{address}, Subscriber: fmt.Sprint("reader", i), Start: client.StartSnapshot, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Addresses: []string{address}, Subscriber: fmt.Sprint("reader", i), Start: client.StartSnapshot, Logger: slog.New(slog.DiscardHandler),
 			OnNotice: func(_ context.Context, n client.Notice) error {
 				if _, done := n.(client.SnapshotDone); done {
 					once.Do(complete.Done)
@@ -75,13 +74,15 @@ func TestProveThousandReadersOfASnapshotStayWithinTheBudget(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { complete.Wait(); close(done) }()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
 	held, memory := 0, idle
 	for loads := true; loads; {
 		held, memory = max(held, int(metric(t, p.address(), "streamer_hub_held_bytes"))), max(memory, resident(t, p, "RssAnon:")<<10)
 		select {
 		case <-done:
 			loads = false
-		case <-time.After(20 * time.Millisecond):
+		case <-look.C:
 		}
 	}
 	t.Logf("%d documents for %d readers; MiB: %.1f held at most, of %d; resident %.1f idle, %.1f at most, %.1f at the end",

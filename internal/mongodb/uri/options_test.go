@@ -159,7 +159,7 @@ characters beyond ASCII must be, and are refused otherwise. No message and no lo
 	b.WriteString(`
 - *used*: the driver gets it. *replaced*: the node sets it itself; ` + "`streamer config check`" + `, ` + "`streamer check`" + ` and the log of the start say so
   (STRM-MONGODB-OPTION), unless it asks for the same. *refused*: the node does not start (STRM-CONFIG-BAD-VALUE).
-- Options that are not in the table are refused, because the driver would ignore them in silence, and so is an option that stands there twice.
+- Options that are not in the table are refused, because the driver would ignore them in silence, and so is a repeated option.
 
 The table has all options of the driver (` + "`internal/mongodb/uri.TestTableHasTheOptionsOfTheDriver`" + `), each row acts as it says
 (` + "`internal/mongodb/uri.TestRowsActAsTheySay`" + `), and a tail runs with all that would harm it (` + "`test/node.TestOptionsThatWouldHarmTheTail`" + `).
