@@ -435,7 +435,7 @@ func TestNothingFromBeforeIsHandledAfterARewind(t *testing.T) {
 // Of an operator's rewind each session hears, in its stream or when it begins: the program is told
 // once, however the tellings overlap.
 func TestRewindThatSeveralSessionsHearOfIsToldOnce(t *testing.T) {
-	for name, late := range map[string]bool{"both are there": false, "one begins": true} {
+	for _, name := range []string{"both are there", "one begins", "one begins as before"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				told, dealt := 0, make(chan struct{})
@@ -475,17 +475,30 @@ func TestRewindThatSeveralSessionsHearOfIsToldOnce(t *testing.T) {
 				rewound := func(s *pipe) {
 					s.seq++
 					b := &streampb.Batch{Seq: s.seq, To: make([]byte, placeSize), Loss: &streampb.Loss{Kind: streampb.Loss_KIND_REWOUND, Generation: 1}}
-					s.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: b}}
+					select {
+					case s.received <- &streampb.ConnectResponse{Message: &streampb.ConnectResponse_Batch{Batch: b}}:
+					case <-s.ctx.Done(): // the other one has been faster
+					}
 				}
 				one := hello()
 				begin(one, "0", streampb.Begin_BEGIN_START, 0)
 				other := hello()
-				if late {
+				switch name {
+				case "one begins":
 					rewound(one)
 					synctest.Wait()
 					begin(other, "1", streampb.Begin_BEGIN_CHECKPOINT, 1)
-				} else {
+				case "one begins as before":
+					rewound(one)
+					synctest.Wait()
 					begin(other, "1", streampb.Begin_BEGIN_POSITIONS, 0)
+					synctest.Wait()
+					if other.ctx.Err() == nil {
+						t.Error("a session whose changes are from before has begun")
+					}
+				default:
+					begin(other, "1", streampb.Begin_BEGIN_POSITIONS, 0)
+					synctest.Wait()
 					rewound(one)
 					rewound(other)
 				}

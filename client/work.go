@@ -634,11 +634,12 @@ func (w *work) tell(ctx context.Context, n Notice, at place) error {
 }
 
 // begin starts a session at a place. It returns false if an operator has rewound the subscriber
-// since the Hello. follows says that the session replaces another one.
+// since the Hello, also while the program is being told of it. follows says that the session
+// replaces another one.
 func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f.era != w.mu.era {
+	if f.era != w.mu.era || w.mu.rewinding != nil {
 		return false
 	}
 	w.mu.feeds[f] = struct{}{}
