@@ -777,8 +777,8 @@ func (c *countingLister) Collections(ctx context.Context, db, coll string) ([]sn
 	return c.store.Collections(ctx, db, coll)
 }
 
-// Snapshots of a collection are listed together, however many there are and whether they come at once
-// or one by one: one client must not keep all connections to MongoDB busy.
+// Snapshots of a collection are listed together, however many there are and whether they come at
+// once or one by one: one client must not keep all connections to MongoDB busy.
 func TestManySnapshotsOfACollectionAreListedTogether(t *testing.T) {
 	for _, atOnce := range []bool{true, false} {
 		t.Run(fmt.Sprintf("at once %t", atOnce), func(t *testing.T) { testListings(t, atOnce) })

@@ -16,9 +16,10 @@
 // unreachable target without limit: the session waits at its place in the oplog and loses nothing.
 // A message that the target itself refuses ([RefusedError]) gets a bounded number of attempts; then
 // the sink writes it as a dead letter, or halts. Where the target refuses a destination and no
-// message, what goes there waits and is tried again without limit. Where a target refuses messages as a whole, the
-// refusal of one that was published with others does not count
-// (TestOnlyWhatIsRefusedAloneIsADeadLetter).
+// message, what goes there waits and is tried again without limit, one destination at a time, so
+// that others get their changes (TestManyRefusedDestinationsHoldUpNobody in test/node). Where a
+// target refuses messages as a whole, the refusal of one that was published with others does not
+// count (TestOnlyWhatIsRefusedAloneIsADeadLetter).
 //
 // Before the sink repeats a message it checks again whether the node still owns the partition, and
 // drops the message if not.

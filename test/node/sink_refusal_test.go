@@ -79,8 +79,8 @@ func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 	}
 }
 
-// However many destinations are refused, others get their changes, and each of the refused ones comes
-// by itself when it is there.
+// However many destinations are refused, others get their changes, and each of the refused ones
+// comes by itself when it is there.
 func TestManyRefusedDestinationsHoldUpNobody(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject} {

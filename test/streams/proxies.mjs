@@ -142,12 +142,11 @@ try {
   for (const r of runs) {
     const arrived = [...r.arrived];
     await until(() => arrived.every(([id]) => at.has(id)), 'what came through a proxy also comes without it');
-    // Of what a proxy holds back until there is more of it most is late; of what came while the
-    // machine stood still, one.
+    // A proxy that waits for more sends several late; a machine that stands still makes one late.
     const late = arrived.map(([id, when]) => when - at.get(id)).sort((a, b) => a - b);
-    const median = late[late.length >> 1];
-    const ok = late.length >= 5 && median < 1_000;
-    console.log(`${r.name}: begins after ${r.begun} ms, ${late.length} changes, ${median} ms after the node, at most ${late.at(-1)}; Content-Encoding: ${r.headers.get('content-encoding') ?? 'none'}: ${ok ? 'ok' : 'HELD BACK'}`);
+    const most = late.at(-2);
+    const ok = late.length >= 5 && most < 1_000;
+    console.log(`${r.name}: begins after ${r.begun} ms, ${late.length} changes, all but one at most ${most} ms after the node, that one ${late.at(-1)}; Content-Encoding: ${r.headers.get('content-encoding') ?? 'none'}: ${ok ? 'ok' : 'HELD BACK'}`);
     if (!ok) process.exitCode = 1;
   }
   const before = await clients();

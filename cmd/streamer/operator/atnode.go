@@ -228,7 +228,7 @@ func (d detailed) write(t *tabwriter.Writer) {
 	}
 	fmt.Fprintf(t, "subscriber\t%s\nkind\t%s\nconnected\t%s\n", quoted(d.Subscriber), orDash(string(d.Kind)), orDash(printable(d.Session)))
 	if d.Error != "" {
-		fmt.Fprintf(t, "not to be read\t%s\n", printable(d.Error))
+		fmt.Fprintf(t, "unreadable\t%s\n", printable(d.Error))
 	}
 	fmt.Fprintf(t, "\nthe %d earliest of %d places:\nPARTITION\tPOSITION\tTIME\n", len(d.Places), d.PlacesTotal)
 	for _, p := range d.Places {
