@@ -39,6 +39,7 @@ type stage struct {
 	held    map[string][]cluster.HeldPartition
 	mute    map[string]bool // sends no heartbeats
 	mu      sync.Mutex
+	beside  sync.WaitGroup // what happens while an operator waits: it ends before the test does
 }
 
 // play has a test play on a stage where node a owns everything and node b nothing.
@@ -55,6 +56,7 @@ func play(t *testing.T, run func(s *stage)) {
 		}
 		s.owners = s.claim("a", 0, 1, 2, 3)
 		run(s)
+		s.beside.Wait()
 		stop()
 		beating.Wait()
 	})
@@ -130,7 +132,7 @@ func (s *stage) wishes() cluster.Directives {
 
 func TestHandoffIsFollowedUntilItIsServed(t *testing.T) {
 	play(t, func(s *stage) {
-		go func() {
+		s.beside.Go(func() {
 			time.Sleep(5 * time.Second)
 			if pin := s.wishes().Pinned[0]; pin.To != "b" || pin.By != "ann" {
 				t.Errorf("wished: %+v", pin)
@@ -138,7 +140,7 @@ func TestHandoffIsFollowedUntilItIsServed(t *testing.T) {
 			s.plan(1, "b")
 			time.Sleep(2 * time.Second)
 			s.give(0)
-		}()
+		})
 		done, err := handoff.Request{Partition: 0, To: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
 		var told []string
 		for _, step := range done.Steps {
@@ -154,11 +156,11 @@ func TestHandoffIsFollowedUntilItIsServed(t *testing.T) {
 }
 
 func TestHandoffsThatComeToNothingSayWhyAndAreWithdrawn(t *testing.T) {
-	later := func(do func()) {
-		go func() {
+	later := func(s *stage, do func()) {
+		s.beside.Go(func() {
 			time.Sleep(5 * time.Second)
 			do()
-		}()
+		})
 	}
 	for name, c := range map[string]struct {
 		before func(s *stage)
@@ -166,8 +168,8 @@ func TestHandoffsThatComeToNothingSayWhyAndAreWithdrawn(t *testing.T) {
 		says   string
 	}{
 		"nothing is heard":        {func(s *stage) { s.mute["b"] = true }, fault.HandoffDetached, "for 6"},
-		"nothing is heard later":  {func(s *stage) { later(func() { s.mu.Lock(); s.mute["b"] = true; s.mu.Unlock() }) }, fault.HandoffDetached, "for 6s"},
-		"it goes":                 {func(s *stage) { later(func() { _ = s.members["b"].Leave(s.t.Context()) }) }, fault.HandoffDead, "has left the cluster"},
+		"nothing is heard later":  {func(s *stage) { later(s, func() { s.mu.Lock(); s.mute["b"] = true; s.mu.Unlock() }) }, fault.HandoffDetached, "for 6s"},
+		"it goes":                 {func(s *stage) { later(s, func() { _ = s.members["b"].Leave(s.t.Context()) }) }, fault.HandoffDead, "has left the cluster"},
 		"it is planned by nobody": {func(*stage) {}, fault.HandoffAbandoned, "has no leader"},
 		"it is wished elsewhere": {
 			func(s *stage) {
@@ -208,12 +210,12 @@ func TestHandoffIsWithdrawnWhenItIsInterrupted(t *testing.T) {
 
 func TestDrainIsFollowedUntilNothingIsLeft(t *testing.T) {
 	play(t, func(s *stage) {
-		go func() {
+		s.beside.Go(func() {
 			for p := range change.Partition(partitions) {
 				time.Sleep(time.Second)
 				s.give(p)
 			}
-		}()
+		})
 		var left []int
 		done, err := handoff.Drain{Node: "a", By: "ann", For: time.Minute, Progress: func(n int) { left = append(left, n) }}.Run(s.t.Context(), s.cluster)
 		if err != nil || done.Had != 4 || done.Left != 0 || done.TookMS < 4000 || len(left) != 5 {
@@ -239,10 +241,10 @@ func TestDrainIsFollowedUntilNothingIsLeft(t *testing.T) {
 func TestDrainWaitsForThePlan(t *testing.T) {
 	play(t, func(s *stage) {
 		s.plan(1, "b")
-		go func() {
+		s.beside.Go(func() {
 			time.Sleep(5 * time.Second)
 			s.plan(2, "a")
-		}()
+		})
 		done, err := handoff.Drain{Node: "b", By: "ann", For: time.Minute}.Run(s.t.Context(), s.cluster)
 		if err != nil || done.Left != 0 || done.TookMS < 5000 {
 			t.Errorf("%+v, %v", done, err)
