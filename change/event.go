@@ -162,7 +162,8 @@ func (e *Event) note(name []byte, v Value, at uint32) {
 		}
 	case "txnNumber":
 		if v.Type == TypeInt64 && !e.hasTxn {
-			e.txn, e.hasTxn = int64(binary.LittleEndian.Uint64(v.Data)), true
+			e.txn = int64(binary.LittleEndian.Uint64(v.Data))
+			e.hasTxn = true
 		}
 	}
 }
@@ -170,14 +171,16 @@ func (e *Event) note(name []byte, v Value, at uint32) {
 // noteID finds _id in the document key. A key without one, which no known server sends, counts as
 // the _id itself.
 func (e *Event) noteID(key Value, at uint32) {
-	e.id, e.idType = at, key.Type
+	e.id = at
+	e.idType = key.Type
 	for in := 4; ; {
 		name, v, next, err := element(key.Data, in)
 		if err != nil || name == nil {
 			return
 		}
 		if string(name) == "_id" {
-			e.id, e.idType = at+uint32(next-len(v.Data)), v.Type
+			e.id = at + uint32(next-len(v.Data))
+			e.idType = v.Type
 			return
 		}
 		in = next

@@ -65,13 +65,15 @@ func decimalNumber(data []byte) Number {
 	if negative {
 		significand.Neg(significand)
 	}
-	ten, rest := big.NewInt(10), new(big.Int)
+	ten := big.NewInt(10)
+	rest := new(big.Int)
 	for {
 		quotient, remainder := new(big.Int).QuoRem(significand, ten, rest)
 		if remainder.Sign() != 0 {
 			return numberOfParts(significand, exponent)
 		}
-		significand, exponent = quotient, exponent+1
+		significand = quotient
+		exponent++
 	}
 }
 

@@ -147,7 +147,8 @@ func parseRefParts(parts byte, b []byte) (r Ref, err error) {
 	if parts&refEvent != 0 {
 		h.Kind = KindEvent
 	}
-	h.Time.T, b = binary.BigEndian.Uint32(b), b[4:]
+	h.Time.T = binary.BigEndian.Uint32(b)
+	b = b[4:]
 	number := func() (n uint64) {
 		n, size := binary.Uvarint(b)
 		if size <= 0 {

@@ -22,7 +22,8 @@ func Updated(doc, description []byte) (after []byte, told bool) {
 	}
 	u := updater{paths: update.Lookup("disambiguatedPaths").Document()}
 	for _, shortened := range elements(update.Lookup("truncatedArrays").Data) {
-		field, size := shortened.value.Lookup("field").Text(), shortened.value.Lookup("newSize")
+		field := shortened.value.Lookup("field").Text()
+		size := shortened.value.Lookup("newSize")
 		if n, ok := size.Int64(); ok && n >= 0 {
 			doc = u.apply(doc, field, alteration{size: int(n), truncates: true})
 		}
@@ -97,7 +98,8 @@ func (u *updater) steps(field []byte) (steps [][]byte) {
 // altered returns a document or an array after the alteration of what is at the end of the steps.
 // What is missing on the way is made, unless it is something in it that is to go.
 func altered(container []byte, isArray bool, steps [][]byte, a alteration) []byte {
-	step, last := steps[0], len(steps) == 1
+	step := steps[0]
+	last := len(steps) == 1
 	made := false // the element was not there
 	if isArray {
 		i, is := indexOf(step)
@@ -109,7 +111,8 @@ func altered(container []byte, isArray bool, steps [][]byte, a alteration) []byt
 		made = len(container) > before
 		step = strconv.AppendInt(nil, int64(i), 10)
 	}
-	b, found := make([]byte, 4, len(container)+len(a.value.Data)+16), false
+	b := make([]byte, 4, len(container)+len(a.value.Data)+16)
+	found := false
 	for _, e := range elements(container) {
 		switch {
 		case found || !bytes.Equal(e.name, step):

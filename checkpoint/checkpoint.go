@@ -198,7 +198,9 @@ func (c Checkpoint) Recounted(n int) Checkpoint {
 	if c.Partitions == n {
 		return c
 	}
-	c.Position, c.Positions, c.Partitions = c.Earliest(), nil, n
+	c.Position = c.Earliest()
+	c.Positions = nil
+	c.Partitions = n
 	c.Snapshots = snapshot.Together(c.Snapshots)
 	return c
 }
@@ -241,13 +243,17 @@ func (c Checkpoint) trim() (Checkpoint, error) {
 	case c.Position.IsZero() && len(c.Positions) == 0:
 		return Checkpoint{}, errors.New("a checkpoint without a position")
 	}
-	budget, elsewhere, whole := maxTokens, c.Positions, c.Position
-	c.Position, c.Positions = trimmed(c.Position, &budget), nil
+	budget := maxTokens
+	elsewhere := c.Positions
+	whole := c.Position
+	c.Position = trimmed(c.Position, &budget)
+	c.Positions = nil
 	c.At, c.Claim.Started = c.At.Round(0).UTC(), c.Claim.Started.Round(0).UTC()
 	if c.Shared {
 		c.Claim = Claim{}
 	} else {
-		c.Epoch, c.Began = change.Epoch{}, Beginning{}
+		c.Epoch = change.Epoch{}
+		c.Began = Beginning{}
 	}
 	var err error
 	if c.Snapshots, err = trimmedSnapshots(c.Snapshots, c.Partitions); err != nil {
@@ -352,7 +358,8 @@ func (c *Checkpoint) advance(before, saved Checkpoint, newer bool) (advanced boo
 		}
 		return before.In(p)
 	}
-	c.Position, c.Positions = change.Later(before.Position, saved.Position), nil
+	c.Position = change.Later(before.Position, saved.Position)
+	c.Positions = nil
 	advanced = c.Position.After(before.Position)
 	for _, from := range []map[change.Partition]change.Position{before.Positions, saved.Positions} {
 		for p := range from {
@@ -441,7 +448,8 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 		return Checkpoint{}, fmt.Errorf("%s from %s to %s: %w", c.Key, c.Latest(), to, ErrForward)
 	}
 	elsewhere := c.Positions
-	c.Position, c.Positions = earlier(c.Position, to), nil
+	c.Position = earlier(c.Position, to)
+	c.Positions = nil
 	for p, at := range elsewhere {
 		if at = earlier(at, to); !equal(at, c.Position) {
 			if c.Positions == nil {
@@ -451,11 +459,15 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 		}
 	}
 	if c.Lapse != nil && to.Time.Compare(c.Lapse.At) <= 0 { // it is read again
-		c.Coverage, c.Lapse = &c.Lapse.Coverage, nil
+		c.Coverage = &c.Lapse.Coverage
+		c.Lapse = nil
 	}
 	c.Generation++
 	c.Epoch = change.Epoch{Incarnation: incarnation}
-	c.At, c.By, c.Reason, c.Note = time.Now().UTC(), by, ReasonRewind, why
+	c.At = time.Now().UTC()
+	c.By = by
+	c.Reason = ReasonRewind
+	c.Note = why
 	return c.Trimmed()
 }
 
@@ -477,7 +489,8 @@ func (c Checkpoint) Imported(stored *Checkpoint, o Origin) (Checkpoint, error) {
 		return Checkpoint{}, errors.New("a checkpoint without a position")
 	}
 	if stored != nil {
-		c.Generation, c.Claim = max(c.Generation, stored.Generation+1), stored.Claim
+		c.Generation = max(c.Generation, stored.Generation+1)
+		c.Claim = stored.Claim
 		c.Losses = slices.Concat(stored.Losses, slices.DeleteFunc(slices.Clone(c.Losses), func(g Gap) bool { return slices.ContainsFunc(stored.Losses, g.within) }))
 	}
 	c.Epoch = change.Epoch{Incarnation: o.Incarnation}

@@ -33,6 +33,9 @@ func (t Trail) Slot() int { return int((t.Entries + HistoryLength - 1) % History
 // Entry returns the history entry of the checkpoint: its earliest position, without single
 // partitions, snapshots and losses.
 func (c Checkpoint) Entry() Checkpoint {
-	c.Position, c.Positions, c.Snapshots, c.Losses = c.Earliest(), nil, nil, nil
+	c.Position = c.Earliest()
+	c.Positions = nil
+	c.Snapshots = nil
+	c.Losses = nil
 	return c
 }

@@ -26,7 +26,8 @@ func (c Checkpoint) Lost(reads change.Coverage) (namespaces []string, from chang
 // the stored checkpoint, by the one that was saved over it.
 func (c *Checkpoint) cover(before, by Checkpoint) {
 	lapse := before.Lapse
-	c.Coverage, c.Lapse = by.Coverage, lapse
+	c.Coverage = by.Coverage
+	c.Lapse = lapse
 	if by.Coverage == nil { // of an earlier version, or a test: unknown
 		c.Coverage = before.Coverage
 		return

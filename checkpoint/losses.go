@@ -57,7 +57,8 @@ func (c *Checkpoint) lose(before Checkpoint, losses []Gap) (some bool) {
 		if !passes || slices.ContainsFunc(c.Losses, g.within) {
 			continue
 		}
-		c.Losses, some = append(c.Losses, g), true
+		c.Losses = append(c.Losses, g)
+		some = true
 	}
 	c.Losses = fewLosses(c.Losses)
 	return some

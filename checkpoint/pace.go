@@ -98,7 +98,8 @@ func (p *pace) charge(identity string, bytes int, now time.Time) {
 // because its client asks for it. It returns how long the identity has to wait instead, without a
 // charge, if it has not paid for earlier ones.
 func (w *Writer) Pay(c Checkpoint) (wait time.Duration) {
-	large, now := c.Large(), time.Now()
+	large := c.Large()
+	now := time.Now()
 	if large == 0 {
 		return 0
 	}

@@ -42,7 +42,8 @@ func trimmedSnapshots(all []snapshot.Progress, partitions int) ([]snapshot.Progr
 		total += storedSize(p)
 	}
 	if total > maxSnapshots { // the parts of a subscription in one
-		all, total = snapshot.Together(all), 0
+		all = snapshot.Together(all)
+		total = 0
 		for _, p := range all {
 			total += storedSize(p)
 		}
@@ -127,7 +128,9 @@ func owed(p snapshot.Progress, some []change.Namespace) snapshot.Progress {
 	begun := snapshot.Progress{Subscription: p.Subscription, Filter: p.Filter, Reason: p.Reason, Number: p.Number, Paused: p.Paused && !p.Done}
 	for _, ns := range some {
 		if !slices.Contains(begun.Some, ns) {
-			begun.Listed, begun.Some, begun.Left = true, append(begun.Some, ns), append(begun.Left, snapshot.Left{Namespace: ns})
+			begun.Listed = true
+			begun.Some = append(begun.Some, ns)
+			begun.Left = append(begun.Left, snapshot.Left{Namespace: ns})
 		}
 	}
 	return begun

@@ -597,7 +597,8 @@ func (w *Writer) collect(now time.Time, keepers []*Keeper, choose func(*Keeper, 
 			case !chosen || s.refused || k.ended:
 				continue
 			case !moved(s.checkpoint, p.Checkpoint):
-				s.at, s.events = now, p.Events
+				s.at = now
+				s.events = p.Events
 				if now.Sub(s.shown) < w.mu.idle {
 					continue
 				}
@@ -606,7 +607,11 @@ func (w *Writer) collect(now time.Time, keepers []*Keeper, choose func(*Keeper, 
 				reason = ReasonBegin
 			}
 			c := p.Checkpoint
-			c.Partitions, c.Fingerprint, c.At, c.By, c.Reason = w.cfg.Partitions, w.cfg.Fingerprint, now, w.cfg.By, reason
+			c.Partitions = w.cfg.Partitions
+			c.Fingerprint = w.cfg.Fingerprint
+			c.At = now
+			c.By = w.cfg.By
+			c.Reason = reason
 			c.Coverage = w.coverage
 			w.pace.charge(c.Claim.By, c.Large(), now)
 			round = append(round, candidate{keeper: k, checkpoint: c, events: p.Events})
@@ -640,7 +645,8 @@ func (w *Writer) rest(c candidate, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if s := c.keeper.saved[c.checkpoint.Key]; s != nil {
-		s.rests, s.failed = until, false
+		s.rests = until
+		s.failed = false
 	}
 }
 

@@ -95,7 +95,8 @@ func (c *Client) Subscribe(sub Subscription, handler Handler) error {
 }
 
 func (c *Client) subscribe(s *subscribed) error {
-	sub, handler := &s.Subscription, s.handler
+	sub := &s.Subscription
+	handler := s.handler
 	if sub.ID == "" || handler == nil {
 		return errors.New("subscribe: ID and handler are required")
 	}
@@ -211,7 +212,8 @@ func (c *Client) runSessions(ctx context.Context, at addresses) {
 		if !ok {
 			return
 		}
-		began, s := time.Now(), newSession(c, address, before)
+		began := time.Now()
+		s := newSession(c, address, before)
 		ended := make(chan error, 1)
 		running.Go(func() { ended <- s.run(ctx) })
 		err := s.wait(ended, at.others())
@@ -222,7 +224,8 @@ func (c *Client) runSessions(ctx context.Context, at addresses) {
 		case errors.Is(err, errLeft):
 			continue
 		case errors.Is(err, errStopping):
-			before, failures = s, 0
+			before = s
+			failures = 0
 			continue
 		}
 		if s.hasMoved() || s.welcomed && time.Since(began) >= c.cfg.MaxReconnectWait {

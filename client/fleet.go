@@ -96,7 +96,8 @@ func (f *fleet) up(s member, node string, partitions uint32) {
 	if before := f.mu.up[node]; before != nil {
 		before.leave() // the node ends it anyway
 	}
-	f.mu.up[node], f.mu.nodes[s] = s, node
+	f.mu.up[node] = s
+	f.mu.nodes[s] = node
 	if len(f.mu.attached) != int(partitions) {
 		for other, node := range f.mu.nodes {
 			if other != s {
@@ -105,7 +106,9 @@ func (f *fleet) up(s member, node string, partitions uint32) {
 			}
 		}
 		f.mu.up[node] = s
-		f.mu.attached, f.mu.owners, f.mu.version = make([][]member, partitions), nil, 0
+		f.mu.attached = make([][]member, partitions)
+		f.mu.owners = nil
+		f.mu.version = 0
 	}
 	f.route()
 }

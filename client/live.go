@@ -79,7 +79,9 @@ func (c *Client) Live(sub Subscription, on LiveCallbacks) (*LiveQuery, error) {
 	if sub.ID == "" || len(sub.Ops) > 0 {
 		return nil, errors.New("live query: ID is required, and Ops must be empty")
 	}
-	sub.Format, sub.Leaves, sub.OnLoss = JSON, true, LossSnapshot
+	sub.Format = JSON
+	sub.Leaves = true
+	sub.OnLoss = LossSnapshot
 	sub.Fields = slices.Clone(sub.Fields)
 	q := &LiveQuery{client: c, sub: sub, on: on}
 	q.mu.docs, q.mu.missing, q.mu.doubtful = make(map[string]*liveDocument), make(map[string]place), make(map[string]bool)
@@ -223,7 +225,8 @@ func (q *LiveQuery) replaced(e *liveEvent) {
 func (q *LiveQuery) change(key string, e *liveEvent) {
 	ns := e.NS.String()
 	q.mu.Lock()
-	was, before := q.whole(), q.mu.docs[key]
+	was := q.whole()
+	before := q.mu.docs[key]
 	after := &liveDocument{ns: ns, doc: e.Full}
 	switch _, isMissing := q.mu.missing[ns]; {
 	case e.Full != nil:
@@ -265,7 +268,8 @@ func (e *liveEvent) applied(doc Document, fields []string) (after Document, sure
 // remove removes a document, and removeAll all of some kind. The caller holds calls.
 func (q *LiveQuery) remove(key string) {
 	q.mu.Lock()
-	was, d := q.whole(), q.mu.docs[key]
+	was := q.whole()
+	d := q.mu.docs[key]
 	delete(q.mu.docs, key)
 	delete(q.mu.doubtful, key)
 	became := !was && q.whole()

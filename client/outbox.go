@@ -117,7 +117,8 @@ func (o *outbox) forget(id string) bool {
 // gone an unsubscribe is sent. at returns the positions of partitions to attach.
 func (o *outbox) take(wanted func(id string) (*streampb.Subscription, bool), at func([]uint32) []*streampb.PartitionPosition) (messages []*streampb.ConnectRequest) {
 	o.mu.Lock()
-	changed, acked := slices.Sorted(maps.Keys(o.mu.changed)), o.mu.acked
+	changed := slices.Sorted(maps.Keys(o.mu.changed))
+	acked := o.mu.acked
 	var attach, detach []uint32
 	for _, partition := range slices.Sorted(maps.Keys(o.mu.attach)) {
 		if o.mu.attach[partition] {

@@ -59,7 +59,8 @@ func (at *point) has(hash [16]byte) bool {
 func (at *point) reach(p *place) {
 	switch c := at.compare(p); {
 	case c < 0:
-		at.place, at.others = *p, nil
+		at.place = *p
+		at.others = nil
 	case c == 0 && !at.has(p.hash()):
 		at.others = append(slices.Clip(at.others), at.hash())
 		at.place = *p

@@ -71,12 +71,14 @@ func (p Position) After(c Change) Position {
 		p.elsewhere = elsewhere
 		return p
 	}
-	at, i := p.rest, 0
+	at := p.rest
+	i := 0
 	for ; i < len(p.elsewhere) && p.elsewhere[i].partition < c.Partition; i++ {
 	}
 	next := i
 	if i < len(p.elsewhere) && p.elsewhere[i].partition == c.Partition {
-		at, next = p.elsewhere[i].at, i+1
+		at = p.elsewhere[i].at
+		next = i + 1
 	}
 	at.reach(&c.place)
 	elsewhere = append(append(elsewhere, p.elsewhere[:i]...), partitionPoint{c.Partition, at})
@@ -98,9 +100,11 @@ func (p Position) Merge(other Position) Position {
 	}
 	merged := Position{cluster: p.cluster, partitions: p.partitions, generation: p.generation, documents: p.documents.merge(other.documents)}
 	return gather(merged, func() func(uint32) point {
-		mine, theirs := p.reader(), other.reader()
+		mine := p.reader()
+		theirs := other.reader()
 		return func(partition uint32) point {
-			at, theirs := mine(partition), theirs(partition)
+			at := mine(partition)
+			theirs := theirs(partition)
 			at.join(&theirs)
 			return at
 		}
@@ -124,7 +128,8 @@ func (p *Position) reader() func(partition uint32) point {
 // a majority, the earliest; elsewhere gets the others. Each function that in returns is called with
 // every partition in order.
 func gather(p Position, in func() func(partition uint32) point) Position {
-	at, votes := in(), 0
+	at := in()
+	votes := 0
 	var low point
 	for partition := range p.partitions { // Boyer-Moore majority vote
 		here := at(partition)
@@ -133,7 +138,8 @@ func gather(p Position, in func() func(partition uint32) point) Position {
 		}
 		switch {
 		case votes == 0:
-			p.rest, votes = here, 1
+			p.rest = here
+			votes = 1
 		case here.equal(&p.rest):
 			votes++
 		default:
@@ -249,7 +255,8 @@ func (p *Position) UnmarshalText(text []byte) error {
 	if err != nil || len(b) < 5 || b[0] != positionVersion {
 		return errPosition
 	}
-	body, sum := b[:len(b)-4], binary.BigEndian.Uint32(b[len(b)-4:])
+	body := b[:len(b)-4]
+	sum := binary.BigEndian.Uint32(b[len(b)-4:])
 	if crc32.ChecksumIEEE(body) != sum {
 		return errPosition
 	}

@@ -36,7 +36,9 @@ func newProgress(cluster string, partitions uint32) progress {
 // restore converts a Position to a progress.
 func restore(p Position) progress {
 	g := newProgress(p.cluster, p.partitions)
-	g.generation, g.known, g.floor = p.generation, true, p.rest
+	g.generation = p.generation
+	g.known = true
+	g.floor = p.rest
 	if len(p.elsewhere) > 0 {
 		g.floor = point{}
 		at := p.reader()
@@ -195,7 +197,8 @@ func (g *progress) rewind(to *place, generation uint64) {
 		}
 		g.parts[p] = part{own: at}
 	}
-	g.floor, g.generation = point{}, generation
+	g.floor = point{}
+	g.generation = generation
 }
 
 // count numbers a batch that has been handled if it has documents of a snapshot.

@@ -25,7 +25,8 @@ func (r *room) take(ctx context.Context, g *guest, n int) error {
 	for {
 		r.mu.Lock()
 		if g.held == 0 || r.mu.used+n <= r.limit {
-			g.held, r.mu.used = g.held+n, r.mu.used+n
+			g.held += n
+			r.mu.used += n
 			r.mu.Unlock()
 			return nil
 		}
@@ -46,7 +47,8 @@ func (r *room) take(ctx context.Context, g *guest, n int) error {
 func (r *room) give(g *guest, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g.held, r.mu.used = g.held-n, r.mu.used-n
+	g.held -= n
+	r.mu.used -= n
 	if r.mu.freed != nil {
 		close(r.mu.freed)
 		r.mu.freed = nil

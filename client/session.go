@@ -44,7 +44,8 @@ func newSession(c *Client, address string, before *session) *session {
 		client: c, address: address, before: before, closing: make(chan struct{}), stopping: make(chan struct{}, 1),
 		timeout: c.cfg.Timeout, beat: c.cfg.Timeout / 3,
 	}
-	s.outbox, s.rest = newOutbox(), make(chan struct{}, 1)
+	s.outbox = newOutbox()
+	s.rest = make(chan struct{}, 1)
 	return s
 }
 
@@ -139,7 +140,8 @@ func (s *session) answered(ctx context.Context, hello *streampb.Hello) error {
 	if timeout := w.GetLimits().GetHeartbeatTimeoutMs(); timeout > 0 {
 		s.timeout = time.Duration(timeout) * time.Millisecond
 	}
-	s.welcome, s.welcomed = w, true
+	s.welcome = w
+	s.welcomed = true
 	s.rewound = hello.GetPosition() != nil && w.GetBegin() != streampb.Begin_BEGIN_POSITIONS
 	s.client.stats.sessions.Add(1)
 	before := s.client.working()

@@ -279,7 +279,8 @@ func (d *decoder) decode(b []byte) error {
 
 func (d *decoder) event(b []byte) error {
 	d.events = append(d.events, event{first: uint32(len(d.subs))})
-	e, known := &d.events[len(d.events)-1], false
+	e := &d.events[len(d.events)-1]
+	known := false
 	err := fields(b, func(number protowire.Number, value uint64, bytes []byte) error {
 		switch number {
 		case fieldPosition:
@@ -328,7 +329,8 @@ func appendPartitions(to []uint32, value uint64, packed []byte) ([]uint32, error
 		if n < 0 {
 			return to, protowire.ParseError(n)
 		}
-		to, packed = append(to, uint32(partition)), packed[n:]
+		to = append(to, uint32(partition))
+		packed = packed[n:]
 	}
 	return to, nil
 }

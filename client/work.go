@@ -299,7 +299,8 @@ func (w *work) done(l *lane) {
 // complete removes the batches of a feed that, with all before them, have been handled. The caller
 // holds the mutex.
 func (w *work) complete(f *feed) {
-	n, seq := 0, uint64(0)
+	n := 0
+	seq := uint64(0)
 	for ; n < len(f.queue) && f.queue[n].left == 0; n++ {
 		b := f.queue[n]
 		if b.attached != nil {
@@ -315,14 +316,17 @@ func (w *work) complete(f *feed) {
 		if w.client.cfg.Acks == AckManual {
 			f.keep(ack{b.seq, b.to, w.mu.count(b)})
 		}
-		seq, f.queue[n] = b.seq, nil
+		seq = b.seq
+		f.queue[n] = nil
 	}
 	if n == 0 {
 		return
 	}
 	f.queue = f.queue[n:]
 	if f.behind != nil && f.base.compare(&f.behind.goal) >= 0 {
-		f.ahead, f.caught, f.behind = append(f.ahead, f.behind.partitions...), true, nil
+		f.ahead = append(f.ahead, f.behind.partitions...)
+		f.caught = true
+		f.behind = nil
 	}
 	if w.client.cfg.Acks == AckManual {
 		w.release(f)
@@ -388,7 +392,8 @@ func (w *work) push(ctx context.Context, f *feed, b *batch) error {
 		return errLeft
 	}
 	f.queue = append(f.queue, b)
-	b.feed, b.left = f, 1
+	b.feed = f
+	b.left = 1
 	w.mu.segment++
 	defer w.wake()
 	for i := 0; i < len(b.events); {
@@ -435,7 +440,8 @@ func (w *work) hand(b *batch, event uint32) {
 	if l.segment == w.mu.segment {
 		b.events[l.tail].next = event
 	} else {
-		l.queue, l.segment = append(l.queue, chunk{b, event}), w.mu.segment
+		l.queue = append(l.queue, chunk{b, event})
+		l.segment = w.mu.segment
 		if !l.busy {
 			l.busy = true
 			w.enqueue(l)
@@ -489,7 +495,8 @@ func (w *work) alive(ctx context.Context, f *feed) error {
 // everything before it has been handled in every partition, by whichever session. The caller holds
 // the mutex, which meet releases while it waits.
 func (w *work) meet(ctx context.Context, b *batch, first, last uint32) error {
-	f, at := b.feed, &b.events[first].place
+	f := b.feed
+	at := &b.events[first].place
 	if err := w.quiet(ctx, f); err != nil {
 		return err
 	}
@@ -643,7 +650,8 @@ func (w *work) begin(f *feed, at *place, all, follows bool, generation uint64) b
 		return false
 	}
 	w.mu.feeds[f] = struct{}{}
-	w.mu.generation, f.moved = generation, !w.mu.known
+	w.mu.generation = generation
+	f.moved = !w.mu.known
 	w.mu.progress.begin(&f.track, at, all)
 	if w.mu.acked.IsZero() {
 		w.mu.acked = w.mu.position()
@@ -684,7 +692,8 @@ func (w *work) raise(b *behind, partition uint32) {
 func (w *work) arrived(f *feed) (partitions []uint32, caught bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	partitions, f.ahead = f.ahead, nil
+	partitions = f.ahead
+	f.ahead = nil
 	return partitions, f.caught
 }
 
@@ -857,7 +866,10 @@ func (w *work) introduce(m *streampb.Hello, f *feed) {
 	if m.GetStart() != streampb.Start_START_SNAPSHOT { // which a subscription may not have had yet
 		m.Start = streampb.Start_START_RESUME
 	}
-	m.Position, m.Cluster, m.PartitionCount, m.Generation = p.rest.place[:], p.cluster, p.partitions, p.generation
+	m.Position = p.rest.place[:]
+	m.Cluster = p.cluster
+	m.PartitionCount = p.partitions
+	m.Generation = p.generation
 	for i := range p.elsewhere {
 		e := &p.elsewhere[i]
 		m.Positions = append(m.Positions, &streampb.PartitionPosition{Partition: e.partition, Position: e.at.place[:]})

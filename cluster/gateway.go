@@ -66,7 +66,8 @@ func (v View) Gateways() (gateways []GatewayMember, whole bool) {
 	for _, s := range all {
 		if n := len(gateways); n > 0 && gateways[n-1].Node == s.Name {
 			if g := &gateways[n-1]; g.Process == s.Process && (g.Status == StatusStopping) == s.Left {
-				g.At, g.Beat = append(g.At, s.node), max(g.Beat, s.beat)
+				g.At = append(g.At, s.node)
+				g.Beat = max(g.Beat, s.beat)
 			}
 			continue
 		}

@@ -37,7 +37,8 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			s.announced = oplog.Reread{}
 		}
 		at := s.at()
-		attached, elsewhere := maps.Clone(*s.attached.Load()), make(map[change.Partition]Place)
+		attached := maps.Clone(*s.attached.Load())
+		elsewhere := make(map[change.Partition]Place)
 		if s.seen != nil {
 			for p := range attached {
 				elsewhere[p] = s.seen.where(p, at)
@@ -148,7 +149,8 @@ func (s *Session) movedBack(p Place) Place {
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
 	s.do(func(s *stream) {
 		at := s.at()
-		rest, of := Place{At: at}, map[change.Partition]Place(nil)
+		rest := Place{At: at}
+		of := map[change.Partition]Place(nil)
 		later := !to.Covers(at)
 		switch {
 		case later:
@@ -158,12 +160,14 @@ func (s *Session) Rewind(to change.Position, generation uint64, namespaces []str
 				rest = s.seen.rest.place
 			}
 			if rest.From().After(to) {
-				rest, later = Place{At: to}, true
+				rest = Place{At: to}
+				later = true
 			}
 			of = make(map[change.Partition]Place, len(s.seen.of))
 			for p := range s.seen.of {
 				if of[p] = s.seen.where(p, at); of[p].From().After(to) {
-					of[p], later = Place{At: to}, true
+					of[p] = Place{At: to}
+					later = true
 				}
 			}
 		}

@@ -101,7 +101,8 @@ func (b *Batch) grows() bool {
 // prune removes events, and moves the others to the front.
 func (b *Batch) prune(over func(*Event) bool) {
 	events, payloads := b.Events, b.payloads
-	b.Events, b.payloads = events[:0], payloads[:0]
+	b.Events = events[:0]
+	b.payloads = payloads[:0]
 	for _, e := range events {
 		switch {
 		case over(&e):

@@ -294,7 +294,8 @@ func (s *stream) mayJoin() bool {
 // joins puts the session on the live path unless the Hub is later. It does not wait for a Hub that
 // has not begun to read, because the session must stay responsive.
 func (s *stream) joins(ctx context.Context) (joined bool) {
-	at, hub := s.position(), s.hub.Position()
+	at := s.position()
+	hub := s.hub.Position()
 	if hub.IsZero() || !at.Covers(hub) {
 		return false
 	}
@@ -503,7 +504,9 @@ func (c *catchup) event(e *change.Event, p change.Partition, keyed bool) (queued
 	s.appendEvent(e, ref, p, keyed, s.matched, &c.writer)
 	s.appendLeft(e, ref, p, s.without, &c.writer)
 	s.closeUnit(e.Position())
-	c.spent, c.delivered, c.slice = c.spent+c.writer.cost, c.delivered+c.writer.copied, c.slice-c.writer.cost-c.writer.copied
+	c.spent += c.writer.cost
+	c.delivered += c.writer.copied
+	c.slice = c.slice - c.writer.cost - c.writer.copied
 	s.forgetMatched()
 	return true
 }
@@ -526,7 +529,8 @@ func (c *catchup) turn() bool {
 		c.ended = true
 		return false
 	}
-	c.slot, c.slice = true, fair.SliceUnits
+	c.slot = true
+	c.slice = fair.SliceUnits
 	s.fill(true)
 	return true
 }

@@ -67,7 +67,9 @@ const (
 
 // Next sets the event.
 func (w *Writer) Next(e *change.Event) {
-	w.event, w.used, w.key = e, 0, w.key[:0]
+	w.event = e
+	w.used = 0
+	w.key = w.key[:0]
 	if w.bytes > maxBuffers {
 		w.written, w.bytes = nil, 0
 	}
@@ -123,7 +125,8 @@ func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	}
 	next := &w.written[w.used]
 	before := cap(next.payload)
-	next.form, next.payload = f, next.payload[:0]
+	next.form = f
+	next.payload = next.payload[:0]
 	if f.Format == BSON {
 		next.payload = appendStripped(next.payload, w.event.Raw(), f.Fields)
 	} else {

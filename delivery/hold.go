@@ -102,7 +102,8 @@ func (s *Session) letGo() {
 
 // takeDocuments queues the documents of a page for a subscription.
 func (s *stream) takeDocuments(place change.Position, t taking) {
-	sub, hits := t.reader.Who, t.page.of[t.reader]
+	sub := t.reader.Who
+	hits := t.page.of[t.reader]
 	s.hub.tracePage(sub, t.page)
 	e := Event{Ref: place.Ref(), Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
 	for i, hit := range hits {
@@ -115,7 +116,9 @@ func (s *stream) takeDocuments(place change.Position, t taking) {
 		}
 		b := s.openDocuments(place, len(hits)-i, t.page)
 		e.Partition = d.partition
-		e.paged, e.from, e.to = true, hit.from, hit.to
+		e.paged = true
+		e.from = hit.from
+		e.to = hit.to
 		b.shared += int(hit.to - hit.from)
 		b.Events = append(b.Events, e)
 		if !b.grows() {
@@ -152,7 +155,8 @@ func (s *stream) passed(t taking) {
 	s.hub.metrics.read.Add(float64(t.read))
 	next := p.With(t.left, t.done, t.read)
 	if next.Since.IsZero() {
-		next.Since, next.ReadBefore = time.Now(), p.Read
+		next.Since = time.Now()
+		next.ReadBefore = p.Read
 	}
 	s.setProgress(sub.ID, &next)
 	if t.done {

@@ -212,7 +212,8 @@ func (h *Hub) Restart() {
 // Age returns how long the loop has made no progress although it had work. Only one goroutine may
 // call it.
 func (h *Hub) Age() time.Duration {
-	end, at := h.log.End(), h.Position()
+	end := h.log.End()
+	at := h.Position()
 	return max(h.pulse.turning.Age(), h.pulse.behind.Age(h.pulse.turns.Load(), end.After(at), time.Now()))
 }
 

@@ -81,7 +81,8 @@ func (sub *Subscription) joined(all, owed []snapshot.Progress) ([]snapshot.Progr
 		owed[j].Subscription = sub.ID
 	}
 	filter := FilterHash(sub.Program)
-	reads, owes := i >= 0 && !all[i].Done, j >= 0 && (!owed[j].Done || owed[j].Filter != filter)
+	reads := i >= 0 && !all[i].Done
+	owes := j >= 0 && (!owed[j].Done || owed[j].Filter != filter)
 	if owes && owed[j].Filter != filter { // no document that was read counts
 		owed[j] = snapshot.Progress{Subscription: sub.ID, Filter: filter, Reason: owed[j].Reason, Number: owed[j].Number}
 	}

@@ -121,5 +121,6 @@ func (s *stream) appendLeft(e *change.Event, ref change.Ref, p change.Partition,
 	s.leftWriter.came = of.came
 	s.appendEvent(&left, ref, p, true, subscriptions, &s.leftWriter)
 	s.noteWhole(e, subscriptions)
-	of.cost, of.copied = of.cost+s.leftWriter.cost, of.copied+s.leftWriter.copied
+	of.cost += s.leftWriter.cost
+	of.copied += s.leftWriter.copied
 }

@@ -22,7 +22,9 @@ func (l *loop) join(s *stream, at change.Position) (joined bool) {
 		s.from = at
 	}
 	s.mu.Lock()
-	s.mu.live, s.mu.follows, s.mu.considered = true, true, at
+	s.mu.live = true
+	s.mu.follows = true
+	s.mu.considered = at
 	s.mu.Unlock()
 	reading := false
 	for _, sub := range s.byKey {
@@ -71,7 +73,8 @@ func (l *loop) takeOff(s *stream, at change.Position) {
 	s.from = change.Position{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.considered, s.mu.follows = at, false
+	s.mu.considered = at
+	s.mu.follows = false
 }
 
 // handOver passes a session that is off the live path to its own loop. The caller must not use it
@@ -109,5 +112,6 @@ func (s *stream) isAfter(at change.Position) bool {
 func (s *stream) forgetMatched() {
 	clear(s.matched)
 	clear(s.without)
-	s.matched, s.without = s.matched[:0], s.without[:0]
+	s.matched = s.matched[:0]
+	s.without = s.without[:0]
 }

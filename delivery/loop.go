@@ -141,7 +141,8 @@ func (l *loop) reached(to change.Position) {
 
 // proceed advances the Hub when the log has only advanced. drained says that it had nothing more.
 func (l *loop) proceed(to change.Position, drained bool) {
-	later, differs := to.After(l.at), drained != l.drained
+	later := to.After(l.at)
+	differs := drained != l.drained
 	l.drained = drained
 	if later {
 		l.reached(to)

@@ -159,7 +159,9 @@ func (s *stream) compensate(loss *oplog.Loss, begin func(*Subscription, snapshot
 		return len(loss.Namespaces) == 0 || slices.Contains(loss.Namespaces, ns.String()) || slices.Contains(loss.Namespaces, ns.DB+".*")
 	}
 	for _, sub := range s.byKey {
-		f, some, all := sub.Program.Filter(), []change.Namespace(nil), len(loss.Namespaces) == 0
+		f := sub.Program.Filter()
+		some := []change.Namespace(nil)
+		all := len(loss.Namespaces) == 0
 		add := func(ns change.Namespace) {
 			if f.Includes(ns) && !slices.Contains(some, ns) {
 				some = append(some, ns)

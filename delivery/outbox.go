@@ -67,9 +67,11 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	for n < len(s.mu.unacked) && s.mu.unacked[n].seq <= seq {
 		b := &s.mu.unacked[n]
 		s.noteAcked(b, now)
-		events, held = events+b.events, held+b.held
+		events += b.events
+		held += b.held
 		s.part.GiveBack(b.lease)
-		s.mu.bytes, s.mu.attached = s.mu.bytes-b.bytes, s.mu.attached-b.attached
+		s.mu.bytes -= b.bytes
+		s.mu.attached -= b.attached
 		if b.loss != nil && b.loss.Own {
 			s.mu.lost = appendLoss(s.mu.lost, *b.loss)
 		}
@@ -248,7 +250,8 @@ func (s *stream) gather(subscriptions []*Subscription) {
 	for _, sub := range subscriptions {
 		switch g := sub.group; len(g.ids) {
 		case 0:
-			g.ids, g.one = sub.ids, sub
+			g.ids = sub.ids
+			g.one = sub
 			s.matching = append(s.matching, g)
 		case 1: // the slice is that of the subscription
 			g.ids = append(make([]string, 0, 4), g.ids[0], sub.ID)
@@ -334,18 +337,24 @@ func (s *stream) queue(to change.Position) {
 		if b.Loss != nil && b.Loss.Own {
 			s.mu.losses++
 		}
-		s.mu.events, s.mu.bytes, s.mu.attached = s.mu.events+events, s.mu.bytes+b.size, s.mu.attached+len(b.Attached)
+		s.mu.events += events
+		s.mu.bytes += b.size
+		s.mu.attached += len(b.Attached)
 		s.hold(b.charged)
 	} else { // the batch has grown
 		last := &s.mu.unacked[len(s.mu.unacked)-1]
-		s.mu.events, s.mu.bytes = s.mu.events+events-last.events, s.mu.bytes+len(b.payloads)+b.shared-last.bytes
+		s.mu.events = s.mu.events + events - last.events
+		s.mu.bytes = s.mu.bytes + len(b.payloads) + b.shared - last.bytes
 		b.size, b.charged = len(b.payloads)+b.shared, b.memory()
 		if last.lease == nil {
 			last.lease = b.lease
 			s.lend(b.lease)
 		}
 		s.hold(b.charged - last.held)
-		last.to, last.events, last.bytes, last.held = to, events, b.size, b.charged
+		last.to = to
+		last.events = events
+		last.bytes = b.size
+		last.held = b.charged
 		if last.queued.IsZero() { // it had no events
 			last.queued = s.noteQueued(b)
 		}

@@ -85,7 +85,8 @@ func (h *Hub) Page(ctx context.Context, r PageRequest) (a PageAnswer, err error)
 
 // addMatching adds the documents that match to an answer.
 func (h *Hub) addMatching(ctx context.Context, a *PageAnswer, documents [][]byte, r PageRequest, of *fair.Account) error {
-	index, meter := &match.Index{}, &budgetMeter{left: fair.PageUnits}
+	index := &match.Index{}
+	meter := &budgetMeter{left: fair.PageUnits}
 	slice := &pageSlice{accounts: h.accounts, of: of, meter: meter, end: meter.left - fair.SliceUnits}
 	defer slice.giveBack()
 	index.Add(1, r.Program)
@@ -137,7 +138,8 @@ func (h *Hub) readPage(ctx context.Context, q snapshot.Query) (snapshot.Page, er
 		if !is {
 			return page, err
 		}
-		q.From, costs = further.From, []int{snapshot.LocatedKeys}
+		q.From = further.From
+		costs = []int{snapshot.LocatedKeys}
 	}
 }
 

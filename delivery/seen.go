@@ -85,7 +85,8 @@ func newSeen(rest Place, of map[change.Partition]Place) *seen {
 		m := known[key]
 		if m == nil {
 			m = newMarker(p)
-			known[key], s.markers = m, append(s.markers, m)
+			known[key] = m
+			s.markers = append(s.markers, m)
 		}
 		return m
 	}
@@ -143,7 +144,8 @@ func (s *seen) look(e *change.Event, p change.Partition, keyed bool) (v verdict,
 	at := e.Position()
 	head := headOf(at.Head())
 	released = s.passed(at, head)
-	of, one := p, keyed
+	of := p
+	one := keyed
 	if !keyed && s.owner {
 		of, one = 0, true
 	}
@@ -209,7 +211,9 @@ func (s *seen) has(at change.Position) bool {
 func (s *seen) passed(at change.Position, head [change.HeadSize]byte) (released []heldEvent) {
 	for _, m := range s.markers {
 		if !m.passed && m.isBefore(at, head) {
-			m.passed, released, m.held = true, append(released, m.held...), nil
+			m.passed = true
+			released = append(released, m.held...)
+			m.held = nil
 		}
 	}
 	slices.SortStableFunc(released, func(a, b heldEvent) int { return a.event.Position().Compare(b.event.Position()) })

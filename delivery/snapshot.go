@@ -42,7 +42,8 @@ func (s *Session) Operate(do Operation, id string, ns change.Namespace) (done in
 	some := 0
 	did = s.await(func(s *stream) {
 		for _, sub := range s.byKey {
-			named, has := id == "" || sub.ID == id, ns.DB == "" || sub.Program.Filter().Includes(ns)
+			named := id == "" || sub.ID == id
+			has := ns.DB == "" || sub.Program.Filter().Includes(ns)
 			if !named || !has {
 				continue
 			}
@@ -82,7 +83,8 @@ func (s *stream) operate(sub *Subscription, do Operation) bool {
 		s.mark(sub, SnapshotCancelled, next, next.Some)
 		return true
 	}
-	next.Paused, next.Since = do == PauseSnapshot, time.Time{}
+	next.Paused = do == PauseSnapshot
+	next.Since = time.Time{}
 	s.setProgress(sub.ID, &next)
 	if s.loop != nil {
 		s.loop.advance(sub)
@@ -124,7 +126,8 @@ func (s *Session) replacing(id string, p *snapshot.Progress) (all []snapshot.Pro
 func (s *Session) setSnapshots(all []snapshot.Progress) { s.keepSnapshots(all, Stamp(all)) }
 
 func (s *Session) keepSnapshots(all []snapshot.Progress, stamp uint32) {
-	s.mu.snapshots, s.mu.stamp = all, stamp
+	s.mu.snapshots = all
+	s.mu.stamp = stamp
 	s.reads.Store(slices.ContainsFunc(all, func(p snapshot.Progress) bool { return !p.Done }))
 }
 

@@ -108,7 +108,8 @@ func (s *Session) give(hold *standstill, takes []taking, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.hold == hold {
-		hold.takes, hold.last = append(hold.takes, takes...), last
+		hold.takes = append(hold.takes, takes...)
+		hold.last = last
 		s.stir()
 	}
 }

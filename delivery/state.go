@@ -42,17 +42,21 @@ type SessionState struct {
 
 // State returns the state of the session.
 func (s *Session) State() SessionState {
-	attached, hub := s.attached.Load(), s.hub.Position()
+	attached := s.attached.Load()
+	hub := s.hub.Position()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := SessionState{Live: s.mu.live, Acked: s.mu.acked, Events: s.mu.events, Bytes: s.mu.bytes, Owes: s.mu.owes, Partitions: make(map[change.Partition]change.Position)}
-	st.Lost, st.Own = slices.Clone(s.mu.lost), s.mu.losses
+	st.Lost = slices.Clone(s.mu.lost)
+	st.Own = s.mu.losses
 	for _, b := range s.mu.unacked {
 		if b.loss != nil && b.loss.Kind != Rewound && b.loss.Reason != string(gap.Renamed) {
 			st.Losses++
 		}
 	}
-	acked, reading, oldest := s.mu.considered, s.mu.reading, s.mu.last+1
+	acked := s.mu.considered
+	reading := s.mu.reading
+	oldest := s.mu.last + 1
 	st.Snapshots = s.mu.snapshots
 	switch {
 	case len(s.mu.unacked) > 0:

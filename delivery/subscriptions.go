@@ -45,7 +45,8 @@ func (s *stream) add(subscriptions []Subscription) {
 		sub.failed = newErrorLimit(func(text string, last error) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 		})
-		s.subscriptions[sub.ID], s.byKey[sub.key] = sub, sub
+		s.subscriptions[sub.ID] = sub
+		s.byKey[sub.key] = sub
 		if warning := sub.Program.Warning(); warning != "" {
 			s.Notify(Notice{Kind: "filter_doubtful", Text: warning, Subscription: sub.ID, Code: fault.FilterDoubtful, At: time.Now()})
 		}

@@ -40,7 +40,8 @@ func (s *Session) Limit(terms []change.Term) {
 
 // endWindows removes the partitions whose windows are over, and reports them in a batch.
 func (s *stream) endWindows() {
-	attached, some := maps.Clone(*s.attached.Load()), false
+	attached := maps.Clone(*s.attached.Load())
+	some := false
 	s.mu.Lock()
 	for p, w := range s.mu.windows {
 		if !w.removed && w.term.Err() != nil {
@@ -66,7 +67,8 @@ func (s *Session) reopen(p change.Partition) {
 	switch w := s.mu.windows[p]; {
 	case w == nil:
 	case w.removed || w.told > 0:
-		w.removed, w.until = true, s.mu.last
+		w.removed = true
+		w.until = s.mu.last
 	default:
 		delete(s.mu.windows, p)
 	}
@@ -108,7 +110,8 @@ func (s *Session) Prune(b *Batch) {
 			is, looked := over[e.Partition]
 			if !looked {
 				_, hands := s.Term(e.Partition, b.Seq)
-				is, over[e.Partition] = !hands, !hands
+				is = !hands
+				over[e.Partition] = !hands
 			}
 			return is
 		})

@@ -148,7 +148,8 @@ func (c *Changes) parse(r *http.Request) (q changesQuery, err error) {
 		if err != nil {
 			return q, fault.Newf(fault.SessionBadPosition, "parameter from: %w", err)
 		}
-		q.request.Known, q.request.At = true, delivery.Place{Ref: at}
+		q.request.Known = true
+		q.request.At = delivery.Place{Ref: at}
 	}
 	return q, nil
 }
@@ -182,7 +183,8 @@ func (c *Changes) serve(r *http.Request, write func(*changesBody)) error {
 
 // read reads the log for a request.
 func (c *Changes) read(r *http.Request, q changesQuery, account *access.Account) (*changesBody, error) {
-	h, ctx := c.events, r.Context()
+	h := c.events
+	ctx := r.Context()
 	q.request.Account = account.Key()
 	program, missing, err := h.node.Hub().Compile(ctx, q.request.Account, q.filter, nil)
 	if err == nil {
@@ -231,7 +233,8 @@ type changesReading struct {
 
 // run reads until the end, or until the answer is full or has taken long enough.
 func (c *changesReading) run(ctx context.Context) error {
-	session, began := c.subscriber.Session(), time.Now()
+	session := c.subscriber.Session()
+	began := time.Now()
 	look := time.NewTicker(changeLook)
 	defer look.Stop()
 	first := session.State().At.Time
@@ -249,7 +252,8 @@ func (c *changesReading) run(ctx context.Context) error {
 		case len(batches) == 0:
 			c.at = change.Later(c.at, session.State().At)
 		}
-		written, bytes := len(c.body.Changes), c.bytes
+		written := len(c.body.Changes)
+		bytes := c.bytes
 		for _, b := range batches {
 			if err := c.batch(b); err != nil {
 				return err
@@ -299,7 +303,8 @@ func (c *changesReading) batch(b *delivery.Batch) error {
 		return nil
 	}
 	for i := range b.Events {
-		e, payload := &b.Events[i], b.Payload(i)
+		e := &b.Events[i]
+		payload := b.Payload(i)
 		if c.beyond(e.Ref.Time()) {
 			return nil
 		}
@@ -316,7 +321,8 @@ func (c *changesReading) batch(b *delivery.Batch) error {
 		told.Position, told.Time, told.Event = position, e.Ref.Time().Time(), text
 		c.release()
 		c.body.Changes = append(c.body.Changes, told)
-		c.bytes, c.last = c.bytes+len(text), e.Ref
+		c.bytes += len(text)
+		c.last = e.Ref
 	}
 	return nil
 }
@@ -325,18 +331,21 @@ func (c *changesReading) batch(b *delivery.Batch) error {
 // a rename, is made again whenever the change after it is read: it is held until that is known to
 // be in this answer.
 func (c *changesReading) loss(loss *delivery.Loss, to change.Ref) {
-	short, start := loss.From.Compare(loss.To) == 0, c.request.At.Ref
+	short := loss.From.Compare(loss.To) == 0
+	start := c.request.At.Ref
 	known := c.request.Known && (to.Compare(start) < 0 || to == start && !short)
 	if known || c.beyond(loss.From.Time) {
 		return
 	}
 	text := delivery.AppendLoss(nil, "", loss)
 	if short {
-		c.held, c.heldAt = append(c.held, text), to
+		c.held = append(c.held, text)
+		c.heldAt = to
 		return
 	}
 	c.release()
-	c.body.Losses, c.last = append(c.body.Losses, text), to
+	c.body.Losses = append(c.body.Losses, text)
+	c.last = to
 }
 
 // release adds the held losses to the answer.
@@ -376,7 +385,8 @@ func describeChange(event []byte) (told documentChange, err error) {
 	if err := json.NewDecoder(bytes.NewReader(event)).Decode(&e); err != nil {
 		return told, err
 	}
-	told.Operation, told.Changed = e.Operation, append([]string{}, e.Update.Removed...)
+	told.Operation = e.Operation
+	told.Changed = append([]string{}, e.Update.Removed...)
 	for name := range e.Update.Set {
 		told.Changed = append(told.Changed, name)
 	}

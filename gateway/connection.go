@@ -59,7 +59,8 @@ func (c *connection) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request.Account, request.Readable = c.account.Key(), c.identity.Readable
+	request.Account = c.account.Key()
+	request.Readable = c.identity.Readable
 	c.unkept = snapshotsKept(hello)
 	c.auto = hello.GetAck() == streampb.AckMode_ACK_MODE_AUTO
 	c.limit = rate.NewLimiter(rate.Limit(c.server.cfg.SubscribeRate), c.server.cfg.SubscribeBurst)
@@ -212,7 +213,8 @@ func (c *connection) runSend(ctx context.Context, session *delivery.Session) err
 			if b.Loss != nil && b.Owes() { // what compensates for it is in the checkpoint before the client can resume after the loss
 				c.subscriber.Keep(ctx)
 			}
-			seq, message := b.Seq, batchMessage(b)
+			seq := b.Seq
+			message := batchMessage(b)
 			session.Recycle(b) // the message has a copy of its events
 			if err := c.writer.send(ctx, message); err != nil {
 				return err

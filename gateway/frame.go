@@ -147,7 +147,8 @@ func (w *frameWriter) tailOf(e *delivery.Event) []byte {
 		p = protowire.AppendTag(p, fieldSnapshot, protowire.VarintType)
 		p = protowire.AppendVarint(p, 1)
 	}
-	w.of, w.tail = e, p
+	w.of = e
+	w.tail = p
 	return p
 }
 

@@ -151,7 +151,8 @@ func (g *gzipped) seal(buffer []byte) []byte {
 
 // written says that the sealed part has been written.
 func (g *gzipped) written() {
-	g.sealed, g.sent = 0, g.checks
+	g.sealed = 0
+	g.sent = g.checks
 }
 
 // end returns the end of the stream as it was written: an empty final block, then the checks.

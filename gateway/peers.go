@@ -72,7 +72,8 @@ func (s *peers) report(p *peerSession, failing []string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.Reported, p.Failing = time.Now(), failing
+	p.Reported = time.Now()
+	p.Failing = failing
 }
 
 // exit removes a session, unless another one has replaced it. One that its client has closed is

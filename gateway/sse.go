@@ -332,7 +332,9 @@ func (h *Events) resume(last string, request *streamer.Request) error {
 	if err != nil {
 		return err
 	}
-	request.Known, request.Stamped, request.At = true, true, delivery.Place{Ref: ref}
+	request.Known = true
+	request.Stamped = true
+	request.At = delivery.Place{Ref: ref}
 	return nil
 }
 

@@ -280,7 +280,8 @@ func (c *client) batch(b *delivery.Batch) error {
 		return nil
 	}
 	for i := range b.Events {
-		e, payload := &b.Events[i], b.Payload(i)
+		e := &b.Events[i]
+		payload := b.Payload(i)
 		if c.beyond(e.Ref.Time()) {
 			return nil
 		}
@@ -380,7 +381,8 @@ func (c *client) send(ctx context.Context) error {
 	}
 	c.seal()
 	c.unfinished = true
-	now, stall := time.Now(), c.events.cfg.StallTimeout
+	now := time.Now()
+	stall := c.events.cfg.StallTimeout
 	if c.limit.Sub(now) < stall-stall/sameLimit {
 		c.limit = now.Add(stall)
 		if err := c.out.SetWriteDeadline(c.limit); err != nil {

@@ -121,7 +121,8 @@ func (c *connection) unsubscribe(ctx context.Context, ids []string) error {
 func (c *connection) compile(ctx context.Context, wanted []*streampb.Subscription) (subscriptions []delivery.Subscription, answers []any, err error) {
 	c.silence.ignore(true)
 	defer c.silence.ignore(false)
-	seen, names := make(map[string]struct{}, len(wanted)), c.server.node.Hub().Names(ctx, c.namespaces(wanted))
+	seen := make(map[string]struct{}, len(wanted))
+	names := c.server.node.Hub().Names(ctx, c.namespaces(wanted))
 	for _, w := range wanted {
 		sub, err := c.readSubscription(ctx, w, seen, names)
 		switch {

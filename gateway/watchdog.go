@@ -27,7 +27,8 @@ func (d *watchdog) heard() {
 func (d *watchdog) ignore(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mu.last, d.mu.ignored = time.Now(), on
+	d.mu.last = time.Now()
+	d.mu.ignored = on
 }
 
 // left returns the time until the client is late.

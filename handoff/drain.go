@@ -36,7 +36,8 @@ type DrainResult struct {
 // Run writes the directive and returns when the node owns nothing and the plan assigns nothing to
 // it: then it may be stopped. The directive stays until Undrain, also when the context ends.
 func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
-	done, begun := DrainResult{Node: d.Node, Left: -1}, time.Now()
+	done := DrainResult{Node: d.Node, Left: -1}
+	begun := time.Now()
 	var err error
 	if done.Had, err = d.write(ctx, c, begun); err != nil {
 		return done, err

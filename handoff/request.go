@@ -132,9 +132,11 @@ func (w *pending) silentFor(v cluster.View) time.Duration {
 	switch {
 	case !there:
 	case w.beat == 0:
-		w.beat, w.heard = m.Beat, w.started
+		w.beat = m.Beat
+		w.heard = w.started
 	case m.Beat != w.beat:
-		w.beat, w.heard = m.Beat, now
+		w.beat = m.Beat
+		w.heard = now
 	}
 	return now.Sub(cmp.Or(w.heard, now))
 }

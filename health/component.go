@@ -61,7 +61,8 @@ type Progress struct {
 // moved.
 func (p *Progress) Age(mark uint64, waits bool, now time.Time) time.Duration {
 	if !waits || mark != p.mark || p.since.IsZero() {
-		p.mark, p.since = mark, now
+		p.mark = mark
+		p.since = now
 		if !waits {
 			p.since = time.Time{}
 		}
@@ -186,7 +187,8 @@ func (c *Components) look(w *watched) {
 	age := w.Age()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.at, w.age = time.Now(), age
+	w.at = time.Now()
+	w.age = age
 }
 
 // ErrUnknownComponent says that there is no component of that name, ErrNotRestartable that it has

@@ -218,7 +218,8 @@ func merge(all []Problem) (merged []Problem) {
 	merged = []Problem{}
 	for _, p := range apart {
 		said := p.Cause
-		p.Cause, p.more = said+p.more, ""
+		p.Cause = said + p.more
+		p.more = ""
 		i := slices.IndexFunc(merged, func(m Problem) bool { return m.Subject == p.Subject })
 		if i < 0 {
 			merged = append(merged, p)

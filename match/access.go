@@ -83,7 +83,9 @@ func (b *bucket) choose(p *Program, s scope) access {
 		}
 		other := p.otherBound(i)
 		if cost := b.cost(p, c, other >= 0); best < 0 || cost < least {
-			best, partner, least = i, other, cost
+			best = i
+			partner = other
+			least = cost
 		}
 	}
 	a := access{sure: p.expression.Simple && p.filter.Document == ""}

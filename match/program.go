@@ -91,7 +91,8 @@ func (p *Program) IsOf(e *change.Event) bool {
 func (p *Program) evaluate(f *expr.Facts, eval func(*expr.Facts) (expr.Verdict, error)) (bool, error) {
 	e := f.Event()
 	f.ImageAsDoc(p.filter.Deletes == DeletesBefore)
-	v, err := expr.No, error(nil)
+	v := expr.No
+	var err error
 	if p.selector.fits(e.DB(), e.Coll()) {
 		v, err = eval(f)
 	}

@@ -125,7 +125,8 @@ func (a *Auditor) Session(transport, address, identity, subscriber string) (ende
 	if a == nil {
 		return func(string) {}
 	}
-	begun, by := time.Now(), "identity "+identity
+	begun := time.Now()
+	by := "identity " + identity
 	label := a.label(identity)
 	a.metrics.sessions.WithLabelValues(label).Inc()
 	a.metrics.began.WithLabelValues(label).Inc()

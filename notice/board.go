@@ -95,7 +95,9 @@ func (b *Board) Post(n Notice) {
 	if b == nil {
 		return
 	}
-	n.Node, n.Past, n.Relayed = b.cfg.Node, false, false
+	n.Node = b.cfg.Node
+	n.Past = false
+	n.Relayed = false
 	if n.At.IsZero() {
 		n.At = time.Now()
 	}

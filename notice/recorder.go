@@ -100,7 +100,8 @@ func (r *Recorder) Load(ctx context.Context) error {
 	if len(notices) > 0 {
 		r.board.Relay(notices...)
 	}
-	r.place, r.loaded = place, true
+	r.place = place
+	r.loaded = true
 	return nil
 }
 
@@ -203,7 +204,8 @@ func (r *Recorder) Flush(ctx context.Context) error {
 		for _, left := range [][]Notice{r.mu.writing, r.mu.waiting} {
 			over = over && (len(left) == 0 || left[0].ID > last)
 		}
-		changed, dropped := r.mu.changed, r.mu.dropped > before
+		changed := r.mu.changed
+		dropped := r.mu.dropped > before
 		r.mu.Unlock()
 		switch {
 		case dropped:

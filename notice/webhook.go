@@ -112,7 +112,8 @@ func (s *Webhook) runThrottling(ctx context.Context) {
 	defer close(s.queue)
 	t := newThrottle(s.cfg.Window, s.cfg.Burst)
 	for last := uint64(0); ; {
-		wait, cancel := ctx, context.CancelFunc(func() {})
+		wait := ctx
+		cancel := context.CancelFunc(func() {})
 		if !t.ends.IsZero() {
 			wait, cancel = context.WithDeadlineCause(ctx, t.ends, errWindow)
 		}
@@ -170,7 +171,9 @@ func (s *Webhook) summarise(t *throttle, now time.Time) {
 
 // offer queues a delivery unless the queue is full.
 func (s *Webhook) offer(d Delivery) bool {
-	d.ID, d.Cluster, d.Node = rand.Text(), s.cfg.Cluster, s.cfg.Node
+	d.ID = rand.Text()
+	d.Cluster = s.cfg.Cluster
+	d.Node = s.cfg.Node
 	select {
 	case s.queue <- d:
 		return true

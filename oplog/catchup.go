@@ -287,8 +287,10 @@ func (l *Log) watch() {
 		if !r.opened {
 			continue
 		}
-		before, moved := r.distance, r.front != r.seen
-		r.distance, r.seen = l.tail.ring.end.Time.Time().Sub(r.ring.end.Time.Time()), r.front
+		before := r.distance
+		moved := r.front != r.seen
+		r.distance = l.tail.ring.end.Time.Time().Sub(r.ring.end.Time.Time())
+		r.seen = r.front
 		late := before > 0 && r.distance >= before // no nearer to the tail than before
 		needsPause := late && !r.retained && !r.full()
 		switch {

@@ -127,7 +127,8 @@ func (c *Cursor) Poll() (*Batch, error) {
 // opened.
 func (c *Cursor) advance(p change.Position) {
 	if p.After(c.position) {
-		c.position, c.open = p, p
+		c.position = p
+		c.open = p
 	}
 }
 
@@ -220,8 +221,10 @@ func (c *Cursor) settle() {
 	if !c.taken {
 		return
 	}
-	end, next := c.current.End(), c.current.slot.seq+1
-	c.taken, c.current = false, Batch{}
+	end := c.current.End()
+	next := c.current.slot.seq + 1
+	c.taken = false
+	c.current = Batch{}
 	c.advance(end)
 	c.next = next
 	if r := c.reader; r != nil {
@@ -251,7 +254,8 @@ func (c *Cursor) find() *Batch {
 		}
 		if loss := c.current.loss; loss.isGone() && !c.reader.tail && c.log.tail.holds(loss.From) {
 			c.advance(loss.From) // everything before it has been read, and later entries cannot be read anew
-			c.current, c.reread = Batch{}, Reread{}
+			c.current = Batch{}
+			c.reread = Reread{}
 			c.log.join(c)
 			return c.find()
 		}

@@ -157,7 +157,8 @@ func (l *Log) SetReach(reach gap.Reach, floor change.Timestamp) {
 			}
 		}
 	}
-	l.reach, l.floor = reach, floor
+	l.reach = reach
+	l.floor = floor
 	l.notify() // for those that wait, and for catch-ups that do
 }
 
@@ -233,7 +234,8 @@ func (l *Log) reached(r *reader, reply Reply, end change.Position) {
 		}
 	}
 	if end.After(r.position) {
-		r.position, r.moved = end, reply.At
+		r.position = end
+		r.moved = reply.At
 	}
 	r.notify()
 	if r.tail || !l.tail.holds(r.ring.end) {
@@ -258,7 +260,8 @@ func (l *Log) opened(r *reader, base change.Position) {
 	if from.IsZero() {
 		from = base
 	}
-	r.ring, r.opened = newRing(r.limit, from), true
+	r.ring = newRing(r.limit, from)
+	r.opened = true
 	if r.replied.IsZero() {
 		r.replied, r.moved = time.Now(), time.Now()
 	}
@@ -290,7 +293,8 @@ func (l *Log) namespaces(loss *Loss) []string {
 // still has the stretch: it is no loss yet, but one of those that come too late for the tail, too.
 func (r *reader) lost(loss *Loss) (held bool) {
 	l := r.log
-	loss.Namespaces, loss.Tail = l.namespaces(loss), r.tail
+	loss.Namespaces = l.namespaces(loss)
+	loss.Tail = r.tail
 	l.locked(func() { held = !r.tail && loss.isGone() && l.tail.holds(loss.From) })
 	if held {
 		l.logger.Info("reading from memory what MongoDB no longer has", "from", loss.From.String(), "to", loss.To.String())

@@ -100,13 +100,15 @@ func (r *reader) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.log.locked(func() { r.leave = func() { r.ending = true; cancel() } })
-	open, refused := r.from, error(nil)
+	open := r.from
+	var refused error
 	for {
 		err := r.follow(ctx, open, refused)
 		if r.splitter.end.After(open) {
 			r.attempts = 0
 		}
-		open, refused = r.splitter.end, nil
+		open = r.splitter.end
+		refused = nil
 		switch {
 		case errors.Is(err, ErrJoin):
 			open = change.At(open.Time)
@@ -158,7 +160,8 @@ func (r *reader) join(ctx context.Context) error {
 // read reads a stream until it fails or the context ends. Entries that were fetched before the
 // failure count as read.
 func (r *reader) read(ctx context.Context, stream Stream) error {
-	replies, failed := make(chan Reply, 256), error(nil)
+	replies := make(chan Reply, 256)
+	var failed error
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(replies)
@@ -393,8 +396,12 @@ func (r *reader) reach() (base, end change.Position) {
 
 // add places a cursor after its position in the ring, which must hold everything after it.
 func (r *reader) add(c *Cursor) {
-	c.reader, c.waiting, c.unites = r, nil, false
-	c.next, c.skipping, c.idle = r.ring.find(c.position), true, false
+	c.reader = r
+	c.waiting = nil
+	c.unites = false
+	c.next = r.ring.find(c.position)
+	c.skipping = true
+	c.idle = false
 	r.cursors[c] = struct{}{}
 	if c.live && r.tail {
 		r.live = c

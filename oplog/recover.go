@@ -20,7 +20,8 @@ const maxAttempts = 3
 // becomes a loss in the ring. It returns when a stream is open, the context ends, or the source
 // fails permanently; ErrAhead means that the position belongs to another log.
 func (r *reader) open(ctx context.Context, from change.Position, refused error) (stream Stream, err error) {
-	l, backoff := r.log, retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
+	l := r.log
+	backoff := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ; ; r.attempts++ {
 		if refused == nil {
 			if stream, err = r.openSource(ctx, from); err == nil || !errors.Is(err, ErrPositionLost) {
@@ -58,7 +59,8 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 		if err := backoff.Wait(ctx, max(1, r.attempts-maxAttempts+1)); err != nil {
 			return nil, err
 		}
-		from, refused = at, nil
+		from = at
+		refused = nil
 		if !at.IsZero() {
 			from = change.At(at.Time)
 		}
@@ -68,7 +70,8 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 // skip opens a stream at the earliest place after the position that the server accepts, and records
 // the skipped span as a loss in the ring. It returns nil if the server accepts none.
 func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) (Stream, error) {
-	l, reason := r.log, gap.HistoryLost
+	l := r.log
+	reason := gap.HistoryLost
 	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {
 		reason, reach.First = gap.Refused, at.Time.Next() // treat it as the beginning of the log
 	}

@@ -70,7 +70,8 @@ func (r *ring) append(s *slot, keep uint64) {
 
 // firstAfter returns the number of the oldest slot that append would keep.
 func (r *ring) firstAfter(s *slot, keep uint64) uint64 {
-	first, total := r.first(), r.total+s.size
+	first := r.first()
+	total := r.total + s.size
 	for _, old := range r.slots {
 		if total-old.offset <= r.limit || old.seq >= keep {
 			break

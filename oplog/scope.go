@@ -109,7 +109,8 @@ func (r *reader) settle() (scope Scope, left bool) {
 		switch {
 		case c.waiting != r:
 		case first:
-			r.scope, first = c.scope, false
+			r.scope = c.scope
+			first = false
 		default:
 			r.scope = r.scope.union(c.scope)
 		}

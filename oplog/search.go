@@ -47,7 +47,8 @@ func (s *search) next() (at change.Timestamp, ok bool) {
 		s.try++
 		at.T += m.T
 		if at.I += m.I; at.I < m.I { // overflow
-			at.T, at.I = at.T+1, 0
+			at.T++
+			at.I = 0
 		}
 		if s.end.IsZero() || at.Compare(s.end) <= 0 { // the end may be within the margin
 			return at, true

@@ -36,7 +36,8 @@ func (s *splitter) split(r Reply) (slots []*slot, again bool, err error) {
 	if s.held != nil {
 		cut.slot = s.held
 	}
-	end, looked := s.end, false
+	end := s.end
+	looked := false
 	if r.Loss != nil {
 		end = s.pass(cut, r.Loss, r.Told)
 	}
@@ -113,7 +114,8 @@ func (s *splitter) pass(cut *cutter, loss *Loss, told bool) change.Position {
 	}
 	end := change.Later(s.end, loss.To)
 	cut.at(s.end)
-	cut.slot.loss, cut.slot.told = loss, told
+	cut.slot.loss = loss
+	cut.slot.told = told
 	cut.at(end)
 	s.detector.Reset(end)
 	return end
@@ -151,7 +153,8 @@ func (s *splitter) partition(e *change.Event) uint16 {
 // begin sets the end at which reading begins, or continues after a loss, which includes the held
 // entries.
 func (s *splitter) begin(to change.Position) {
-	s.end, s.held = to, nil
+	s.end = to
+	s.held = nil
 	s.detector.Reset(to)
 }
 
@@ -176,7 +179,8 @@ func (c *cutter) at(end change.Position) {
 	}
 	c.slot.end = end.Clone()
 	c.slot.size += int64(n) * eventOverhead
-	c.done, c.from = append(c.done, c.slot), c.slot.end
+	c.done = append(c.done, c.slot)
+	c.from = c.slot.end
 	c.slot = newSlot(cap(c.slot.events) - n)
 }
 

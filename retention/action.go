@@ -58,7 +58,9 @@ func (c *Chain) Actions(ctx context.Context) (all []Action, err error) {
 		}
 		a := Action{Number: s.Number}
 		if err := json.Unmarshal(text, &a); err != nil { // it happened, whatever it was
-			a.At, a.By, a.Command = s.Modified.UTC(), "somebody", "a command on the retained log whose record cannot be read"
+			a.At = s.Modified.UTC()
+			a.By = "somebody"
+			a.Command = "a command on the retained log whose record cannot be read"
 		}
 		all = append(all, a)
 	}

@@ -73,7 +73,8 @@ func appendBlock(b []byte, encoder *zstd.Encoder, k *block, records []byte) []by
 	codec := byte(codecZstd)
 	b = encoder.EncodeAll(records, b)
 	if len(b)-at-blockHeader >= len(records) {
-		codec, b = codecRaw, append(b[:at+blockHeader], records...)
+		codec = codecRaw
+		b = append(b[:at+blockHeader], records...)
 	}
 	head := b[at : at+blockHeader]
 	copy(head, blockMagic)
@@ -84,7 +85,9 @@ func appendBlock(b []byte, encoder *zstd.Encoder, k *block, records []byte) []by
 	binary.LittleEndian.PutUint32(head[16:], uint32(k.Count))
 	binary.LittleEndian.PutUint64(head[20:], k.First)
 	binary.LittleEndian.PutUint32(head[28:], blockSum(b[at:]))
-	k.Offset, k.Stored, k.Raw = int64(at), len(b)-at, len(records)
+	k.Offset = int64(at)
+	k.Stored = len(b) - at
+	k.Raw = len(records)
 	return b
 }
 
@@ -100,7 +103,8 @@ func parseBlock(b []byte, decoder *zstd.Decoder, k *block) ([]byte, error) {
 	if blockSum(b) != binary.LittleEndian.Uint32(b[28:]) {
 		return nil, fmt.Errorf("%w: checksum of a block", errDamaged)
 	}
-	stored, raw := b[blockHeader:], int(binary.LittleEndian.Uint32(b[12:]))
+	stored := b[blockHeader:]
+	raw := int(binary.LittleEndian.Uint32(b[12:]))
 	isSized := raw == k.Raw && binary.LittleEndian.Uint32(b[16:]) == uint32(k.Count)
 	if !isSized || binary.LittleEndian.Uint64(b[20:]) != k.First || kind(b[5]) != k.Kind {
 		return nil, fmt.Errorf("%w: block of another place", errDamaged)
@@ -154,7 +158,8 @@ func (r *records) next() (e entry, ok bool, err error) {
 	r.rest = r.rest[n:]
 	r.last += delta
 	e.ordinal = r.last
-	size, skip := uint64(0), 0
+	size := uint64(0)
+	skip := 0
 	if r.kind == losses {
 		if size, skip = binary.Uvarint(r.rest); skip <= 0 {
 			return e, false, fmt.Errorf("%w: %w", errDamaged, errRecord)

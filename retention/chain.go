@@ -143,7 +143,8 @@ func (c *Chain) Head(ctx context.Context) (head Head, ok bool, err error) {
 		h, about, err := c.Header(ctx, object.Number)
 		switch {
 		case err == nil:
-			head.Header, head.Object = h, about
+			head.Header = h
+			head.Object = about
 			return head, true, nil
 		case !unreadable(err):
 			return head, false, err
@@ -235,7 +236,8 @@ func (e Extent) Extend(oplog gap.Reach, age time.Duration, bytes int64) gap.Reac
 // grows as it has until now.
 func (e Extent) spare(age time.Duration, bytes int64) time.Duration {
 	const unbounded = 100 * 365 * 24 * time.Hour // which can be added to
-	length, spare := e.To.Time().Sub(e.From.Time()), unbounded
+	length := e.To.Time().Sub(e.From.Time())
+	spare := unbounded
 	if age > 0 {
 		spare = age - length
 	}

@@ -122,7 +122,8 @@ func (d *draft) append(n int, kind kind, at change.Timestamp, body []byte) {
 	o.records = binary.AppendUvarint(o.records, d.ordinal-o.Last)
 	o.records = append(o.records, body...)
 	o.Count++
-	o.Last, o.To = d.ordinal, at
+	o.Last = d.ordinal
+	o.To = at
 	d.ordinal++
 	if len(o.records) >= blockSize {
 		d.closeBlock(n)

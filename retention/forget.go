@@ -105,7 +105,8 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 	if err != nil {
 		return f, err
 	}
-	encoder, decoder := newEncoder(), newDecoder()
+	encoder := newEncoder()
+	decoder := newDecoder()
 	defer decoder.Close()
 	for attempt, i := 1, 0; i < len(all); {
 		s := all[i]
@@ -130,7 +131,8 @@ func (c *Chain) Forget(ctx context.Context, e Erasure, by string, do bool) (f Fo
 		}
 		f.To = later(f.To, r.to)
 		if r.erased > 0 {
-			f.Segments, f.Changes = f.Segments+1, f.Changes+r.erased
+			f.Segments++
+			f.Changes += r.erased
 		}
 	}
 	return f, nil
@@ -189,7 +191,8 @@ func (c *Chain) recordForgetting(ctx context.Context, e Erasure, by string, plan
 // if any part of the segment cannot be read.
 func (c *Chain) without(ctx context.Context, s Segment, e Erasure, encoder *zstd.Encoder, decoder *zstd.Decoder) (w rewrite, err error) {
 	h, about, err := c.Header(ctx, s.Number)
-	w.to, w.version = h.To, about.Version
+	w.to = h.To
+	w.version = about.Version
 	if err != nil || h.From.Compare(e.Before) >= 0 {
 		return w, err
 	}

@@ -88,7 +88,8 @@ func (r *segmentReader) fetch(ctx context.Context, offset int64, n int) ([]byte,
 // extent returns how much is fetched from an offset where n bytes are needed: also blocks that
 // follow closely, and have not been fetched.
 func (r *segmentReader) extent(offset, n int64) int64 {
-	end, most := offset+n, min(fetchSize, r.cache.share())
+	end := offset + n
+	most := min(fetchSize, r.cache.share())
 	for _, k := range r.unread {
 		from := r.header.size + k.Offset
 		to := from + int64(k.Stored)

@@ -100,7 +100,8 @@ func (s *session) refresh() { s.limits, s.now = s.w.limits(), time.Now() }
 func (s *session) consider(ctx context.Context, b *oplog.Batch) error {
 	s.refresh()
 	if s.fresh {
-		s.from, s.fresh = s.cursor.Position().Time.Next(), false
+		s.from = s.cursor.Position().Time.Next()
+		s.fresh = false
 	}
 	if loss := b.Loss(); loss != nil {
 		if err := s.addLoss(loss); err != nil {
@@ -222,8 +223,11 @@ func (s *session) end(ctx context.Context, to change.Timestamp, cut bool) error 
 		cfg.Logger.Info("took over the retained log", "from", s.head.Writer, "segment", h.Number)
 	}
 	cfg.Logger.Debug("segment written", "segment", h.Number, "from", h.From.String(), "to", h.To.String(), "events", h.Events, "bytes", h.Size)
-	s.head, s.next, s.from = h, h.Number+1, to
-	s.draft, s.lost = s.draft.next(), time.Time{}
+	s.head = h
+	s.next = h.Number + 1
+	s.from = to
+	s.draft = s.draft.next()
+	s.lost = time.Time{}
 	s.w.expire(ctx)
 	s.refresh() // writing may have taken long
 	return nil

@@ -181,7 +181,8 @@ func (s *Source) ask(ctx context.Context, question func(context.Context) error) 
 func (s *Source) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.failing, s.mu.err = time.Time{}, nil
+	s.mu.failing = time.Time{}
+	s.mu.err = nil
 }
 
 // failed records that the store has not answered, and returns since when.

@@ -81,7 +81,8 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 		}
 		s.source.cfg.Logger.Info("continuing in the retained log", "from", s.at.String(), "segment", s.header.Number)
 		s.mongo.Close()
-		s.mongo, s.lost = nil, s.at
+		s.mongo = nil
+		s.lost = s.at
 	}
 	return s.fromChain(ctx)
 }
@@ -221,7 +222,8 @@ func (s *stream) nextLoss() oplog.Reply {
 // and returns the loss of both.
 func (l *queuedLoss) and(other *queuedLoss) queuedLoss {
 	both := *l
-	both.From, both.told = change.Earlier(l.From, other.From), l.told && other.told
+	both.From = change.Earlier(l.From, other.From)
+	both.told = l.told && other.told
 	if l.Reason != other.Reason {
 		both.Reason = gap.Damaged
 		if l.Reason == gap.HistoryLost || other.Reason == gap.HistoryLost {
@@ -381,7 +383,8 @@ func (s *stream) drop(err error) {
 	if errors.Is(err, ErrNotFound) {
 		reason = gap.HistoryLost
 	}
-	h, from := s.header, later(s.entered, s.at)
+	h := s.header
+	from := later(s.entered, s.at)
 	if h.Cut {
 		s.damaged = append(s.damaged, oplog.Loss{From: change.At(from), To: change.At(h.To.Next()), Reason: reason, Found: time.Now()})
 	} else {

@@ -92,7 +92,9 @@ func (v *Verification) read(ctx context.Context, c *Chain, h *Header, decoder *z
 	if err := r.open(ctx, change.Timestamp{}); err != nil {
 		return err
 	}
-	events, losses, last := 0, 0, h.From
+	events := 0
+	losses := 0
+	last := h.From
 	for {
 		e, ok, err := r.next(ctx)
 		switch {
@@ -106,7 +108,8 @@ func (v *Verification) read(ctx context.Context, c *Chain, h *Header, decoder *z
 			if len(r.damaged) == 0 && (events != h.Events || losses != h.Losses) {
 				v.find(h.Number, "it has %d changes and %d losses, and its header says %d and %d", events, losses, h.Events, h.Losses)
 			}
-			v.Events, v.Losses = v.Events+events, v.Losses+losses
+			v.Events += events
+			v.Losses += losses
 			return nil
 		case e.loss != nil:
 			losses++

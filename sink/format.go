@@ -251,7 +251,8 @@ func (e *encoder) appendJSONText(b []byte, v change.Value) ([]byte, error) {
 // appendDebezium appends the envelope of Debezium's connector for MongoDB, as its JSON converter
 // writes it without schemas. Documents in it are Extended JSON in strings.
 func (e *encoder) appendDebezium(b []byte, m *Message, f *fields) (_ []byte, err error) {
-	op, at := "u", timeOf(f).UnixMilli()
+	op := "u"
+	at := timeOf(f).UnixMilli()
 	switch m.Op {
 	case "insert":
 		op = "c"
@@ -410,7 +411,8 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 			return nil, err
 		}
 		l.count.n++
-		m.Epoch, m.Number = l.term.Epoch, l.count.n
+		m.Epoch = l.term.Epoch
+		m.Number = l.count.n
 		all = append(all, m)
 	}
 	return all, nil

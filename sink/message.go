@@ -154,7 +154,8 @@ var (
 // One publishes a copy of a message to a target and returns the outcome, which is unknown if the
 // context ends first.
 func One(ctx context.Context, t Target, m *Message) error {
-	single, outcome := *m, make(chan error, 1)
+	single := *m
+	outcome := make(chan error, 1)
 	Report(&single, func(err error) { outcome <- err })
 	t.Flush() // earlier failures are known
 	t.Publish(ctx, &single)

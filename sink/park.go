@@ -167,7 +167,9 @@ func (s *Sink) unpark() {
 	for _, f := range s.mu.flights {
 		for _, m := range f.messages {
 			if m.state == parked {
-				m.state, m.err, m.attempts = waiting, ErrEarlier, 0
+				m.state = waiting
+				m.err = ErrEarlier
+				m.attempts = 0
 				s.mu.failed = true
 			}
 		}

@@ -57,7 +57,8 @@ func (s *Sink) renew(ctx context.Context) error {
 	for failures := 1; ; failures++ {
 		target, letters, err := s.cfg.Renew()
 		if err == nil {
-			s.target, s.cfg.DeadLetter = target, letters
+			s.target = target
+			s.cfg.DeadLetter = letters
 			break
 		}
 		s.cfg.Logger.Warn("restarting failed, it is repeated", "error", err)
@@ -73,8 +74,10 @@ func (s *Sink) renew(ctx context.Context) error {
 				continue
 			}
 			again := *m // late reports of the closed target concern the old copy
-			again.state, again.err = waiting, ErrEarlier
-			f.messages[i], m.flight = &again, nil
+			again.state = waiting
+			again.err = ErrEarlier
+			f.messages[i] = &again
+			m.flight = nil
 			s.mu.failed = true
 		}
 	}

@@ -243,7 +243,8 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 	f.left = len(f.messages)
 	report := s.done
 	for _, m := range f.messages {
-		m.flight, m.report = f, report
+		m.flight = f
+		m.report = report
 	}
 	alone := b.Loss != nil // earlier messages are published before the loss, later ones after it
 	if alone {
@@ -504,11 +505,13 @@ func (s *Sink) complain(err error) {
 	if errors.Is(err, breaker.ErrOpen) {
 		return
 	}
-	now, o := time.Now(), &s.loop.outage
+	now := time.Now()
+	o := &s.loop.outage
 	o.attempts++
 	switch {
 	case o.attempts == 1:
-		o.since, o.logged = now, now
+		o.since = now
+		o.logged = now
 		s.cfg.Logger.Warn("publishing failed, it is repeated", "error", err)
 	case now.Sub(o.logged) >= summaryEvery:
 		o.logged = now
@@ -659,9 +662,11 @@ func (s *Sink) acknowledged() {
 	s.metrics.published.Inc()
 	now := time.Now()
 	if !s.mu.failed {
-		s.mu.slow, s.mu.last = max(now.Sub(s.mu.moved), s.mu.slow*9/10), nil
+		s.mu.slow = max(now.Sub(s.mu.moved), s.mu.slow*9/10)
+		s.mu.last = nil
 	}
-	s.mu.moved, s.mu.silent = now, time.Time{}
+	s.mu.moved = now
+	s.mu.silent = time.Time{}
 }
 
 // fails notes when the target stopped acknowledging. A target that refuses a change still answers.
@@ -849,15 +854,18 @@ func (s *Sink) Status() Status {
 	var err error
 	switch {
 	case s.mu.halted != nil:
-		st.State, err = Halted, s.mu.halted
+		st.State = Halted
+		err = s.mu.halted
 	case s.mu.paused:
 		st.State = Paused
 	case len(s.mu.parked) > 0:
 		st.State, err = Halted, s.parkedError()
 	case s.mu.stalled:
-		st.State, err = Stalled, s.mu.last
+		st.State = Stalled
+		err = s.mu.last
 	case s.mu.failed:
-		st.State, err = Retrying, s.mu.last
+		st.State = Retrying
+		err = s.mu.last
 	case s.mu.underWay == 0 || s.mu.silent.IsZero():
 	case s.mu.last != nil:
 		st.State = Retrying // it attempts again

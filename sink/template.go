@@ -68,7 +68,8 @@ var hashed = regexp.MustCompile(`--[0-9a-f]{16}`)
 // Name returns the name for a message. Names of collections that a message lacks are "_".
 func (t *Template) Name(m *Message) string {
 	values := map[string]string{"{db": m.DB, "{coll": m.Coll, "{op": m.Op, "{partition": strconv.Itoa(int(m.Partition))}
-	filled, plain := make(map[string]string, len(values)), true
+	filled := make(map[string]string, len(values))
+	plain := true
 	for name, v := range values {
 		if filled[name] = t.legal(v); v == "" {
 			filled[name] = "_"

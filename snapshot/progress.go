@@ -51,7 +51,8 @@ type Progress struct {
 // Remaining estimates how long the snapshot takes at the pace of the node so far. It is 0 if that
 // is unknown.
 func (p Progress) Remaining(now time.Time) time.Duration {
-	read, left := p.Read-min(p.Read, p.ReadBefore), p.Estimated-min(p.Estimated, p.Read)
+	read := p.Read - min(p.Read, p.ReadBefore)
+	left := p.Estimated - min(p.Estimated, p.Read)
 	if p.Done || p.Since.IsZero() || read == 0 {
 		return 0
 	}

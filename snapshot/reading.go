@@ -63,7 +63,8 @@ func (s *Scanner[T]) readPages(ctx context.Context, c *scanning[T], f *fetch) *f
 		written := write(&f.PageRead, c.encoded)
 		c.encoded = written + written/8
 		s.cfg.Do(ctx, func() {
-			c.page, c.more = &f.PageRead, next != nil
+			c.page = &f.PageRead
+			c.more = next != nil
 			s.deliver(c)
 		})
 		await(ctx, c.delivered, 0)
@@ -88,7 +89,8 @@ func (s *Scanner[T]) readAhead(ctx context.Context, c *scanning[T], f *fetch) *f
 		return nil
 	}
 	q := f.Query
-	q.From, q.Documents = f.Page.Next, documents
+	q.From = f.Page.Next
+	q.Documents = documents
 	next := newFetch(q)
 	s.startFetch(c, next)
 	return next

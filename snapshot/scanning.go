@@ -97,7 +97,8 @@ func (c *scanning[T]) spoil() {
 func (c *scanning[T]) invite(r *Reader[T]) {
 	c.joining = append(c.joining, r)
 	if c.patience == latePatience && (r.Left.IsFresh() || r.Identity != c.identity) {
-		c.patience, c.patient = patience, time.Time{}
+		c.patience = patience
+		c.patient = time.Time{}
 	}
 }
 
@@ -266,7 +267,9 @@ func (s *Scanner[T]) deliver(c *scanning[T]) {
 		return
 	}
 	if len(c.again) == 0 {
-		c.until, c.next, c.read = p.Query.Until, p.Page.Next, len(p.Page.Documents)
+		c.until = p.Query.Until
+		c.next = p.Page.Next
+		c.read = len(p.Page.Documents)
 	}
 	c.again = nil
 	var out []bool

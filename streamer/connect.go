@@ -214,7 +214,9 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	e.missed = nil
 	switch {
 	case r.Known && (stored == nil || r.Generation >= stored.Generation):
-		e.begin, cfg.Start, cfg.Partitions = BeginPositions, r.At, r.Partitions
+		e.begin = BeginPositions
+		cfg.Start = r.At
+		cfg.Partitions = r.Partitions
 		if stored != nil {
 			cfg.Snapshots = n.ownProgress(r, *stored)
 		}
@@ -340,7 +342,8 @@ func (n *Node) movedBack(ctx context.Context, r Request, stored checkpoint.Check
 // earlier.
 func (r Request) moveBack(cfg *delivery.SessionConfig) {
 	of, at := cfg.Partitions, cfg.Start
-	cfg.Start, cfg.Partitions = earlierOf(at, r.At), make(map[change.Partition]delivery.Place, len(of)+len(r.Partitions))
+	cfg.Start = earlierOf(at, r.At)
+	cfg.Partitions = make(map[change.Partition]delivery.Place, len(of)+len(r.Partitions))
 	for _, places := range []map[change.Partition]delivery.Place{of, r.Partitions} {
 		for p := range places {
 			cfg.Partitions[p] = earlierOf(placeIn(of, at, p), placeIn(r.Partitions, r.At, p))

@@ -171,7 +171,8 @@ func (n *Node) Status() []PartitionStatus {
 		shared = append(shared, s.session.State())
 		failure = cmp.Or(failure, s.failed())
 	}
-	evidence.Failed, evidence.LagThreshold = failure != nil, n.cfg.LagThreshold
+	evidence.Failed = failure != nil
+	evidence.LagThreshold = n.cfg.LagThreshold
 	n.mu.Lock()
 	consumers := slices.Collect(maps.Values(n.mu.consumers))
 	n.mu.Unlock()
@@ -197,7 +198,8 @@ func (n *Node) Status() []PartitionStatus {
 			s.Lag, e.Lag = &d.lag, d.lag
 			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
 				d.room = room
-				s.HeadRoom, s.HeadRoomLevel = &d.room, level
+				s.HeadRoom = &d.room
+				s.HeadRoomLevel = level
 			}
 		}
 		e.Quiet = s.LastEvent.IsZero() || now.Sub(s.LastEvent) > idleAfter

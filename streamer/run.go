@@ -165,7 +165,8 @@ func (n *Node) runPulse(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		now, events := time.Now(), n.hub.Events()
+		now := time.Now()
+		events := n.hub.Events()
 		n.mu.Lock()
 		for p, c := range n.mu.consumers {
 			c.beat(events[p], now)

@@ -189,7 +189,8 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 
 // places returns where partitions begin: at their checkpoints or, without one, at the origin.
 func (s *Shared) places(ctx context.Context, claimed []checkpoint.Checkpoint) (map[change.Partition]delivery.Place, error) {
-	n, places := s.node, make(map[change.Partition]delivery.Place, len(claimed))
+	n := s.node
+	places := make(map[change.Partition]delivery.Place, len(claimed))
 	for _, c := range claimed {
 		at := n.openable(c.Position, c.Fingerprint)
 		if at.IsZero() {
@@ -236,7 +237,9 @@ func (s *Shared) adopt(terms []change.Term, claimed []checkpoint.Checkpoint) {
 	s.mu.Lock() // not before: deliveries under the former term are not acknowledged under this one
 	for i, t := range terms {
 		delete(s.mu.unread, t.Partition)
-		s.mu.terms[t.Partition], s.mu.generations[t.Partition], s.mu.begun[t.Partition] = t, claimed[i].Generation, claimed[i].Began
+		s.mu.terms[t.Partition] = t
+		s.mu.generations[t.Partition] = claimed[i].Generation
+		s.mu.begun[t.Partition] = claimed[i].Began
 		s.mu.lapses[t.Partition] = claimed[i].Lapse
 	}
 	s.mu.Unlock()
@@ -303,7 +306,8 @@ func (s *Shared) Progress() []checkpoint.Progress {
 	lapses := maps.Clone(s.mu.lapses)
 	s.mu.Unlock()
 	st := s.session.State() // after the generations, which are raised when the session has moved
-	all, left := make([]checkpoint.Progress, 0, len(st.Partitions)), delivery.Unread(st.Snapshots)
+	all := make([]checkpoint.Progress, 0, len(st.Partitions))
+	left := delivery.Unread(st.Snapshots)
 	losses := s.node.lossesOf(st)
 	for p, at := range st.Partitions {
 		term, there := terms[p]
@@ -374,7 +378,8 @@ func (s *Shared) goBack() error {
 	for _, c := range saved {
 		if term, there := s.mu.terms[c.Partition]; there && s.mu.generations[c.Partition] < c.Generation {
 			moved = append(moved, c)
-			places[c.Partition], held[c.Partition] = n.openable(c.Position, c.Fingerprint), term
+			places[c.Partition] = n.openable(c.Position, c.Fingerprint)
+			held[c.Partition] = term
 		}
 	}
 	s.mu.Unlock()
@@ -427,7 +432,8 @@ func rewindOf(moved []checkpoint.Checkpoint) *delivery.Loss {
 	if len(moved) == 0 {
 		return nil
 	}
-	to, partitions := moved[0].Position, make([]change.Partition, len(moved))
+	to := moved[0].Position
+	partitions := make([]change.Partition, len(moved))
 	for i, c := range moved {
 		partitions[i] = c.Partition
 		if to.After(c.Position) {

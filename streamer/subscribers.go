@@ -44,7 +44,8 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 			lag := max(0, reach.Last.Time().Sub(at.Time.Time()))
 			s.Lag = &lag
 			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
-				s.HeadRoom, s.HeadRoomLevel = &room, level
+				s.HeadRoom = &room
+				s.HeadRoomLevel = level
 			}
 		}
 		all = append(all, s)

@@ -35,7 +35,8 @@ func (s *Shared) claim(ctx context.Context, terms []change.Term) ([]change.Term,
 		if before, told := s.mu.unread[t.Partition]; !told || before.Epoch != t.Epoch {
 			s.node.logger.Warn("partition waits: its checkpoint cannot be read", "subscriber", s.name, "partition", t.Partition, "error", cause)
 		}
-		s.mu.unread[t.Partition], s.mu.unreadable = t, cause
+		s.mu.unread[t.Partition] = t
+		s.mu.unreadable = cause
 	}
 	if waiting == 0 {
 		go s.awaitReadable() //nolint:contextcheck // it outlives the call

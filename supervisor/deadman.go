@@ -30,7 +30,11 @@ func (d *deadman) look(now time.Time, standing Standing, known bool, last uint64
 	}
 	if known && (standing.Sweep != d.sweep || standing.By != d.by) {
 		resumed = d.told
-		d.sweep, d.by, d.since, d.told, d.posted = standing.Sweep, standing.By, now, false, last
+		d.sweep = standing.Sweep
+		d.by = standing.By
+		d.since = now
+		d.told = false
+		d.posted = last
 	}
 	return resumed
 }

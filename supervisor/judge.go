@@ -177,7 +177,9 @@ func (j *Judge) Step(in Input) (v Verdict) {
 		current[c.Slug] = s
 		s.absent = 0
 		if s.process != c.Process { // a new process starts from zero
-			s.process, s.misses, s.next = c.Process, 0, 0
+			s.process = c.Process
+			s.misses = 0
+			s.next = 0
 		}
 		if c.Miss == "" {
 			v.Healthy++
@@ -353,7 +355,8 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	case !d.in.Known:
 		return actionUnknown
 	case w.level == Node && d.ordered[c.Node]: // together with another component of the process
-		s.attempts, s.next = s.attempts+1, s.misses+d.in.Settings.Misses
+		s.attempts++
+		s.next = s.misses + d.in.Settings.Misses
 		return ActionRestarted
 	case d.used(c.Slug) >= d.in.Budget || w.level == Node && d.used(processSlug(c.Node)) >= d.in.Budget:
 		if !s.spent {
@@ -366,13 +369,17 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	case w.level == Lane && d.lanes >= atOnce(d.in.Nodes, 2, 2):
 		return d.damp(c, actionDamped)
 	}
-	s.attempts, s.next, s.spent, s.held = s.attempts+1, s.misses+d.in.Settings.Misses, false, false
+	s.attempts++
+	s.next = s.misses + d.in.Settings.Misses
+	s.spent = false
+	s.held = false
 	v.Orders = append(v.Orders, Order{Node: c.Node, Process: c.Process, Slug: c.Slug, What: c.Component, Level: w.level, Cause: c.Miss, At: d.in.Now})
 	v.Events = append(v.Events, Event{Code: fault.SupervisorRestarted, Slug: c.Slug, Node: c.Node, finding: f, level: w.level})
 	d.charge(v, c.Slug)
 	if w.level == Node {
 		d.ordered[c.Node] = true
-		d.pending[c.Node], d.waited[c.Node] = c.Process, 0
+		d.pending[c.Node] = c.Process
+		d.waited[c.Node] = 0
 		d.charge(v, processSlug(c.Node))
 	} else {
 		d.lanes++
@@ -396,7 +403,8 @@ func (d *decision) charge(v *Verdict, slug string) {
 func (j *Judge) Revoke(orders []Order) {
 	for _, o := range orders {
 		if s := j.states[o.Slug]; s != nil {
-			s.attempts, s.next = max(s.attempts-1, 0), s.misses+1
+			s.attempts = max(s.attempts-1, 0)
+			s.next = s.misses + 1
 		}
 		if o.Level == Node {
 			delete(j.pending, o.Node)

@@ -81,7 +81,8 @@ func (m *Memory) Reports(_ context.Context, n int) ([]Report, error) {
 func (m *Memory) Begin(_ context.Context, node, process string) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.process, m.mu.by = process, node
+	m.mu.process = process
+	m.mu.by = node
 	return m.mu.sweep, nil
 }
 

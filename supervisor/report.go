@@ -64,7 +64,8 @@ func (r *Report) after(last *Report) bool {
 	if isLater := r.FiredAt >= last.FiredAt; !isLater || r.FiredAt-last.FirstAt > joined.Milliseconds() {
 		return false
 	}
-	r.Sweeps, r.FirstAt = last.Sweeps+1, last.FirstAt
+	r.Sweeps = last.Sweeps + 1
+	r.FirstAt = last.FirstAt
 	return true
 }
 

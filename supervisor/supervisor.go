@@ -92,7 +92,10 @@ func New(cfg Config, store Store) *Supervisor {
 		cfg.Transport = &http.Transport{}
 	}
 	t := cfg.Transport.Clone()
-	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = nil, 0, maxConns, maxConns
+	t.Proxy = nil
+	t.MaxIdleConns = 0
+	t.MaxIdleConnsPerHost = maxConns
+	t.MaxConnsPerHost = maxConns
 	t.IdleConnTimeout = maxInterval + time.Minute
 	return &Supervisor{
 		cfg: cfg, store: store, metrics: newMetrics(cfg.Registerer), logger: cfg.Logger, turning: health.NewLoop(), settings: cfg.Settings,
@@ -216,7 +219,10 @@ func (s *Supervisor) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.sweep, s.judge, s.last, s.begun = sweep, &Judge{}, nil, true
+	s.sweep = sweep
+	s.judge = &Judge{}
+	s.last = nil
+	s.begun = true
 	s.logger.Info("looking after the components", "last_sweep", sweep)
 	return nil
 }
@@ -246,7 +252,8 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	}
 	v := s.judge.Step(in)
 	r := s.report(began, v, len(checks), age)
-	r.Paused, r.Unwatched = standing.Paused, round.unwatched
+	r.Paused = standing.Paused
+	r.Unwatched = round.unwatched
 	s.count(ctx, checks, v, &r)
 	s.commit(ctx, v, r)
 }
@@ -347,7 +354,8 @@ func (s *Supervisor) commit(ctx context.Context, v Verdict, r Report) {
 	s.sweep++
 	r.Sweep = s.sweep
 	for i := range v.Orders {
-		v.Orders[i].Sweep, v.Orders[i].By = r.Sweep, s.cfg.Member.Node
+		v.Orders[i].Sweep = r.Sweep
+		v.Orders[i].By = s.cfg.Member.Node
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()

@@ -86,7 +86,8 @@ func (o Options) nested(b, doc []byte, from int, array bool, depth int) ([]byte,
 	b = append(b, opening)
 	for at := from; ; {
 		name, v, next := plainElement(doc, at)
-		isPlain, err := next > 0, error(nil)
+		isPlain := next > 0
+		var err error
 		if !isPlain {
 			if name, v, next, err = change.Element(doc, at); err != nil {
 				return b, err //nolint:wrapcheck // Append wraps it
@@ -119,7 +120,8 @@ func plainElement(doc []byte, at int) (name []byte, v change.Value, next int) {
 	if at+1 >= len(doc) || int(doc[at]) >= len(sizes) {
 		return nil, v, 0
 	}
-	kind, begins := doc[at], at+1
+	kind := doc[at]
+	begins := at + 1
 	at = begins + plain(doc[begins:]) // a terminator needs an escape
 	size := int(sizes[kind])
 	if at >= len(doc)-8 || doc[at] != 0 || size == 0 {

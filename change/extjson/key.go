@@ -161,24 +161,29 @@ func appendKeyNumber(b []byte, n change.Number) []byte {
 	b = append(b, `{"$numberDecimal":"`...)
 	digits := []byte(n.Digits)
 	if digits[0] == '-' {
-		b, digits = append(b, '-'), digits[1:]
+		b = append(b, '-')
+		digits = digits[1:]
 	}
 	return append(appendScientific(b, digits, n.Exponent), `"}`...)
 }
 
 // appendKeyNested appends a value that contains values.
 func appendKeyNested(b []byte, v change.Value, depth int) []byte {
-	begun, closing, doc := len(b), "}", v.Data
+	begun := len(b)
+	closing := "}"
+	doc := v.Data
 	switch v.Type {
 	case change.TypeArray:
-		b, closing = append(b, '['), "]"
+		b = append(b, '[')
+		closing = "]"
 	case change.TypeCodeScope:
 		code, scope, err := v.CodeScope()
 		if err != nil {
 			return appendRaw(b, v)
 		}
 		b = append(appendExact(append(b, `{"$code":`...), code), `,"$scope":{`...)
-		closing, doc = "}}", scope
+		closing = "}}"
+		doc = scope
 	default:
 		b = append(b, '{')
 	}

@@ -53,9 +53,11 @@ func appendDecimal(b []byte, hi, lo uint64) []byte {
 		return append(b, "Infinity"...)
 	}
 	var stack [decimalDigits + 1]byte
-	exponent, digits := int(hi>>49&0x3FFF), appendDigits(stack[:0], hi&(1<<49-1), lo)
+	exponent := int(hi >> 49 & 0x3FFF)
+	digits := appendDigits(stack[:0], hi&(1<<49-1), lo)
 	if hi>>61&3 == 3 {
-		exponent, digits = int(hi>>47&0x3FFF), stack[:0]
+		exponent = int(hi >> 47 & 0x3FFF)
+		digits = stack[:0]
 	}
 	if len(digits) == 0 || len(digits) > decimalDigits {
 		digits = append(digits[:0], '0')

@@ -31,7 +31,8 @@ func appendExact(b, text []byte) []byte {
 				n = control
 			}
 			if n > 0 {
-				b, text = append(b, text[:n]...), text[n:]
+				b = append(b, text[:n]...)
+				text = text[n:]
 				continue
 			}
 		}
@@ -132,8 +133,10 @@ func specials(eight uint64) uint64 {
 		top  = 0x80 * each
 	)
 	control := (eight - ' '*each) &^ eight
-	quote, backslash := eight^'"'*each, eight^'\\'*each
-	quote, backslash = (quote-each)&^quote, (backslash-each)&^backslash
+	quote := eight ^ '"'*each
+	backslash := eight ^ '\\'*each
+	quote = (quote - each) &^ quote
+	backslash = (backslash - each) &^ backslash
 	return (eight | control | quote | backslash) & top
 }
 

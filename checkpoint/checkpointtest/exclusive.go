@@ -26,7 +26,10 @@ func testExclusive(h harness) {
 	h.want(want)
 	c := Exclusive("gw-1", got.Claim, Event(20))
 	c.Positions = map[change.Partition]change.Position{0: Event(21), 7: change.At(Event(40).Time), 255: Event(5)}
-	c.Snapshots, c.Note, c.By, c.Fingerprint = snapshots(7), "note", "knoten-ä/1", "0123456789abcdef"
+	c.Snapshots = snapshots(7)
+	c.Note = "note"
+	c.By = "knoten-ä/1"
+	c.Fingerprint = "0123456789abcdef"
 	h.mustSave(c)
 	h.want(c)
 	if _, there := h.find(checkpoint.Key{Subscriber: "gw-1", Shared: true}); there {

@@ -51,7 +51,8 @@ func testFencedAmongMany(h harness) {
 
 func testEpochsRace(h harness) {
 	const saves, lead = 30, 1000
-	old, other := h.term(0), h.Reopen()
+	old := h.term(0)
+	other := h.Reopen()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		fenced := false

@@ -79,7 +79,8 @@ func testGapAgain(h harness) {
 	first.Namespaces = []string{"shop.orders"}
 	h.addGap(first)
 	again := gapAt(5, 60)
-	again.By, again.Namespaces = "node-b", []string{"shop.items", "shop.orders"}
+	again.By = "node-b"
+	again.Namespaces = []string{"shop.items", "shop.orders"}
 	again.To = change.At(change.Timestamp{T: 1_800_000_900, I: 1})
 	want := first
 	want.To, want.Namespaces = again.To, again.Namespaces

@@ -14,7 +14,8 @@ import (
 // suite's start.
 func noted(term change.Term, n int, reason checkpoint.Reason, seconds int) checkpoint.Checkpoint {
 	c := Shared(term, Event(n))
-	c.At, c.Reason = c.At.Add(time.Duration(seconds)*time.Second), reason
+	c.At = c.At.Add(time.Duration(seconds) * time.Second)
+	c.Reason = reason
 	return c
 }
 

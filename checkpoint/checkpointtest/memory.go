@@ -74,7 +74,8 @@ func (m *Memory) put(c checkpoint.Checkpoint) {
 		m.mu.kept[c.Key] = k
 	}
 	m.mu.saved++
-	k.Checkpoint, k.saved = c.Clone(), m.mu.saved
+	k.Checkpoint = c.Clone()
+	k.saved = m.mu.saved
 	var entry bool
 	if k.trail, entry = k.trail.Next(c); entry {
 		k.history = append(k.history, c.Entry().Clone())
@@ -257,7 +258,8 @@ func (m *Memory) ClaimName(ctx context.Context, c checkpoint.Claim, first checkp
 		m.put(next)
 	} else {
 		m.mu.saved++
-		m.mu.kept[next.Key].Checkpoint, m.mu.kept[next.Key].saved = next, m.mu.saved
+		m.mu.kept[next.Key].Checkpoint = next
+		m.mu.kept[next.Key].saved = m.mu.saved
 	}
 	return next.Clone(), nil
 }

@@ -245,7 +245,8 @@ func (l *lockstep) save() {
 			saved = append(saved, c)
 		}
 	}
-	got, want := l.store().Save(l.Context(), saved), l.memory.Save(l.Context(), saved)
+	got := l.store().Save(l.Context(), saved)
+	want := l.memory.Save(l.Context(), saved)
 	for i := range saved {
 		l.same("save of "+saved[i].Key.String(), got[i], want[i])
 	}

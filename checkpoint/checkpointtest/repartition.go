@@ -41,7 +41,8 @@ type recounted struct {
 func (h recounted) recount(last checkpoint.Origin, from change.Position) (checkpoint.Origin, error) {
 	h.Helper()
 	o := next(last, "ann")
-	o.Start, o.Source = from.Time, last.Source
+	o.Start = from.Time
+	o.Source = last.Source
 	return h.Store.(Repartitioner).Repartition(h.Context(), last, o)
 }
 

@@ -42,8 +42,12 @@ func testRewind(h harness) {
 	before := time.Now()
 	got := h.rewind(SharedKey(7), Event(8))
 	want := Shared(term, Event(8))
-	want.Generation, want.Epoch, want.At, want.By = 1, change.Epoch{Incarnation: o.Incarnation}, got.At, "ann"
-	want.Reason, want.Note = checkpoint.ReasonRewind, "orders were lost downstream"
+	want.Generation = 1
+	want.Epoch = change.Epoch{Incarnation: o.Incarnation}
+	want.At = got.At
+	want.By = "ann"
+	want.Reason = checkpoint.ReasonRewind
+	want.Note = "orders were lost downstream"
 	if diff := cmp.Diff(want, got); diff != "" {
 		h.Errorf("rewind returned another checkpoint (-want +got):\n%s", diff)
 	}
@@ -293,7 +297,10 @@ func testPut(h harness) {
 	claim := process(9)
 	claim.Number = 7
 	imported := Exclusive("gw-1", claim, Event(60))
-	imported.Positions, imported.Reason, imported.Note, imported.Generation = at(3, Event(70)), checkpoint.ReasonImport, "from the archive", 2
+	imported.Positions = at(3, Event(70))
+	imported.Reason = checkpoint.ReasonImport
+	imported.Note = "from the archive"
+	imported.Generation = 2
 	h.wantError("an import without an origin", checkpoint.ErrNoOrigin, h.Store.Put(h.Context(), imported))
 	o := h.create()
 	put := func(c checkpoint.Checkpoint) {
@@ -311,7 +318,8 @@ func testPut(h harness) {
 	imported.Position = Event(10)
 	put(imported)
 	want := imported
-	want.Claim, want.Generation = mine.Claim, 3
+	want.Claim = mine.Claim
+	want.Generation = 3
 	h.want(want)
 	h.wantRewound("a save of the generation before", h.save(of(Exclusive("gw-1", mine.Claim, Event(80)), 2)))
 	h.mustSave(of(Exclusive("gw-1", mine.Claim, Event(80)), 3))
@@ -334,7 +342,8 @@ func testPut(h harness) {
 	if err := h.Store.Put(h.Context(), shared); err == nil {
 		h.Error("a shared checkpoint of another number of partitions was taken")
 	}
-	shared.Position, shared.Partitions = change.Position{}, Partitions
+	shared.Position = change.Position{}
+	shared.Partitions = Partitions
 	if err := h.Store.Put(h.Context(), shared); err == nil {
 		h.Error("a checkpoint without a position was taken")
 	}

@@ -365,7 +365,9 @@ func testSaveLarge(h harness) {
 	var saved []checkpoint.Checkpoint
 	for _, name := range names {
 		c := Exclusive(name, h.claim(name, 1).Claim, Event(10_000))
-		c.Reason, c.Positions, c.Partitions = checkpoint.ReasonFinal, make(map[change.Partition]change.Position), change.MaxPartitions
+		c.Reason = checkpoint.ReasonFinal
+		c.Positions = make(map[change.Partition]change.Position)
+		c.Partitions = change.MaxPartitions
 		for p := range change.Partition(change.MaxPartitions - 1) { // the last partition has the position itself
 			if c.Positions[p] = change.At(Event(10_004 + 4*int(p)).Time); p < 15 {
 				c.Positions[p] = withTypeBits(Event(10_004+4*int(p)), bits)
@@ -518,10 +520,12 @@ func testOtherCount(h harness) {
 	}
 	c := Exclusive("gw-1", claimed.Claim, Event(2))
 	h.mustSave(c)
-	c.Position, c.Snapshots = Event(6), old.Snapshots
+	c.Position = Event(6)
+	c.Snapshots = old.Snapshots
 	c.Snapshots[0].Partitions = nil // all partitions of the new number
 	h.want(c)
-	c.Position, c.Snapshots = Event(8), nil
+	c.Position = Event(8)
+	c.Snapshots = nil
 	h.mustSave(c)
 	h.want(c)
 }

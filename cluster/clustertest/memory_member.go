@@ -113,7 +113,8 @@ func (m *membership) Return(ctx context.Context, partitions []change.Partition, 
 		given := false
 		for i, p := range partitions {
 			if int(p) < m.partitions && m.mu.owners[p].lease == m.lease && m.mu.owners[p].Epoch == epochs[i] {
-				m.mu.owners[p], given = owner{}, true
+				m.mu.owners[p] = owner{}
+				given = true
 			}
 		}
 		if given {

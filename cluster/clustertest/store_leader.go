@@ -139,7 +139,8 @@ func testPlans(h storeHarness) {
 
 func testEvict(h storeHarness) {
 	s := h.Store()
-	m, l := h.join(s, "a"), h.campaign(s, "node-a")
+	m := h.join(s, "a")
+	l := h.campaign(s, "node-a")
 	before := h.claim(m, 0, 1)
 	revision := before[0].Epoch.Revision
 	for _, e := range []change.Epoch{{Incarnation: 1}, {Incarnation: 1, Revision: revision + 1}, {Incarnation: 2, Revision: revision}} {

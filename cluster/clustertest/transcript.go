@@ -45,7 +45,8 @@ func (tr *Transcript) Now() time.Duration { return time.Since(tr.start) }
 func (tr *Transcript) Say(format string, args ...any) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	now, text := tr.Now(), strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
+	now := tr.Now()
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "; ")
 	if n := len(tr.mu.lines); n > 0 && tr.mu.lines[n-1].text == text {
 		tr.mu.lines[n-1].last = now
 		tr.mu.lines[n-1].times++

@@ -84,7 +84,8 @@ var (
 // lead leads until the leadership ends, and returns the reason.
 func (l *Leader) lead(ctx context.Context, leadership cluster.Leadership, hints <-chan struct{}) error {
 	l.mu.Lock()
-	l.mu.state, l.mu.plan = plan.New(l.cfg.Config), cluster.Plan{}
+	l.mu.state = plan.New(l.cfg.Config)
+	l.mu.plan = cluster.Plan{}
 	l.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

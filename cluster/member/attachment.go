@@ -110,7 +110,8 @@ func (a *attachment) ask(ctx context.Context, now time.Duration) {
 		a.request(ctx, &a.renewing, renewEvery(a.deadline.TTL), a.renew)
 	}
 	if !a.beating && now >= a.beatAt {
-		a.beaten, a.beatAt = now, now+a.cfg.HeartbeatInterval
+		a.beaten = now
+		a.beatAt = now + a.cfg.HeartbeatInterval
 		stopping := a.stopping
 		a.request(ctx, &a.beating, a.cfg.HeartbeatInterval, func(ctx context.Context) func() error { return a.beat(ctx, stopping) })
 	}
@@ -160,7 +161,8 @@ func (a *attachment) renew(ctx context.Context) func() error {
 	return func() error {
 		// A request that has waited may be answered after the claim has run out.
 		if left, now := onlyLeft(err), a.cfg.Clock(); left != nil && a.cfg.Alone && a.deadline.RanOut(now) {
-			a.left, a.deadline.Due = left, now
+			a.left = left
+			a.deadline.Due = now
 			return nil
 		}
 		return a.answered(sent, ttl, err)
@@ -188,7 +190,8 @@ func (a *attachment) answered(sent, ttl time.Duration, err error) error {
 	if a.left != nil {
 		a.cfg.Log.Info("claimed the partitions anew: the claim had run out unanswered")
 	}
-	a.deadline, a.left = granted(sent, ttl), nil
+	a.deadline = granted(sent, ttl)
+	a.left = nil
 	a.terms.Rely(a.deadline)
 	a.rely(a.deadline)
 	return nil

@@ -283,7 +283,8 @@ func (s *Member) DeadlineLag() time.Duration {
 // node then knows neither the other members nor the plan. It is detached, even if it can renew its
 // lease, unless the cluster was read and is corrupt.
 func (s *Member) Sees() error {
-	failure, age := s.blind.Load(), s.viewAge()
+	failure := s.blind.Load()
+	age := s.viewAge()
 	if failure == nil || age < trustedFor(s.cfg.TTL) {
 		return nil
 	}
@@ -364,7 +365,10 @@ func (s *Member) report() cluster.Heartbeat {
 	if s.cfg.Report != nil {
 		h = s.cfg.Report()
 	}
-	h.Node, h.Process, h.StartedAt, h.Kind = s.cfg.Member.Node, s.cfg.Member.Process, s.started, cluster.KindNode
+	h.Node = s.cfg.Member.Node
+	h.Process = s.cfg.Member.Process
+	h.StartedAt = s.started
+	h.Kind = cluster.KindNode
 	return h
 }
 
@@ -419,7 +423,9 @@ func (s *Member) reattach(ctx context.Context, old cluster.Membership, done <-ch
 		}
 	})
 	defer cancel() // before the wait
-	good, first, said := 0, time.Duration(0), false
+	good := 0
+	first := time.Duration(0)
+	said := false
 	for ctx.Err() == nil {
 		s.turning.RestFor(s.cfg.TTL) // longer than an attempt may take
 		now := s.cfg.Clock()

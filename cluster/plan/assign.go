@@ -202,7 +202,8 @@ func (p *assigner) pin() {
 			continue
 		}
 		cost := p.cost(i, to)
-		p.at[i], p.pinned[i] = to, true
+		p.at[i] = to
+		p.pinned[i] = true
 		if p.used+cost > p.in.Moves {
 			p.waiting[i] = true // its place is kept
 			continue

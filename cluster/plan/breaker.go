@@ -44,7 +44,9 @@ func (b *breaker) fail(now, openFor time.Duration, most int) bool {
 		if b.failures < most {
 			return false
 		}
-		b.notClosed, b.since, b.until = true, now, now+openFor
+		b.notClosed = true
+		b.since = now
+		b.until = now + openFor
 		return true
 	case BreakerHalfOpen:
 		b.trials = min(b.trials+1, maxTrials)

@@ -61,7 +61,10 @@ func (s *Planner) hearGateway(e event) {
 		s.dequeue(m.key) // it is told with others
 		return
 	case eventRestarted:
-		n.Channel, n.Kind, n.Level, n.Text = notice.Health, notice.KindRestarted, e.Level, name+" has restarted."
+		n.Channel = notice.Health
+		n.Kind = notice.KindRestarted
+		n.Level = e.Level
+		n.Text = name + " has restarted."
 		if e.Level == notice.Warning {
 			n.Text = name + " restarts again and again: look into its log."
 		}
@@ -71,7 +74,10 @@ func (s *Planner) hearGateway(e event) {
 		n.Text = fmt.Sprintf("%s is degraded. It fails: %s.", name, printable(strings.Join(e.Checks, ", ")))
 		n.Fields["failed_checks"] = e.Checks
 	case eventRecovered:
-		n.Channel, n.Kind, n.Level, n.Text = notice.Degradation, notice.KindRecovered, notice.Info, name+" is well again."
+		n.Channel = notice.Degradation
+		n.Kind = notice.KindRecovered
+		n.Level = notice.Info
+		n.Text = name + " is well again."
 		n.Fields["was_degraded_seconds"] = e.For.Seconds()
 	default:
 		return

@@ -214,7 +214,8 @@ func coldly(view cluster.View) bool {
 	for _, o := range view.Owners {
 		owned = owned || o.Node != ""
 	}
-	planned, back := map[string]bool{}, 0
+	planned := map[string]bool{}
+	back := 0
 	for _, node := range view.Plan.Owners {
 		if node != "" && !planned[node] {
 			planned[node] = true

@@ -46,7 +46,8 @@ func (c *health) Excused(m *member) bool {
 // judge finds out how the members are.
 func (c *health) judge() {
 	clear(c.counts)
-	total, widest := 0, c.widest()
+	total := 0
+	widest := c.widest()
 	for i, m := range c.present {
 		c.refuse(m, &c.seats[i])
 		c.narrow(m, &c.seats[i], widest)
@@ -70,7 +71,8 @@ func (c *health) refuse(m *member, seat *cluster.Member) {
 	var why string
 	switch {
 	case m.Garbled:
-		code, why = fault.ClusterHeartbeat, "its heartbeat cannot be read"
+		code = fault.ClusterHeartbeat
+		why = "its heartbeat cannot be read"
 	case seat.Count != 0 && seat.Count != c.cfg.Partitions && m.Serves():
 		code, why = fault.CheckpointPartitions, fmt.Sprintf("it has %d partitions, the cluster %d", seat.Count, c.cfg.Partitions)
 	}
@@ -160,7 +162,8 @@ func (c *health) spare(check string) {
 // rate gives a member its status.
 func (c *health) rate(m *member) {
 	before := m.Status
-	level, confirmed := notice.Severity(""), ""
+	level := notice.Severity("")
+	confirmed := ""
 	m.Shared = len(m.failing) > 0
 	for _, check := range m.failed() {
 		_, shared := c.shared[check]
@@ -174,7 +177,8 @@ func (c *health) rate(m *member) {
 		}
 		patience := c.cfg.Confirm
 		if check == checkHeartbeat {
-			level, patience = cmp.Or(level, notice.Warning), c.cfg.Silent-c.cfg.Late
+			level = cmp.Or(level, notice.Warning)
+			patience = c.cfg.Silent - c.cfg.Late
 		} else {
 			level = notice.Critical
 		}
@@ -192,13 +196,16 @@ func (c *health) rate(m *member) {
 	silent := confirmed == checkHeartbeat
 	switch {
 	case m.refused != "" && !(m.Garbled && silent):
-		m.Status, level = StatusRefused, ""
+		m.Status = StatusRefused
+		level = ""
 	case m.reported == cluster.StatusStopping && !silent:
-		m.Status, level = cluster.StatusStopping, ""
+		m.Status = cluster.StatusStopping
+		level = ""
 	case silent:
 		m.Status = StatusDead
 	case confirmed != "":
-		m.Status, level = cluster.StatusUnhealthy, notice.Critical
+		m.Status = cluster.StatusUnhealthy
+		level = notice.Critical
 	case level != "":
 		m.Status = cluster.StatusDegraded
 	default:

@@ -84,7 +84,8 @@ func (m *member) Keeps() bool { return !m.Lost() && m.Status != cluster.StatusSt
 // look takes the members of the view in.
 func (c *health) look() {
 	c.present = c.present[:0]
-	c.seats, c.nodes = append(c.seats[:0], c.view.Members...), len(c.view.Members)
+	c.seats = append(c.seats[:0], c.view.Members...)
+	c.nodes = len(c.view.Members)
 	c.seatGateways()
 	for i := range c.seats {
 		c.seat(i)
@@ -115,21 +116,30 @@ func (c *health) look() {
 
 // seat takes the seat of an index in.
 func (c *health) seat(i int) {
-	seat, key, kind := &c.seats[i], c.seats[i].Node, cluster.KindNode
+	seat := &c.seats[i]
+	key := c.seats[i].Node
+	kind := cluster.KindNode
 	if i >= c.nodes {
-		key, kind = gatewayKey(seat.Node), cluster.KindGateway
+		key = gatewayKey(seat.Node)
+		kind = cluster.KindGateway
 	}
 	m := c.members[key]
 	if m == nil {
 		m = &member{Node: seat.Node, key: key, Kind: kind}
 		c.members[key] = m
 	}
-	back, known := !m.Present, m.Process != ""
-	m.turn, m.Present = c.turn, true
+	back := !m.Present
+	known := m.Process != ""
+	m.turn = c.turn
+	m.Present = true
 	m.Fresh = back || m.beat != seat.Beat || m.joined != seat.Joined
 	c.present = append(c.present, m)
 	if back {
-		m.up, m.pending, m.Status, m.told, m.toldAt = c.now, c.now, cluster.StatusStarting, "", 0
+		m.up = c.now
+		m.pending = c.now
+		m.Status = cluster.StatusStarting
+		m.told = ""
+		m.toldAt = 0
 		m.failing = nil
 		if c.turn > 1 {
 			if m.Serves() {
@@ -141,7 +151,9 @@ func (c *health) seat(i int) {
 	if !m.Fresh {
 		return
 	}
-	m.heard, m.joined, m.beat = c.now, seat.Joined, seat.Beat
+	m.heard = c.now
+	m.joined = seat.Joined
+	m.beat = seat.Beat
 	if m.Garbled = seat.Garbled != nil; m.Garbled {
 		return
 	}
@@ -180,7 +192,9 @@ func (c *health) restarted(m *member, seat *cluster.Member, back bool) {
 // depart takes in that a member's seat is gone.
 func (c *health) depart(m *member) {
 	before := m.Status
-	m.Present, m.gone, m.refused = false, c.now, ""
+	m.Present = false
+	m.gone = c.now
+	m.refused = ""
 	if m.Serves() {
 		c.changed = c.now
 	}
@@ -191,7 +205,9 @@ func (c *health) depart(m *member) {
 	default:
 		c.die(m, "its lease has ended")
 	}
-	m.Status, m.Settled, m.Garbled = StatusDead, false, false
+	m.Status = StatusDead
+	m.Settled = false
+	m.Garbled = false
 }
 
 // die reports a dead member.

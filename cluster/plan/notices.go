@@ -117,7 +117,8 @@ func (s *Planner) degraded(e event) {
 	case e.Member == nil:
 		text = fmt.Sprintf("%d of %d nodes fail %s: no partition is moved until fewer than half of them do.", e.Number, e.Total, e.Checks[0])
 	default:
-		node, kind = e.Member.Node, string(e.Member.Kind)
+		node = e.Member.Node
+		kind = string(e.Member.Kind)
 		text = fmt.Sprintf("%s calls itself degraded: it keeps its partitions and gets no new ones.", node)
 		if len(e.Checks) > 0 {
 			text = fmt.Sprintf("%s is degraded: it keeps its partitions and gets no new ones. It fails: %s.", node, strings.Join(e.Checks, ", "))
@@ -133,7 +134,8 @@ func (s *Planner) recovered(e event) {
 	if e.Member == nil {
 		text = fmt.Sprintf("Most nodes pass %s: partitions are moved again where it helps.", e.Checks[0])
 	} else {
-		node, kind = e.Member.Node, string(e.Member.Kind)
+		node = e.Member.Node
+		kind = string(e.Member.Kind)
 		text = fmt.Sprintf("%s is well again.", node)
 	}
 	s.post(notice.Notice{Channel: notice.Degradation, Kind: notice.KindRecovered, Level: notice.Info, Text: text,

@@ -16,7 +16,8 @@ func (s *Planner) plan(want directives) {
 	if s.view.Plan.Version >= s.pending { // the causes of the last plan are done, except joins that need more plans
 		goesOn := func(c cause) bool { return !s.balanced && c.replan == replanJoin }
 		done := slices.DeleteFunc(s.causes[:s.covered:s.covered], func(c cause) bool { return !goesOn(c) })
-		s.causes, s.covered = append(done, s.causes[s.covered:]...), 0
+		s.causes = append(done, s.causes[s.covered:]...)
+		s.covered = 0
 		if n := len(s.traded); n > 0 {
 			s.traded[n-1] += s.trading
 		}
@@ -31,7 +32,8 @@ func (s *Planner) plan(want directives) {
 		return
 	}
 	result := Assign(in)
-	owners, moved := result.Owners, 0
+	owners := result.Owners
+	moved := 0
 	stands := len(s.view.Plan.Owners) == len(owners)
 	for p, owner := range owners {
 		planned := s.view.Plan.Owner(change.Partition(p))
@@ -63,9 +65,12 @@ func (s *Planner) plan(want directives) {
 func (s *Planner) publish(plan cluster.Plan, moved int) {
 	s.d.Replan, plan.Cause = s.cause()
 	s.d.Moved = moved
-	plan.Version, plan.By = s.view.Plan.Version+1, s.cfg.Node
+	plan.Version = s.view.Plan.Version + 1
+	plan.By = s.cfg.Node
 	s.d.Publish = &plan
-	s.covered, s.pending, s.trading = len(s.causes), plan.Version, 0
+	s.covered = len(s.causes)
+	s.pending = plan.Version
+	s.trading = 0
 }
 
 // cause returns the reason for a plan.
@@ -129,7 +134,8 @@ func (s *Planner) input(want directives) Input {
 		in.Exchanges -= n
 	}
 	in.Exchanges = max(in.Exchanges, 1)
-	keeps, takers := make(map[string]bool, len(members)), 0
+	keeps := make(map[string]bool, len(members))
+	takers := 0
 	for _, m := range members {
 		keeps[m.Node] = m.Keeps
 		if m.Takes {

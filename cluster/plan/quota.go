@@ -9,10 +9,12 @@ func apportion(seats int, members []seat) {
 		seats -= members[m].fixed
 	}
 	for range seats {
-		best, most := nobody, 0.0
+		best := nobody
+		most := 0.0
 		for m, s := range members {
 			if claim := s.weight / (float64(s.quota) + 0.5); s.takes && claim > most {
-				best, most = m, claim
+				best = m
+				most = claim
 			}
 		}
 		if best == nobody {
@@ -26,10 +28,12 @@ func apportion(seats int, members []seat) {
 // where the matching has them, the one that its new owner ranks highest; else whichever goes to the
 // member that lacks most and prefers it most to where it is.
 func (p *assigner) level() (step, bool) {
-	poorest, lack := nobody, 0
+	poorest := nobody
+	lack := 0
 	for m, s := range p.members {
 		if s.takes && s.quota-s.load > lack {
-			poorest, lack = m, s.quota-s.load
+			poorest = m
+			lack = s.quota - s.load
 		}
 	}
 	if poorest == nobody || !p.crowded() {
@@ -38,14 +42,20 @@ func (p *assigner) level() (step, bool) {
 	if p.homes == nil {
 		p.homes = p.home()
 	}
-	best, to, most, homeward := nobody, nobody, 0.0, false
+	best := nobody
+	to := nobody
+	most := 0.0
+	homeward := false
 	for i, owner := range p.at {
 		if p.pinned[i] || !p.above(owner) {
 			continue
 		}
 		if h := p.homes[i]; h != nobody && h != owner && p.members[h].load < p.members[h].quota {
 			if rank := p.score(i, h); !homeward || rank > most {
-				best, to, most, homeward = i, h, rank, true
+				best = i
+				to = h
+				most = rank
+				homeward = true
 			}
 			continue
 		}
@@ -53,7 +63,9 @@ func (p *assigner) level() (step, bool) {
 			continue
 		}
 		if preference := p.score(i, poorest) / p.score(i, owner); best == nobody || preference > most {
-			best, to, most = i, poorest, preference
+			best = i
+			to = poorest
+			most = preference
 		}
 	}
 	if best == nobody {

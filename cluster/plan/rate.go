@@ -103,7 +103,9 @@ func (s *Planner) over(periods [][]float32) rates {
 // beside returns the members' deviations from their shares in events a second, with the partitions
 // of the new plan, and the shares. Without rates it returns nothing.
 func (s *Planner) beside(rates []float64) (beside, share map[string]float64) {
-	has, all, capacity := make(map[string]float64), 0.0, 0.0
+	has := make(map[string]float64)
+	all := 0.0
+	capacity := 0.0
 	for p, rate := range rates {
 		has[s.parts[p].planned] += rate
 		all += rate

@@ -29,7 +29,8 @@ func (p *assigner) why(i int) text {
 
 // stays says why a partition has not moved.
 func (p *assigner) stays(i int) text {
-	m, f := p.at[i], p.first[i]
+	m := p.at[i]
+	f := p.first[i]
 	switch {
 	case !p.members[m].takes:
 		return text{"stays: " + p.members[m].name + " takes no more, but keeps it", "stays: its owner takes no more, but keeps it"}
@@ -69,9 +70,11 @@ func (p *assigner) levelled(to int, homeward bool) text {
 
 // rebalanced says why partitions of a member are exchanged.
 func (p *assigner) rebalanced(m int) text {
-	percent, than := math.Round(100*p.events.beside(m)), "more"
+	percent := math.Round(100 * p.events.beside(m))
+	than := "more"
 	if percent < 0 {
-		percent, than = -percent, "less"
+		percent = -percent
+		than = "less"
 	}
 	return text{fmt.Sprintf("rebalanced: %s had %.0f%% %s events than its share", p.members[m].name, percent, than), "rebalanced"}
 }

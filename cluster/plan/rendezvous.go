@@ -62,7 +62,10 @@ func (p *assigner) choice(partition int, last int, below float64) (best int, sco
 		s := scored(u, p.members[m].weight)
 		behind := last == nobody || s < below || s == below && m > last
 		if behind && (best == nobody || s > score) {
-			best, score, highest, weight = m, s, u, p.members[m].weight
+			best = m
+			score = s
+			highest = u
+			weight = p.members[m].weight
 		}
 	}
 	return best, score
@@ -87,7 +90,8 @@ func (p *assigner) match(partitions, room []int) (to []int) {
 	}
 	held := make([][]bid, len(p.members))
 	for _, i := range partitions {
-		m, score := p.first[i], 0.0
+		m := p.first[i]
+		score := 0.0
 		if m != nobody {
 			score = p.score(i, m)
 		}

@@ -62,14 +62,16 @@ func New(cfg Config) *Planner {
 // between steps in which the leader did not look counts against no member.
 func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 	s.turn++
-	elapsed, blind := now-s.now, time.Duration(0)
+	elapsed := now - s.now
+	blind := time.Duration(0)
 	if s.turn > 1 && elapsed > 2*s.cfg.Beat {
 		blind = elapsed - s.cfg.Beat
 		for p := range s.parts {
 			s.parts[p].since += blind
 		}
 	}
-	s.now, s.view = now, view
+	s.now = now
+	s.view = view
 	s.d = Decision{Next: now + s.cfg.Beat}
 
 	s.refill(elapsed)
@@ -86,7 +88,8 @@ func (s *Planner) Step(now time.Duration, view cluster.View) Decision {
 
 	s.at(s.health.Next())
 	d := s.d
-	s.view, s.d = cluster.View{}, Decision{}
+	s.view = cluster.View{}
+	s.d = Decision{}
 	return d
 }
 

@@ -158,7 +158,8 @@ func (t *traffic) offer(m, other int, weight, otherWeight float64, best *trade) 
 	rate, otherRate := float64(t.rate[m]), float64(t.rate[other])
 	want := (rate*otherWeight - otherRate*weight) / (weight + otherWeight)
 	before := t.excess(m, rate) + t.excess(other, otherRate)
-	theirs, k := t.lists[other], 0
+	theirs := t.lists[other]
+	k := 0
 	for _, give := range t.lists[m] {
 		for k < len(theirs) && float64(t.units[give]-t.units[theirs[k]]) > want {
 			k++

@@ -25,7 +25,10 @@ type part struct {
 
 // restart restarts the grace period.
 func (p *part) restart(now time.Duration) {
-	p.since, p.late, p.stays, p.served = now, false, false, false
+	p.since = now
+	p.late = false
+	p.stays = false
+	p.served = false
 }
 
 func (s *Planner) owner(p int) cluster.Owner {

@@ -51,7 +51,8 @@ func (q *logQueue) Write(line []byte) (int, error) {
 		q.mu.total++
 		return len(line), nil
 	}
-	q.mu.lines, q.mu.bytes = append(q.mu.lines, bytes.Clone(line)), q.mu.bytes+len(line)
+	q.mu.lines = append(q.mu.lines, bytes.Clone(line))
+	q.mu.bytes += len(line)
 	q.wake()
 	return len(line), nil
 }
@@ -125,7 +126,8 @@ func (q *logQueue) next() (line []byte, ended bool) {
 		line, q.mu.lines = q.mu.lines[0], q.mu.lines[1:]
 		q.mu.bytes -= len(line)
 	case q.mu.lost > 0:
-		line, q.mu.lost = q.dropped(q.mu.lost), 0
+		line = q.dropped(q.mu.lost)
+		q.mu.lost = 0
 	default:
 		return nil, q.mu.ended
 	}

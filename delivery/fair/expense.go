@@ -37,7 +37,8 @@ func (x *Expense) LeftLive(until time.Time) { x.away = until }
 // Evicted says that the session has left the live path because its filters cost too much there, and
 // stays off it until then.
 func (x *Expense) Evicted(until, now time.Time) {
-	x.away, x.slot = until, true
+	x.away = until
+	x.slot = true
 	x.level = level{units: FreeUnits, at: now}
 }
 

@@ -90,7 +90,8 @@ func (v *Live) Charge(of *Account, x *Expense, units int) {
 		v.spenders = append(v.spenders, of)
 	}
 	if x.reply != v.reply {
-		x.reply, x.spent = v.reply, 0
+		x.reply = v.reply
+		x.spent = 0
 	}
 	of.live.reply += units
 	x.spent += units
@@ -118,7 +119,8 @@ func (v *Live) Expel() (most *Account, reply int) {
 	var units float64
 	for _, of := range v.spenders {
 		if u := of.live.spent.add(v.now, 0, window) + float64(of.live.reply); most == nil || u > units {
-			most, units = of, u
+			most = of
+			units = u
 		}
 	}
 	if most == nil {
@@ -209,7 +211,8 @@ func (v *Live) Banish(of *Account, now time.Time) time.Time {
 		a.hold = 0
 	}
 	a.hold = min(max(leastAway, 2*a.hold), mostAway)
-	a.away, a.everything = now.Add(a.hold), false
+	a.away = now.Add(a.hold)
+	a.everything = false
 	v.accounts.keep(of, a.away.Add(mostAway))
 	return a.away
 }

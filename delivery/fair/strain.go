@@ -58,6 +58,7 @@ func (s *strain) now(now time.Time) float64 {
 	} else {
 		s.level = max(s.level-strainFall, 1)
 	}
-	s.late, s.all = late, all
+	s.late = late
+	s.all = all
 	return s.level
 }

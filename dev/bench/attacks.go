@@ -434,7 +434,8 @@ func (a *attacker) takeNames(ctx context.Context) {
 			if h.Subscriber = fmt.Sprintf("s-%d", i*8+n); i%2 == 0 {
 				h.Subscriber = honest(i / 2 % tenantsHonest)
 			}
-			h.ProcessId, h.StartedAt = strconv.Itoa(i), future
+			h.ProcessId = strconv.Itoa(i)
+			h.StartedAt = future
 			return h
 		}
 		a.inSessions(ctx, hello, func(_ context.Context, s session, _ int) {

@@ -55,9 +55,21 @@ func full() scale {
 
 func quick() scale {
 	s := full()
-	s.rounds, s.unpaced, s.naive, s.text, s.kept, s.paced, s.behind = 3, 200_000, 50_000, 100_000, 200_000, 600*time.Millisecond, 100_000
-	s.delays, s.timeout, s.moves = 400*time.Millisecond, 30*time.Second, 1
-	s.stock, s.scan, s.sieges, s.siege, s.published = 200_000, 2*time.Second, 1, 3*time.Second, 80_000
+	s.rounds = 3
+	s.unpaced = 200_000
+	s.naive = 50_000
+	s.text = 100_000
+	s.kept = 200_000
+	s.paced = 600 * time.Millisecond
+	s.behind = 100_000
+	s.delays = 400 * time.Millisecond
+	s.timeout = 30 * time.Second
+	s.moves = 1
+	s.stock = 200_000
+	s.scan = 2 * time.Second
+	s.sieges = 1
+	s.siege = 3 * time.Second
+	s.published = 80_000
 	s.retained = 1500 * time.Millisecond
 	s.sse, s.crowd = streams{1000, 4_000, 5_000}, streams{1000, 20, 10}
 	return s
@@ -113,7 +125,8 @@ func (b *bench) open(ctx context.Context) (err error) {
 	if err := b.etcd.call(ctx, "start", serverConfig{}, &etcd); err != nil {
 		return err
 	}
-	b.logURI, b.etcdAddress = log.URI, etcd.URI
+	b.logURI = log.URI
+	b.etcdAddress = etcd.URI
 	return nil
 }
 
@@ -169,7 +182,8 @@ func whole() entry   { return entry{name: "node", contender: "grpc", node: true}
 // with returns an entry of a node with an adjusted scenario.
 func with(name string, adjust func(*scenario)) entry {
 	e := whole()
-	e.name, e.adjust = name, adjust
+	e.name = name
+	e.adjust = adjust
 	return e
 }
 
@@ -233,7 +247,8 @@ func (b *bench) enter(ctx context.Context, group string, e entry, j scenario, du
 	if j.Contender = e.contender; e.adjust != nil {
 		e.adjust(&j)
 	}
-	key, profile := group+"/"+e.name, ""
+	key := group + "/" + e.name
+	profile := ""
 	if b.profile != "" {
 		profile = b.profileOf(key)
 	}

@@ -65,7 +65,8 @@ func (b *busy) Open(ctx context.Context, round *round) error {
 		return err
 	}
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
-	b.stop, b.written = stop, make(chan struct{})
+	b.stop = stop
+	b.written = make(chan struct{})
 	go func() {
 		defer close(b.written)
 		b.err = b.write(writing, round)

@@ -71,7 +71,8 @@ func textNumber(text []byte, name string) (n int64, ok bool) {
 		if digit < '0' || digit > '9' {
 			break
 		}
-		n, ok = n*10+int64(digit-'0'), true
+		n = n*10 + int64(digit-'0')
+		ok = true
 	}
 	return n, ok
 }

@@ -60,7 +60,8 @@ func serveContender(ctx context.Context, in io.Reader, out io.Writer, known map[
 			if current == nil {
 				return result{}, errors.New("nothing is open")
 			}
-			result, err := <-current.result, current.close()
+			result := <-current.result
+			err := current.close()
 			current = nil
 			return result, err
 		}),

@@ -19,7 +19,10 @@ func (b *bench) raceCrowd(ctx context.Context) error {
 	s := b.scale
 	of := func(name string, n int) entry {
 		return entry{name: name, contender: "crowd", node: true, adjust: func(j *scenario) {
-			j.Clients, j.Delays, j.Rest, j.Timeout = n, true, true, max(j.Timeout, crowdTimeout)
+			j.Clients = n
+			j.Delays = true
+			j.Rest = true
+			j.Timeout = max(j.Timeout, crowdTimeout)
 		}}
 	}
 	return b.raceLiveRounds(ctx, "crowd", s.moves, s.crowd.events, s.crowd.rate, of("one", 1), of("all", s.crowd.count))
@@ -56,7 +59,8 @@ func (c *crowd) Read(ctx context.Context) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	round.total, round.check.delays = round.Clients*round.Events, c.delays
+	round.total = round.Clients * round.Events
+	round.check.delays = c.delays
 	return nil
 }
 

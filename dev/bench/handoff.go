@@ -422,7 +422,8 @@ func (w *movesWriter) run(ctx context.Context) error {
 
 // write writes n changes, after the first ones.
 func (w *movesWriter) write(ctx context.Context, coll *mongo.Collection, first, n int) error {
-	models, now := make([]mongo.WriteModel, n), time.Now().UnixNano()
+	models := make([]mongo.WriteModel, n)
+	now := time.Now().UnixNano()
 	for i := range models {
 		id, seq := int64((first+i)%documents+1), int64((first+i)/documents+1)
 		fields := bson.D{{Key: "seq", Value: seq}, {Key: "at", Value: now}}
@@ -477,7 +478,8 @@ func (c *pauses) take(event client.Change) error {
 	if seq != c.last[id]+1 && c.fault == nil {
 		c.fault = fmt.Errorf("change %d of document %d came after change %d", seq, id, c.last[id])
 	}
-	c.last[id], c.of[id] = seq, change.Partition(event.Partition)
+	c.last[id] = seq
+	c.of[id] = change.Partition(event.Partition)
 	if c.longest != nil {
 		c.longest[id] = max(c.longest[id], now.Sub(time.Unix(0, at)))
 	}

@@ -129,7 +129,8 @@ func (w *backlogWriter) early(i int) bool {
 
 func (w *backlogWriter) change(i int) mongo.WriteModel {
 	// Documents are numbered from 1, as the development MongoDB does.
-	id, seq := int64(i%w.data.Documents)+1, int64(i/w.data.Documents)+1
+	id := int64(i%w.data.Documents) + 1
+	seq := int64(i/w.data.Documents) + 1
 	fields := bson.D{{Key: "at", Value: time.Now().UnixNano()}, {Key: "payload", Value: w.payload}, {Key: "seq", Value: seq}}
 	if seq == 1 {
 		return mongo.NewInsertOneModel().SetDocument(append(bson.D{{Key: "_id", Value: id}}, fields...))

@@ -78,7 +78,8 @@ func (b *bench) measurement(key string) (m measurement) {
 	}
 	told := make([]map[string]float64, len(outcomes))
 	for i, o := range outcomes {
-		m.Events, told[i] = max(m.Events, o.Events), o.Values
+		m.Events = max(m.Events, o.Events)
+		told[i] = o.Values
 		if o.Fault != "" && m.Void == "" {
 			m.Void = fmt.Sprintf("round %d: %s", i+1, o.Fault)
 		}

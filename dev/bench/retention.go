@@ -80,7 +80,9 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	data := b.retainedLoad()
 	j := b.job(data, 0)
-	j.Contender, j.Coll, j.Retained = "grpc", "", retainedLog{Folder: folder, Rare: data.Rare}
+	j.Contender = "grpc"
+	j.Coll = ""
+	j.Retained = retainedLog{Folder: folder, Rare: data.Rare}
 	node, err := b.startNode(ctx, &j)
 	if err != nil {
 		return err
@@ -91,7 +93,8 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 		return err
 	}
 	run := func(name string, j scenario, during func() error) error {
-		key, profile := "retention/"+name, ""
+		key := "retention/" + name
+		profile := ""
 		if b.profile != "" {
 			profile = b.profileOf(key)
 		}
@@ -105,10 +108,14 @@ func (b *bench) runRetained(ctx context.Context) (err error) {
 	if err := b.fill(ctx, &j); err != nil {
 		return err
 	}
-	again, few := j, j
-	again.Start, again.Subscriber = start, ""
-	few.Start, few.Subscriber = start, ""
-	few.Coll, few.Events = rare, data.Rare
+	again := j
+	few := j
+	again.Start = start
+	again.Subscriber = ""
+	few.Start = start
+	few.Subscriber = ""
+	few.Coll = rare
+	few.Events = data.Rare
 	if err := errors.Join(run("oplog", again, nil), run("oplog_rare", few, nil), b.log.call(ctx, "truncate", none{}, &none{})); err != nil {
 		return err
 	}

@@ -220,7 +220,8 @@ func (s *sinkContender) Read(ctx context.Context) error {
 			return err
 		}
 		if s.round.Start != 0 && before == 0 && n > 0 {
-			before, s.round.total = n, s.round.Events-n
+			before = n
+			s.round.total = s.round.Events - n
 			s.round.begin()
 		}
 		if n >= s.round.Events {

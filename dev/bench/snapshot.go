@@ -28,7 +28,8 @@ const (
 // and at the pace.
 func (b *bench) raceSnapshots(ctx context.Context) error {
 	reading := func(j *scenario) { j.Snapshot, j.RescanRate = true, fastest }
-	find, node := entry{name: "find", contender: "find"}, with("node", reading)
+	find := entry{name: "find", contender: "find"}
+	node := with("node", reading)
 	if err := b.raceCollection(ctx, "snapshot", b.scale.stock, find, node); err != nil {
 		return err
 	}

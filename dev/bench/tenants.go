@@ -40,7 +40,8 @@ func (b *bench) raceTenants(ctx context.Context) error {
 		return fmt.Errorf("make a folder for identities: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	file, lines := filepath.Join(dir, "identities"), &strings.Builder{}
+	file := filepath.Join(dir, "identities")
+	lines := &strings.Builder{}
 	identity := func(name string) {
 		fmt.Fprintf(lines, "token sha256:%x name=%s namespace=*\n", sha256.Sum256([]byte(name)), name)
 	}
@@ -55,7 +56,10 @@ func (b *bench) raceTenants(ctx context.Context) error {
 	}
 	tenants := func(name string, attacks []string) entry {
 		return entry{name: name, contender: "tenants", node: true, adjust: func(j *scenario) {
-			j.Identities, j.Clients, j.Attacks, j.Delays = file, tenantsHonest, attacks, true
+			j.Identities = file
+			j.Clients = tenantsHonest
+			j.Attacks = attacks
+			j.Delays = true
 		}}
 	}
 	events := int(tenantsRate * b.scale.siege.Seconds())
@@ -171,7 +175,8 @@ func (t *tenants) Read(ctx context.Context) (err error) {
 		for name, r := range done {
 			t.round.record(name+"_attempts", float64(r.Attempts))
 			t.round.record(name+"_refused", float64(r.Refused))
-			all.Attempts, all.Refused = all.Attempts+r.Attempts, all.Refused+r.Refused
+			all.Attempts += r.Attempts
+			all.Refused += r.Refused
 			if r.Attempts == 0 {
 				err = errors.Join(err, fmt.Errorf("the attack %s made no attempt", name))
 			}

@@ -47,7 +47,8 @@ type answer struct {
 
 // serveRequests answers requests from in on out until in ends, which is not an error.
 func serveRequests(ctx context.Context, in io.Reader, out io.Writer, handlers map[string]handler) error {
-	requests, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
+	requests := json.NewDecoder(bufio.NewReader(in))
+	answers := json.NewEncoder(out)
 	for {
 		var r request
 		if err := requests.Decode(&r); err != nil {

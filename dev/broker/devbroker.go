@@ -33,7 +33,11 @@ func StartNATS(dir string, port int) (*NATS, error) {
 // ServeNATS starts a NATS server with JetStream at 127.0.0.1 that has further options, such as
 // certificates and users.
 func ServeNATS(options *server.Options) (*NATS, error) {
-	options.Host, options.JetStream, options.NoSigs, options.NoLog, options.MaxPayload = "127.0.0.1", true, true, true, 8<<20
+	options.Host = "127.0.0.1"
+	options.JetStream = true
+	options.NoSigs = true
+	options.NoLog = true
+	options.MaxPayload = 8 << 20
 	s, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("make NATS server: %w", err)

@@ -87,7 +87,8 @@ func (a *absentee) run(ctx context.Context, p *parts) error {
 		return nil
 	}
 	gone, held := p.mongo.OplogEntries()
-	a.seconds, a.wraps = time.Since(leftAt).Seconds(), float64(gone-left)/float64(max(1, held))
+	a.seconds = time.Since(leftAt).Seconds()
+	a.wraps = float64(gone-left) / float64(max(1, held))
 	return a.subscribe(ctx)
 }
 

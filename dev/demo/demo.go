@@ -192,7 +192,8 @@ func (d *demo) run(ctx context.Context) error {
 			return fmt.Errorf("make a file for the nodes' log: %w", err)
 		}
 		defer d.closeLog(log)
-		d.logs, d.log = log.Name(), log
+		d.logs = log.Name()
+		d.log = log
 	}
 	background, stopParts := context.WithCancel(context.WithoutCancel(ctx))
 	var g errgroup.Group

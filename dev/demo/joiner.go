@@ -56,10 +56,12 @@ func newJoiner(number int, path string) *joiner {
 		j.Filter, j.Leaves = "doc.rev % 2 == 0", true
 		j.Matches = func(_, seq int64) bool { return seq%2 == 0 }
 	case 2:
-		j.Filter, j.Ops = "key._id % 4 == 1", []string{"insert", "update", "replace"}
+		j.Filter = "key._id % 4 == 1"
+		j.Ops = []string{"insert", "update", "replace"}
 		j.Matches = func(id, _ int64) bool { return id%4 == 1 }
 	case 3:
-		j.Filter, j.Ops = "key._id % 4 == 2", []string{"insert", "delete"}
+		j.Filter = "key._id % 4 == 2"
+		j.Ops = []string{"insert", "delete"}
 		j.Matches = func(id, _ int64) bool { return id%4 == 2 }
 	case 4:
 		j.Filter, j.Leaves = "doc.rev % 3 != 0", true

@@ -25,7 +25,8 @@ const anyPort = "127.0.0.1:0"
 // assembleAnywhere makes a node, with any free port in place of an address that is in use. Only the
 // node's own listener detects that: an address that is free now may be in use when it listens.
 func assembleAnywhere(ctx context.Context, opts wiring.Options) (service *wiring.Service, err error) {
-	http, grpc := opts.Config.HTTP.Listen, opts.Config.GRPC.Listen
+	http := opts.Config.HTTP.Listen
+	grpc := opts.Config.GRPC.Listen
 	for _, at := range [][2]string{{http, grpc}, {anyPort, grpc}, {http, anyPort}, {anyPort, anyPort}} {
 		opts.Config.HTTP.Listen, opts.Config.GRPC.Listen = at[0], at[1]
 		if service, err = wiring.Assemble(ctx, opts); fault.Of(err) != fault.NodeAddressInUse {

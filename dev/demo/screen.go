@@ -224,11 +224,13 @@ func (d *demo) show(ctx context.Context, count func() int, look func(width int) 
 		defer close(done)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
-		begun, rates := time.Now(), meter{at: time.Now(), count: count()}
+		begun := time.Now()
+		rates := meter{at: time.Now(), count: count()}
 		for ctx.Err() == nil {
 			if width, height, ok := size(d.out); ok {
 				s := look(width)
-				s.elapsed, s.rates = time.Since(begun), rates.rates
+				s.elapsed = time.Since(begun)
+				s.rates = rates.rates
 				fmt.Fprint(d.out, home+strings.Join(s.lines(width, height), restOfLine+"\n")+restOfLine+restOfPage)
 			}
 			select {
@@ -239,7 +241,8 @@ func (d *demo) show(ctx context.Context, count func() int, look func(width int) 
 			}
 			if !terminal {
 				s := look(0)
-				s.elapsed, s.rates = time.Since(begun), rates.rates
+				s.elapsed = time.Since(begun)
+				s.rates = rates.rates
 				fmt.Fprintln(d.out, s.line())
 			}
 		}
@@ -271,5 +274,6 @@ func (m *meter) take(now time.Time, count int) {
 	}
 	m.rates = append(m.rates, float64(count-m.count)/took.Seconds())
 	m.rates = m.rates[max(0, len(m.rates)-ratesKept):]
-	m.at, m.count = now, count
+	m.at = now
+	m.count = count
 }

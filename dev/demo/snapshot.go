@@ -97,7 +97,8 @@ func (d *demo) loading(int) screen {
 // watchReplicas shows how far the subscribers are, until the context ends.
 func (d *demo) watchReplicas(ctx context.Context, r *replicas) (wait func()) {
 	return d.show(ctx, d.ledger.Written, func(width int) screen {
-		rows, complete := [][]string{{"subscriber", "orders", "snapshot"}}, 0
+		rows := [][]string{{"subscriber", "orders", "snapshot"}}
+		complete := 0
 		for _, j := range r.journals {
 			orders, completed := j.progress()
 			state := "loading"

@@ -62,13 +62,15 @@ const wedgeUntil = 5 * time.Second
 // most twice, and waits until the supervisor has restarted them.
 func (d *demo) wedgeAll(ctx context.Context, f *fleet) (all []wedge, reports int, err error) {
 	store := etcd.NewSupervisionStore(f.client, etcd.SupervisionConfig{})
-	begun, patient := time.Now(), context.WithoutCancel(ctx)
+	begun := time.Now()
+	patient := context.WithoutCancel(ctx)
 	for i := 0; i < 2*len(f.nodes)*len(d.wedged) && ctx.Err() == nil; i++ {
 		_ = retry.Sleep(ctx, time.Second)
 		if end, bounded := ctx.Deadline(); ctx.Err() != nil || bounded && time.Until(end) < wedgeUntil {
 			break
 		}
-		n, component := f.nodes[i/len(d.wedged)%len(f.nodes)], d.wedged[i%len(d.wedged)]
+		n := f.nodes[i/len(d.wedged)%len(f.nodes)]
+		component := d.wedged[i%len(d.wedged)]
 		w := wedge{Slug: n.id + "/" + wedgeSlug(component), AtSeconds: time.Since(begun).Seconds()}
 		before, err := store.Look(patient)
 		if err != nil {

@@ -108,12 +108,15 @@ func settingsOf(cfg Config) (*embed.Config, error) {
 	c.ListenPeerUrls, c.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	c.TickMs, c.ElectionMs = heartbeatMillis, electionMillis
+	c.TickMs = heartbeatMillis
+	c.ElectionMs = electionMillis
 	c.UnsafeNoFsync = true
 	c.BcryptCost = leastBcryptCost
 	c.EnableGRPCGateway = false
 	c.QuotaBackendBytes = quotaBytes
-	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotEntries, catchUpEntries
-	c.AutoCompactionMode, c.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
+	c.SnapshotCount = snapshotEntries
+	c.SnapshotCatchUpEntries = catchUpEntries
+	c.AutoCompactionMode = embed.CompactorModeRevision
+	c.AutoCompactionRetention = keptRevisions
 	return c, nil
 }

@@ -135,7 +135,8 @@ func (c *cluster) start(log, name string, args ...string) (*process, error) {
 	}
 	defer out.Close()                                                                                 //nolint:errcheck // the process has it
 	p := &process{cmd: exec.Command(filepath.Join(c.bin, name), args...), ended: make(chan struct{})} //nolint:noctx // ended by end
-	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Stdout = out
+	p.cmd.Stderr = out
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
@@ -177,9 +178,11 @@ func (c *cluster) configure(i int, sinks []*sink) error {
 		}
 		return all
 	}
-	retention, compression := object{}, "none"
+	retention := object{}
+	compression := "none"
 	if c.wide {
-		retention, compression = object{"store": "file://" + filepath.Join(c.dir, fmt.Sprintf("log-n%d", i)), "interval": "1s"}, "gzip"
+		retention = object{"store": "file://" + filepath.Join(c.dir, fmt.Sprintf("log-n%d", i)), "interval": "1s"}
+		compression = "gzip"
 	}
 	data, err := json.Marshal(object{
 		"cluster": object{
@@ -343,7 +346,10 @@ func (c *cluster) slowReads(ctx context.Context, node, milliseconds int) {
 
 // disturb runs the disturbance of a round on the nodes, and undoes it before it returns.
 func (c *cluster) disturb(ctx context.Context, round int) {
-	r, begun, at, whole := dice(c.seed, "disturbances", round), time.Now(), time.Duration(0), context.WithoutCancel(ctx)
+	r := dice(c.seed, "disturbances", round)
+	begun := time.Now()
+	at := time.Duration(0)
+	whole := context.WithoutCancel(ctx)
 	c.slowReads(whole, r.IntN(c.nodes), pick(r, 0, 30, 80, 150))
 	defer c.slowReads(whole, 0, 0)
 	kinds := []string{"kill", "stop", "kill all", "drain", "drain", "handoff"}
@@ -352,7 +358,10 @@ func (c *cluster) disturb(ctx context.Context, round int) {
 	}
 	for range 2 + r.IntN(2) {
 		at += 700*time.Millisecond + upTo(r, 2500*time.Millisecond)
-		kind, i, wait, partition := pick(r, kinds...), r.IntN(c.nodes), upTo(r, 1300*time.Millisecond), r.IntN(partitions)
+		kind := pick(r, kinds...)
+		i := r.IntN(c.nodes)
+		wait := upTo(r, 1300*time.Millisecond)
+		partition := r.IntN(partitions)
 		if at > writing-time.Second || !sleep(ctx, time.Until(begun.Add(at))) {
 			return
 		}

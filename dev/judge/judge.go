@@ -97,7 +97,8 @@ func (j *judge) round(ctx context.Context, round int) error {
 
 // join starts readers at random times of a round.
 func (j *judge) join(ctx context.Context, round int) {
-	r, begun := dice(j.seed, "joins", round), time.Now()
+	r := dice(j.seed, "joins", round)
+	begun := time.Now()
 	var kinds []string
 	for _, kind := range []string{"grpc", "grpc", "live", "client", "sse", "sse", "owned"} {
 		if strings.Contains(j.only, kind) {

@@ -192,7 +192,9 @@ func (r *reader) runClient(ctx context.Context) {
 			cfg.Addresses = append(cfg.Addresses, r.cluster.grpc[i])
 		}
 		if r.kind == "owned" {
-			cfg.Start, cfg.Partitions, slow = client.StartEarliest, client.Owned, 0
+			cfg.Start = client.StartEarliest
+			cfg.Partitions = client.Owned
+			slow = 0
 		}
 		err := r.runProcess(running, cfg, slow)
 		if err != nil && running.Err() == nil {
@@ -292,7 +294,8 @@ func (r *reader) look(all subscribers) {
 			c.missing[""] = true
 		}
 		for _, d := range docs {
-			home, id := fmt.Sprint(d["home"]), text(d["_id"])
+			home := fmt.Sprint(d["home"])
+			id := text(d["_id"])
 			key := home + " " + id
 			for c.docs[key] != nil {
 				key += " (twice)"
@@ -349,7 +352,8 @@ func (r *reader) runProtocol(ctx context.Context) {
 			Format: streampb.Format_FORMAT_JSON, OnLoss: streampb.OnLoss_ON_LOSS_SNAPSHOT,
 		})
 	}
-	own, acks := r.dice.IntN(2) == 0, pick(r.dice, "at once", "late", "late", "never")
+	own := r.dice.IntN(2) == 0
+	acks := pick(r.dice, "at once", "late", "late", "never")
 	r.say("it resumes at its own position %t, and acknowledges %s", own, acks)
 	for ctx.Err() == nil {
 		if !own {
@@ -387,7 +391,8 @@ func (r *reader) session(ctx context.Context, hello *streampb.Hello, own bool, a
 	if acks == "never" && !r.calm.Load() { // until the writer rests: it would wait for credit for ever
 		go r.endsWhenCalm(ctx, cancel)
 	}
-	again, beat := time.Now().Add(upTo(r.dice, 6*time.Second)), time.Now()
+	again := time.Now().Add(upTo(r.dice, 6*time.Second))
+	beat := time.Now()
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -468,7 +473,9 @@ func (r *reader) batch(b *streampb.Batch, own bool, position []byte) error {
 // runEvents reads server-sent events and resumes with Last-Event-ID. A third of such readers break
 // off within their snapshot again and again.
 func (r *reader) runEvents(ctx context.Context) {
-	last, flaky, slow := "", r.dice.IntN(3) == 0, pick(r.dice, 0, 0, 10*time.Millisecond)
+	last := ""
+	flaky := r.dice.IntN(3) == 0
+	slow := pick(r.dice, 0, 0, 10*time.Millisecond)
 	for ctx.Err() == nil {
 		opened, err := r.events(ctx, &last, flaky, slow)
 		if opened || strings.HasPrefix(err.Error(), "status") {

@@ -372,7 +372,9 @@ func (d *held) differs(f *fact) bool { return d.doc != nil && text(d.doc) != tex
 
 // compare returns the class of a document's difference.
 func (c *replica) compare(f *fact, key string) (class, why string) {
-	d, matches, least := c.docs[key], c.matches(f.doc), f.n
+	d := c.docs[key]
+	matches := c.matches(f.doc)
+	least := f.n
 	if len(c.ops) > 0 { // of other operations nothing comes; what existed at the beginning comes whole
 		least = 0
 		for op, n := range map[string]int64{"insert": f.born, "update": f.updated, "replace": f.replaced} {

@@ -160,8 +160,12 @@ func (w *writer) load(ctx context.Context) error {
 
 // write writes one document. It replaces an impossible operation by a possible one.
 func (w *writer) write(ctx context.Context, r *rand.Rand, coll string, id any, op string) (err error) {
-	key, n, c, by := keyOf(coll, id), w.cluster.writes.Add(1), w.cluster.db.Collection(coll), bson.D{{Key: "_id", Value: id}}
-	home, born := coll, w.born[key]
+	key := keyOf(coll, id)
+	n := w.cluster.writes.Add(1)
+	c := w.cluster.db.Collection(coll)
+	by := bson.D{{Key: "_id", Value: id}}
+	home := coll
+	born := w.born[key]
 	if coll == "vol" {
 		home = w.home
 	}
@@ -196,7 +200,8 @@ func (w *writer) write(ctx context.Context, r *rand.Rand, coll string, id any, o
 
 // act writes until the context ends, and leaves nothing half done.
 func (w *writer) act(ctx context.Context, round int) (err error) {
-	r, whole := dice(w.cluster.seed, "writer", round), context.WithoutCancel(ctx)
+	r := dice(w.cluster.seed, "writer", round)
+	whole := context.WithoutCancel(ctx)
 	hot := make(chan struct{})
 	go func() { defer close(hot); w.heat(ctx, round, 120*time.Millisecond) }()
 	for err == nil && sleep(ctx, 6*time.Millisecond) {
@@ -219,9 +224,12 @@ func (w *writer) act(ctx context.Context, round int) (err error) {
 
 // heat updates the documents that change all the time, and the large one now and then.
 func (w *writer) heat(ctx context.Context, round int, pace time.Duration) {
-	r, whole := dice(w.cluster.seed, "hot", round), context.WithoutCancel(ctx)
+	r := dice(w.cluster.seed, "hot", round)
+	whole := context.WithoutCancel(ctx)
 	for i := 0; sleep(ctx, 4*time.Millisecond+upTo(r, pace)); i++ {
-		coll, id, n := stable()[i%3], "hot", w.cluster.writes.Add(1)
+		coll := stable()[i%3]
+		id := "hot"
+		n := w.cluster.writes.Add(1)
 		if i%15 == 0 {
 			coll, id = "b", "large"
 		}
@@ -288,7 +296,8 @@ func (w *writer) replaceCollection(ctx context.Context, r *rand.Rand) (err error
 	}
 	w.home = fmt.Sprintf("vol.%d", w.cluster.writes.Add(1))
 	for _, k := range r.Perm(len(w.ids["vol"]))[:10+r.IntN(30)] {
-		id, n := w.ids["vol"][k], w.cluster.writes.Add(1)
+		id := w.ids["vol"][k]
+		n := w.cluster.writes.Add(1)
 		if _, err := w.cluster.db.Collection(into).InsertOne(ctx, document(r, id, w.home, n, n)); err != nil {
 			return fmt.Errorf("fill %s: %w", into, err)
 		}
@@ -312,7 +321,9 @@ func (w *writer) mark(ctx context.Context, round int) ([]string, error) {
 		return nil, fmt.Errorf("list collections: %w", err)
 	}
 	for _, coll := range collections {
-		c, n, by := w.cluster.db.Collection(coll), w.cluster.writes.Add(3), bson.D{{Key: "_id", Value: marker(round)}}
+		c := w.cluster.db.Collection(coll)
+		n := w.cluster.writes.Add(3)
+		by := bson.D{{Key: "_id", Value: marker(round)}}
 		d := append(bson.D{}, by...)
 		d = append(d, bson.D{
 			{Key: "home", Value: "marker." + coll}, {Key: "born", Value: n - 2}, {Key: "n", Value: n - 2}, {Key: "updated", Value: int64(0)},

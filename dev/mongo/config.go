@@ -146,19 +146,28 @@ func presets() map[string]func(*Profile) {
 	return map[string]func(*Profile){
 		// lively is a server that others use as well.
 		"lively": func(p *Profile) {
-			p.JournalEvery, p.NoopEvery = 100*time.Millisecond, 10*time.Second
-			p.StrangerEvery, p.Delay = 50*time.Millisecond, 5*time.Millisecond
+			p.JournalEvery = 100 * time.Millisecond
+			p.NoopEvery = 10 * time.Second
+			p.StrangerEvery = 50 * time.Millisecond
+			p.Delay = 5 * time.Millisecond
 		},
 		// sharded is a router with two shards, whose idle times are those of a real cluster.
 		"sharded": func(p *Profile) {
-			p.Mongos, p.Shards, p.NoopEvery, p.ConfigNoopEvery = true, 2, 10*time.Second, time.Second
+			p.Mongos = true
+			p.Shards = 2
+			p.NoopEvery = 10 * time.Second
+			p.ConfigNoopEvery = time.Second
 		},
 		string(oplog.R44): func(p *Profile) { p.Release, p.StrictStart = oplog.R44, true },
 		string(oplog.R60): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R60, true },
 		string(oplog.R70): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R70, true },
 		string(oplog.R80): func(p *Profile) { p.Release, p.SplitsEvents = oplog.R80, true },
 		string(oplog.R90): func(p *Profile) {
-			p.Release, p.SplitsEvents, p.TokensGoBack, p.ControlTokens, p.RenamesMove = oplog.R90, true, true, 280, true
+			p.Release = oplog.R90
+			p.SplitsEvents = true
+			p.TokensGoBack = true
+			p.ControlTokens = 280
+			p.RenamesMove = true
 		},
 	}
 }

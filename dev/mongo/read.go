@@ -307,7 +307,8 @@ func runAggregate(ctx context.Context, r *request, b *doc.Builder) error {
 	}
 	docs, err := r.store.Find(n, store.Query{Filter: st.filter, AsOf: r.asOf}, r.txn)
 	if isOplog(n) {
-		docs, err = sortOplog(r.oplog, store.Query{Filter: st.filter}), nil
+		docs = sortOplog(r.oplog, store.Query{Filter: st.filter})
+		err = nil
 	}
 	if err != nil {
 		return err

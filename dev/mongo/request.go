@@ -180,7 +180,8 @@ func (r *request) enter() failPointEffect {
 func (r *request) namespace() string {
 	coll, ok := r.arg.StringValueOK()
 	if r.name == "getMore" {
-		coll, ok = r.text("collection"), true
+		coll = r.text("collection")
+		ok = true
 	}
 	if !ok {
 		return ""

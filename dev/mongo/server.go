@@ -74,7 +74,8 @@ func Listen(c Config) (*Server, error) {
 		return nil, err
 	}
 	if s.profile.Shards > 0 {
-		name, version := store.Name{DB: "config", Coll: "version"}, doc.New().Int32("_id", 1).ObjectID("clusterId", s.set).Document()
+		name := store.Name{DB: "config", Coll: "version"}
+		version := doc.New().Int32("_id", 1).ObjectID("clusterId", s.set).Document()
 		if err := s.store.Insert(name, version, store.Writer{}); err != nil && !wire.HasCode(err, wire.DuplicateKey) {
 			return nil, err
 		}

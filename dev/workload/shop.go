@@ -142,7 +142,8 @@ func basket() (items bson.A, total float64) {
 		{"P-302", "Pour-over kettle", 58.00}, {"C-401", "Cup, 200 ml", 9.50}, {"C-402", "Cups, set of six", 48.00},
 	}
 	for range 1 + rand.IntN(3) {
-		g, quantity := goods[rand.IntN(len(goods))], 1+rand.IntN(3)
+		g := goods[rand.IntN(len(goods))]
+		quantity := 1 + rand.IntN(3)
 		items = append(items, bson.D{{Key: "sku", Value: g.sku}, {Key: "name", Value: g.name}, {Key: "price", Value: g.price}, {Key: "quantity", Value: quantity}})
 		total += float64(quantity) * g.price
 	}

@@ -130,7 +130,8 @@ type written struct {
 func (w *worker) run(ctx context.Context) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	begun, done := time.Now(), 0
+	begun := time.Now()
+	done := 0
 	for {
 		select {
 		case <-ticker.C:

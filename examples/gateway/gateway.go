@@ -90,7 +90,9 @@ func (g *gateway) connect(w http.ResponseWriter, r *http.Request) {
 	defer func() { _ = ws.CloseNow() }()
 	ctx, leave := context.WithCancelCause(ws.CloseRead(r.Context())) // browsers say nothing
 	defer leave(nil)
-	b, id, query := &browser{waiting: make(chan []byte, maxWaiting), leave: leave}, rand.Text(), r.URL.Query()
+	b := &browser{waiting: make(chan []byte, maxWaiting), leave: leave}
+	id := rand.Text()
+	query := r.URL.Query()
 	g.mu.Lock()
 	g.mu.browsers[id] = b
 	g.mu.Unlock()

@@ -396,7 +396,8 @@ func unlimited() *rate.Limiter { return rate.NewLimiter(rate.Inf, 0) }
 // limited returns a limiter with a new limit. A limiter without a limit is replaced by one with a
 // full burst.
 func limited(l *rate.Limiter, perSecond, least int) *rate.Limiter {
-	limit, burst := rate.Limit(perSecond), max(perSecond, least)
+	limit := rate.Limit(perSecond)
+	burst := max(perSecond, least)
 	switch {
 	case perSecond == 0:
 		return unlimited()

@@ -108,7 +108,8 @@ func speaksLanguages(r *http.Request) bool {
 // checkPage refuses a request that a page of another origin has sent, if the browser says so. known
 // are the origins that are let in.
 func checkPage(r *http.Request, known []string) error {
-	asked, site := r.Header.Values("Origin"), r.Header.Get("Sec-Fetch-Site")
+	asked := r.Header.Values("Origin")
+	site := r.Header.Get("Sec-Fetch-Site")
 	isSame := site == "" || site == "none" || site == "same-origin"
 	switch {
 	case len(asked) == 0 && isSame:

@@ -232,7 +232,8 @@ func split(line string) (words []string, err error) {
 		case quoted && c == '\\':
 			escaped = true
 		case c == '"':
-			quoted, inWord = !quoted, true
+			quoted = !quoted
+			inWord = true
 		case !quoted && (c == ' ' || c == '\t'):
 			if inWord {
 				words = append(words, word.String())

@@ -81,7 +81,8 @@ func (r *Reader) Next() (Message, error) {
 			if some {
 				m.Data = append(m.Data, '\n')
 			}
-			m.Data, some = append(m.Data, value...), true
+			m.Data = append(m.Data, value...)
+			some = true
 		}
 	}
 	if err := r.lines.Err(); err != nil {

@@ -152,7 +152,8 @@ func (p *AdoptPlan) lost(found time.Time, by string) checkpoint.Gap {
 	g := checkpoint.Gap{To: change.At(p.to), Reason: string(gap.AheadOfServer), Found: found, By: by}
 	for _, c := range p.ahead {
 		if at := c.Latest(); at.After(g.From) {
-			g.From, g.Fingerprint = at, c.Fingerprint
+			g.From = at
+			g.Fingerprint = c.Fingerprint
 		}
 	}
 	return g

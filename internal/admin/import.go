@@ -70,7 +70,8 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 	origin, err := s.Origin(ctx)
 	switch {
 	case errors.Is(err, checkpoint.ErrNoOrigin):
-		origin, plan.Creates = a.Origin, true
+		origin = a.Origin
+		plan.Creates = true
 	case err != nil:
 		return nil, err
 	case origin.Partitions != a.Origin.Partitions:
@@ -186,7 +187,9 @@ func (p *ImportPlan) Apply(ctx context.Context, s Store, terms []change.Term, by
 		if owner := checkpoint.Owner(c.Subscriber); owner != "" && c.Claim.By+"/" != owner {
 			c.Claim.By = "" // it was renamed: the identity that its name belongs to claims it
 		}
-		c.At, c.By, c.Reason = time.Now(), by, checkpoint.ReasonImport
+		c.At = time.Now()
+		c.By = by
+		c.Reason = checkpoint.ReasonImport
 		c.Note = fmt.Sprintf("imported from %s, exported %s by %s", from, p.archive.At.Format(time.RFC3339), p.archive.By)
 		if c.Shared { // targets must not mistake the following changes for repetitions
 			c.Began = checkpoint.NewBeginning(c.Began.At)

@@ -97,7 +97,8 @@ func (o Operations) ServeHandoff() http.Handler {
 // pause or resume.
 func (o Operations) ServeRestarts() http.Handler {
 	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
-		slug, during := r.URL.Query().Get("slug"), defaultPause
+		slug := r.URL.Query().Get("slug")
+		during := defaultPause
 		if slug == "" || len(slug) > maxSlug {
 			return fault.Newf(fault.CommandBadArgument, "parameter slug: name a component, such as node-1/hub, or a node")
 		}

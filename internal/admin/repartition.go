@@ -88,7 +88,8 @@ func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*Repa
 		}
 		furthest = change.Later(furthest, g.latest)
 		if t := g.earliest.Time; g.key.Shared && (!plan.shared || t.Compare(plan.start) < 0) {
-			plan.start, plan.shared = t, true
+			plan.start = t
+			plan.shared = true
 		}
 	}
 	plan.Start = ShowPosition(change.At(plan.start))

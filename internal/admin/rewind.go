@@ -275,7 +275,8 @@ func (p *RewindPlan) estimate(ctx context.Context, source Source, partitions int
 		if !step.Moves {
 			continue
 		}
-		c, sum := step.checkpoint, 0.0
+		c := step.checkpoint
+		sum := 0.0
 		if c.Shared {
 			sum = share(c.Position)
 		} else {

@@ -34,7 +34,8 @@ type SnapshotOperator interface {
 func ServeSnapshots(node SnapshotOperator, board *notice.Board) http.Handler {
 	known := []delivery.Operation{delivery.BeginSnapshot, delivery.PauseSnapshot, delivery.ResumeSnapshot, delivery.CancelSnapshot}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		i, q := access.From(r.Context()), r.URL.Query()
+		i := access.From(r.Context())
+		q := r.URL.Query()
 		refuse := func(status int, code fault.Code, format string, args ...any) {
 			access.Refuse(w, status, fault.Newf(code, format, args...))
 		}

@@ -174,7 +174,9 @@ func (g *group) row() Subscriber {
 			}
 		}
 		if row.SavedAt == nil || c.At.After(*row.SavedAt) {
-			row.SavedAt, row.SavedBy, row.Reason = &c.At, c.By, c.Reason
+			row.SavedAt = &c.At
+			row.SavedBy = c.By
+			row.Reason = c.Reason
 		}
 	}
 	return row
@@ -220,7 +222,8 @@ func (l *SubscriberList) Join(answer *SubscriberList) {
 			l.Subscribers = append(l.Subscribers, Subscriber{Subscriber: told.Subscriber, Kind: told.Kind, Generation: told.Session.Generation})
 		}
 		yes := true
-		l.Subscribers[i].Connected, l.Subscribers[i].Session = &yes, told.Session
+		l.Subscribers[i].Connected = &yes
+		l.Subscribers[i].Session = told.Session
 	}
 	slices.SortStableFunc(l.Subscribers, func(a, b Subscriber) int {
 		return cmp.Or(cmp.Compare(a.Subscriber, b.Subscriber), cmp.Compare(a.Kind, b.Kind))
@@ -233,7 +236,9 @@ func (l *SubscriberList) narrow(i *access.Identity) {
 	if i.Operates() {
 		return
 	}
-	l.Origin.Source, l.Origin.By, l.Origin.Backend = "", "", Backend{}
+	l.Origin.Source = ""
+	l.Origin.By = ""
+	l.Origin.Backend = Backend{}
 	own := func(s Subscriber) bool {
 		return i != nil && (s.Claim != nil && s.Claim.Identity == i.Owner() || s.Session != nil && s.Session.Identity == i.Owner())
 	}
@@ -410,7 +415,8 @@ type Node interface {
 // count entries at most once per entryCountTTL. An identity that may not read everything gets only
 // its own subscribers.
 func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
-	line, counted := newTurns(), &entryCount{}
+	line := newTurns()
+	counted := &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		i := access.From(ctx)

@@ -143,7 +143,8 @@ func CheckShape(tree []Package) (broken []string) {
 			limit := f.Lines
 			switch {
 			case f.Name == "doc.go":
-				doc, limit = true, maxDoc
+				doc = true
+				limit = maxDoc
 			case f.Name == "main.go" && p.Name == "main":
 				limit = maxMain
 			}

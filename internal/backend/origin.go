@@ -43,7 +43,8 @@ func (c *Conn) VerifyOrigin(ctx context.Context) (checkpoint.Origin, error) {
 			if o, err = c.originStore().Origin(ctx); err != nil && !errors.Is(err, checkpoint.ErrNoOrigin) {
 				return o, err
 			}
-			none, err = err != nil, nil
+			none = err != nil
+			err = nil
 		}
 		isSame := none || o.Cluster == there.Cluster
 		switch {
@@ -96,7 +97,8 @@ func storeOr(store, mine string) string {
 
 // checkBackend returns a fault if this backend is not the origin's, as far as both are known.
 func (c *Conn) checkBackend(stands checkpoint.Backend) error {
-	mine, id := c.Describe(), c.Config.Cluster.ID
+	mine := c.Describe()
+	id := c.Config.Cluster.ID
 	if stands.Store != "" && stands.Store != mine.Store {
 		return fault.Newf(fault.ClusterBackend, "the checkpoints of cluster %s are in %s; reliability.checkpoint.backend is %s", id, stands.Store, mine.Store)
 	}
@@ -293,7 +295,8 @@ func (c *Conn) RecordMove(ctx context.Context, by string) error {
 	if err != nil {
 		return err
 	}
-	next.Partitions, next.Backend = there.Partitions, checkpoint.Backend{Store: mine.Store}
+	next.Partitions = there.Partitions
+	next.Backend = checkpoint.Backend{Store: mine.Store}
 	if err := keeper.Adopt(ctx, there, next); err != nil {
 		return fmt.Errorf("say in %s that the checkpoints are in %s: %w", storeOr("", mine.Store), mine.Store, err)
 	}

@@ -33,8 +33,12 @@ func Targets(s config.Sink, cluster string, partitions int, stdout *file.Output)
 	if changes, err = target(s, cluster, partitions, stdout); err != nil || s.DeadLetter == "" {
 		return changes, nil, err
 	}
-	s.Kafka.Topic, s.Kafka.Transactional, s.Kafka.Tombstones = s.DeadLetter, false, false
-	s.NATS.Subject, s.NATS.Fence, s.NATS.Stream = s.DeadLetter, false, ""
+	s.Kafka.Topic = s.DeadLetter
+	s.Kafka.Transactional = false
+	s.Kafka.Tombstones = false
+	s.NATS.Subject = s.DeadLetter
+	s.NATS.Fence = false
+	s.NATS.Stream = ""
 	s.File.Path = s.DeadLetter
 	if s.Type == config.SinkHTTP || s.Type == config.SinkStdout {
 		s.Type = config.SinkFile

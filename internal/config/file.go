@@ -85,7 +85,8 @@ func (r *fileReader) unreadable(data []byte, err error) {
 	line := 1
 	if name, found := strings.CutPrefix(text, "unknown anchor '"); found {
 		before, _, _ := bytes.Cut(data, []byte("*"+strings.TrimSuffix(name, "' referenced")))
-		line, text = 1+bytes.Count(before, []byte("\n")), "a value that begins with * must be quoted"
+		line = 1 + bytes.Count(before, []byte("\n"))
+		text = "a value that begins with * must be quoted"
 	} else if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
 		_, text, _ = strings.Cut(text, ": ")
 	}

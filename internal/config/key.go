@@ -52,7 +52,8 @@ func appendKeys(keys []key, prefix string, section reflect.Value) []key {
 func lists(prefix string, section reflect.Value) map[string]reflect.Value {
 	found := make(map[string]reflect.Value)
 	for i := range section.NumField() {
-		field, path := section.Field(i), prefix+section.Type().Field(i).Tag.Get("key")
+		field := section.Field(i)
+		path := prefix + section.Type().Field(i).Tag.Get("key")
 		switch {
 		case field.Kind() == reflect.Slice && field.Type().Elem().Kind() == reflect.Struct:
 			found[path] = field

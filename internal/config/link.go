@@ -60,7 +60,8 @@ func (e Etcd) Link() (l Link) {
 	for _, endpoint := range e.Endpoints {
 		scheme, host, found := strings.Cut(endpoint, "://")
 		if !found {
-			scheme, host = "", endpoint
+			scheme = ""
+			host = endpoint
 		}
 		if isHere(hostOf(host)) {
 			continue

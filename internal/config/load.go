@@ -45,7 +45,8 @@ func parse(name string, file []byte, environ []string, open func(string) ([]byte
 func parseTable(name string, file []byte, environ []string, open func(string) ([]byte, error)) (Config, *table, error) {
 	var c Config
 	t := newTable(&c)
-	t.forms, t.open = forms(), open
+	t.forms = forms()
+	t.open = open
 	t.setDefaults()
 	t.file(name, file)
 	t.environ(envPrefix, environ)

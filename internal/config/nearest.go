@@ -55,7 +55,8 @@ func distance(a, b string) int {
 				next[j+1] = min(next[j+1], before[j-1]+1)
 			}
 		}
-		before, row = row, next
+		before = row
+		row = next
 	}
 	return row[len(b)]
 }

@@ -137,7 +137,9 @@ func (c *Config) AddStdout() error {
 	t := newTable(&s)
 	t.forms = forms()
 	t.setDefaults()
-	s.Name, s.Type, s.Start = SinkStdout, SinkStdout, SinkStart{Origin: true}
+	s.Name = SinkStdout
+	s.Type = SinkStdout
+	s.Start = SinkStart{Origin: true}
 	c.Sinks = append(c.Sinks, s)
 	return nil
 }
@@ -220,7 +222,8 @@ func (c *Config) findSinkConflicts(t *table) {
 	printed := ""
 	written := make(map[string]string) // the keys of files
 	for i := range c.Sinks {
-		s, path := &c.Sinks[i], fmt.Sprintf("sinks[%d].", i)
+		s := &c.Sinks[i]
+		path := fmt.Sprintf("sinks[%d].", i)
 		for key, file := range s.files() {
 			if other, twice := written[file]; twice {
 				t.conflict(true, path+key, other, "two targets would write into one file")

@@ -121,7 +121,8 @@ func encodePlan(p cluster.Plan) (string, error) {
 		place, known := places[node]
 		if !known {
 			place = len(form.Nodes)
-			places[node], form.Nodes = place, append(form.Nodes, node)
+			places[node] = place
+			form.Nodes = append(form.Nodes, node)
 		}
 		form.Places = append(form.Places, place)
 	}

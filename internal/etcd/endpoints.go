@@ -91,7 +91,8 @@ func connect(cfg Config, options ...grpc.DialOption) (*endpoints, error) {
 	for _, address := range cfg.Endpoints {
 		scheme, host, found := strings.Cut(address, "://")
 		if !found {
-			scheme, host = "", address
+			scheme = ""
+			host = address
 		}
 		creds := insecure.NewCredentials()
 		if scheme == "https" || scheme == "" && security != nil {

@@ -48,7 +48,8 @@ func (s *Store) addGap(ctx context.Context, g checkpoint.Gap) (added bool, count
 		if keep {
 			return true, 0, nil
 		}
-		g, revision = next, resp.Kvs[0].ModRevision
+		g = next
+		revision = resp.Kvs[0].ModRevision
 	}
 	value, err := checkpoint.EncodeGap(g)
 	if err != nil {

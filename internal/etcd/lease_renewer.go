@@ -71,7 +71,8 @@ func (r *leaseRenewer) ask(ctx context.Context) (time.Duration, error) {
 			end()
 			return 0, err
 		}
-		r.stream, r.end = stream, end
+		r.stream = stream
+		r.end = end
 	}
 	stop := context.AfterFunc(ctx, r.end)
 	var resp *pb.LeaseKeepAliveResponse

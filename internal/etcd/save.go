@@ -86,7 +86,8 @@ func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*writ
 	if err != nil {
 		return queue, nil, err
 	}
-	bytes, nested := 0, make([]clientv3.Op, 0, min(len(queue), maxNested))
+	bytes := 0
+	nested := make([]clientv3.Op, 0, min(len(queue), maxNested))
 	for i, w := range queue {
 		if len(batch) == maxNested {
 			rest = queue[i:]
@@ -144,7 +145,10 @@ func (s *Store) commit(ctx context.Context, queue []*write) (batch, rest []*writ
 // the last seen checkpoint is unchanged.
 func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 	key := s.client.keys.checkpoint(w.checkpoint.Key)
-	w.over, w.after, w.puts, w.refused = s.lastSeen(w.checkpoint.Key), seen{}, 0, nil
+	w.over = s.lastSeen(w.checkpoint.Key)
+	w.after = seen{}
+	w.puts = 0
+	w.refused = nil
 	merged, changed, err := checkpoint.Merge(w.over.checkpoint, w.checkpoint)
 	var puts []clientv3.Op
 	switch {
@@ -162,7 +166,8 @@ func (s *Store) nested(w *write) (op clientv3.Op, size int, err error) {
 		}
 		w.puts = len(puts)
 	}
-	expected, otherwise := []clientv3.Cmp{unchanged(key, w.over)}, []clientv3.Op{clientv3.OpGet(key)}
+	expected := []clientv3.Cmp{unchanged(key, w.over)}
+	otherwise := []clientv3.Op{clientv3.OpGet(key)}
 	if c := w.checkpoint; c.Shared {
 		expected = append(expected, s.client.owns(c.Partition, c.Epoch))
 		otherwise = append(otherwise, clientv3.OpGet(s.client.keys.owner(c.Partition), clientv3.WithKeysOnly()))

@@ -119,7 +119,8 @@ func (s *Store) decodeAll(all []checkpoint.Checkpoint, kvs []*mvccpb.KeyValue) (
 
 // Delete implements [checkpoint.Store].
 func (s *Store) Delete(ctx context.Context, subscriber string) error {
-	exclusive, shared := s.client.keys.checkpoint(checkpoint.Key{Subscriber: subscriber}), s.client.keys.partitions(subscriber)
+	exclusive := s.client.keys.checkpoint(checkpoint.Key{Subscriber: subscriber})
+	shared := s.client.keys.partitions(subscriber)
 	err := retryUncertain(ctx, func() error {
 		_, err := s.client.etcd.Txn(ctx).Then(
 			clientv3.OpDelete(exclusive), clientv3.OpDelete(s.client.keys.history(exclusive), clientv3.WithPrefix()),
@@ -244,13 +245,15 @@ func (s *Store) puts(c checkpoint.Checkpoint, over seen) (puts []clientv3.Op, si
 		return nil, 0, seen{}, err
 	}
 	key := s.client.keys.checkpoint(c.Key)
-	puts, size = []clientv3.Op{clientv3.OpPut(key, string(value))}, len(key)+len(value)
+	puts = []clientv3.Op{clientv3.OpPut(key, string(value))}
+	size = len(key) + len(value)
 	if entry {
 		at := s.client.keys.entry(key, next.Slot())
 		if value, err = checkpoint.Encode(c.Entry(), next); err != nil {
 			return nil, 0, seen{}, err
 		}
-		puts, size = append(puts, clientv3.OpPut(at, string(value))), size+len(at)+len(value)
+		puts = append(puts, clientv3.OpPut(at, string(value)))
+		size = size + len(at) + len(value)
 	}
 	return puts, size, seen{checkpoint: &c, trail: next}, nil
 }

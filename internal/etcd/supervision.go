@@ -139,7 +139,8 @@ func (s *SupervisionStore) Begin(ctx context.Context, node, process string) (swe
 		if sweep = r.Sweep; r.Process == process {
 			return nil
 		}
-		r.Node, r.Process = node, process
+		r.Node = node
+		r.Process = process
 		value, err := encodeJSON(r)
 		if err != nil {
 			return err

@@ -76,7 +76,8 @@ func Query(r *http.Request, names ...string) (url.Values, error) {
 	if err != nil {
 		return nil, fault.Newf(fault.SessionBadRequest, "the query is malformed: use &, and %% with two digits")
 	}
-	table, stream := parameters(), slices.Contains(names, LastEventID)
+	table := parameters()
+	stream := slices.Contains(names, LastEventID)
 	for asked, values := range query {
 		name := asked
 		if isLastEventID(asked) {

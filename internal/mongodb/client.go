@@ -129,7 +129,8 @@ func (c *Client) inspect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reach MongoDB: %w", AsFault(err))
 	}
-	c.sharded, c.atTime = hello.router(), hello.Wire >= wireOf50
+	c.sharded = hello.router()
+	c.atTime = hello.Wire >= wireOf50
 	if !c.sharded && hello.SetName == "" {
 		return fault.Newf(fault.MongoStandalone, "%s is a standalone server", cmp.Or(hello.Me, "the server"))
 	}

@@ -158,7 +158,8 @@ func (d *Documents) read(ctx context.Context, q snapshot.Query, p *snapshot.Page
 		}
 	}
 	ordered := bson.D{{Key: "_id", Value: 1}}
-	filter, opts := bson.D{}, options.Find().SetSort(ordered).SetComment(d.client.Application())
+	filter := bson.D{}
+	opts := options.Find().SetSort(ordered).SetComment(d.client.Application())
 	if len(q.IDs) > 0 {
 		ids := make(bson.A, len(q.IDs))
 		for i, id := range q.IDs {
@@ -223,7 +224,8 @@ func addDocuments(p *snapshot.Page, q snapshot.Query, size int, reply []byte) (i
 			return size, nil
 		}
 		p.Documents = append(p.Documents, slices.Clip(doc))
-		size, at = size+len(doc), next
+		size += len(doc)
+		at = next
 	}
 }
 

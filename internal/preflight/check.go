@@ -154,7 +154,8 @@ func (c check) result(f finding, err error) Result {
 			f.Level = Warn
 		}
 		if own, ok := errors.AsType[*fault.Error](err); ok {
-			f.Text, f.Code = own.Err.Error(), own.Code
+			f.Text = own.Err.Error()
+			f.Code = own.Code
 		}
 	}
 	r := Result{Name: c.Name, Level: f.Level, Text: f.Text, Code: f.Code}

@@ -185,7 +185,9 @@ func countRetained(ctx context.Context, store backend.Retained) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	segments, bytes, oldest := 0, int64(0), time.Now()
+	segments := 0
+	bytes := int64(0)
+	oldest := time.Now()
 	for _, chain := range chains {
 		all, err := retention.ChainAt(store, chain).Segments(ctx)
 		if err != nil {
@@ -243,7 +245,8 @@ func (s *inspector) split(context.Context) (finding, error) {
 
 // namespaces checks the namespaces of the configuration.
 func (s *inspector) namespaces(ctx context.Context) (finding, error) {
-	cfg, documents := s.conn.Config, mongodb.NewDocuments(s.mongo, nil)
+	cfg := s.conn.Config
+	documents := mongodb.NewDocuments(s.mongo, nil)
 	named := slices.Concat(cfg.MongoDB.Watch, cfg.Rescan.Collections)
 	for _, sink := range cfg.Sinks {
 		for _, sub := range sink.Subscriptions {
@@ -288,7 +291,8 @@ func (s *inspector) oplog(ctx context.Context) (f finding, err error) {
 			return f, err
 		}
 		if known {
-			log.Size, log.MaxSize = size, most
+			log.Size = size
+			log.MaxSize = most
 		}
 	}
 	return judgeOplog(log, s.outage), nil

@@ -124,7 +124,8 @@ func (b *Bucket) Get(ctx context.Context, key string, offset, n int64) ([]byte, 
 	if _, err := io.ReadFull(body, data); err != nil {
 		return nil, retention.Object{}, b.explain(ctx, "get", err)
 	}
-	info.Size, info.Key = size, key
+	info.Size = size
+	info.Key = key
 	return data, objectOf(info), nil
 }
 

@@ -70,7 +70,8 @@ func Handle(mux *http.ServeMux) error {
 // serve answers with a file, which a browser asks for again only to hear that it has not changed.
 func serve(name string, text []byte) http.Handler {
 	sum := sha256.Sum256(text)
-	tag, media := `"`+hex.EncodeToString(sum[:8])+`"`, types()[path.Ext(name)]
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	media := types()[path.Ext(name)]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		for _, header := range headers() {

@@ -40,7 +40,8 @@ func (m *Membership) drain(ctx context.Context) {
 	defer cancel()
 	look := time.NewTicker(50 * time.Millisecond)
 	defer look.Stop()
-	begun, had := time.Now(), len(m.cfg.Node.Status())
+	begun := time.Now()
+	had := len(m.cfg.Node.Status())
 	for len(m.cfg.Node.Status()) > 0 && m.member.Trusted() && m.others() {
 		select {
 		case <-look.C:

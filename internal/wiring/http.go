@@ -83,7 +83,8 @@ func (s *Service) listen(ctx context.Context) (err error) {
 // buildServers makes the HTTP servers: events for subscribers, health and metrics for those who
 // look after the node.
 func (s *Service) buildServers() error {
-	cfg, accounts := s.opts.Config, s.listeners.Accounts
+	cfg := s.opts.Config
+	accounts := s.listeners.Accounts
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
 	heartbeat := min(cfg.HTTP.Heartbeat, cfg.HTTP.StallTimeout/2) // over HTTP/2 the deadline of a write also ends a stream that is idle
 	events := gateway.NewEvents(gateway.EventsConfig{
@@ -137,7 +138,8 @@ type endpoint struct {
 
 // operatorEndpoints are the paths of the status page and of the operators' commands.
 func (s *Service) operatorEndpoints(self health.Node) []endpoint {
-	cfg, operations := s.opts.Config, s.operations()
+	cfg := s.opts.Config
+	operations := s.operations()
 	status := func() *admin.Status { return s.status(self.Report()) }
 	sinks := admin.ServeSinks(cfg.Node.ID, s.Sinks, s.board, s.channels.recorded)
 	return []endpoint{
@@ -199,7 +201,8 @@ func (s *Service) supervises(slug string) bool {
 
 // status returns the public status of the node and its cluster.
 func (s *Service) status(report health.Report) *admin.Status {
-	cfg, status := s.opts.Config, admin.NewStatus(report, s.member.Overview())
+	cfg := s.opts.Config
+	status := admin.NewStatus(report, s.member.Overview())
 	status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
 	status.Expected = cfg.Cluster.ExpectedNodes
 	_, age := s.member.Supervised()

@@ -173,7 +173,11 @@ func NewMembership(cfg MembershipConfig) *Membership {
 	})
 	c := cfg.Leader
 	c.Config = m.planConfig()
-	c.Trusted, c.Board, c.Clock, c.Log, c.Registerer = m.leads, cfg.Board, cfg.Clock, cfg.Logger, cfg.Registerer
+	c.Trusted = m.leads
+	c.Board = cfg.Board
+	c.Clock = cfg.Clock
+	c.Log = cfg.Logger
+	c.Registerer = cfg.Registerer
 	m.leader = leader.New(c, cfg.Cluster)
 	return m
 }
@@ -181,7 +185,10 @@ func NewMembership(cfg MembershipConfig) *Membership {
 // planConfig returns how the cluster is planned while the node leads it.
 func (m *Membership) planConfig() plan.Config {
 	cfg, c := m.cfg, m.cfg.Leader.Config
-	c.Node, c.Partitions, c.Expected, c.Settle = cfg.Member.Node, cfg.Partitions, cfg.Expected, cfg.Settle
+	c.Node = cfg.Member.Node
+	c.Partitions = cfg.Partitions
+	c.Expected = cfg.Expected
+	c.Settle = cfg.Settle
 	c.TTL, c.Beat, c.Rebalance = cfg.TTL, cfg.HeartbeatInterval, cfg.Rebalance
 	c.RebalanceFloor, c.RebalanceCooldown = cfg.RebalanceFloor, cfg.RebalanceCooldown
 	return c
@@ -301,7 +308,9 @@ func (m *Membership) View() (cluster.View, bool) {
 func (m *Membership) Supervised() (cluster.View, time.Duration) {
 	if m.Alone() {
 		h := m.report()
-		h.Node, h.Process, h.Kind = m.cfg.Member.Node, m.cfg.Member.Process, cluster.KindNode
+		h.Node = m.cfg.Member.Node
+		h.Process = m.cfg.Member.Process
+		h.Kind = cluster.KindNode
 		return cluster.View{Members: []cluster.Member{{Heartbeat: h}}}, 0
 	}
 	view, _ := m.View()

@@ -15,7 +15,9 @@ func (m *Membership) Overview() cluster.View {
 		return view
 	}
 	h := m.report()
-	h.Node, h.Process, h.Kind = m.cfg.Member.Node, m.cfg.Member.Process, cluster.KindNode
+	h.Node = m.cfg.Member.Node
+	h.Process = m.cfg.Member.Process
+	h.Kind = cluster.KindNode
 	h.StartedAt = time.Now().Add(-m.cfg.Node.Uptime()).Truncate(time.Second)
 	view := cluster.View{
 		Members: []cluster.Member{{Heartbeat: h}}, Leader: h.Node, Owners: make([]cluster.Owner, m.cfg.Partitions),

@@ -58,7 +58,8 @@ type reported struct {
 // others must know of a change. Problems that clients have at will are no news: each makes every
 // node look at the cluster.
 func (o *observed) report(status health.Status, problems []health.Problem) {
-	before, told := o.told.Load(), &reported{status: status, problems: problems}
+	before := o.told.Load()
+	told := &reported{status: status, problems: problems}
 	if before != nil {
 		told.changes = before.changes
 	}
@@ -134,7 +135,8 @@ func (o *observed) still(name string, now time.Time, known bool, err error) heal
 // look begins another look. One that comes late says that the node was frozen: its process was
 // suspended, or got no time. The caller holds the mutex.
 func (o *observed) look(now time.Time) {
-	o.before, o.since = o.since, make(map[string]health.Since)
+	o.before = o.since
+	o.since = make(map[string]health.Since)
 	if late := now.Sub(o.looked); !o.looked.IsZero() && late > 2*judgeEvery {
 		o.stood.note(o.looked.Add(judgeEvery), now)
 		o.unheard.note(o.looked.Add(judgeEvery), now)
@@ -237,7 +239,8 @@ func speaks(f health.Facts, view cluster.View, leads bool) bool {
 
 // facts collects the node's facts.
 func (s *Service) facts(now time.Time) health.Facts {
-	cfg, o := s.opts.Config, &s.observed
+	cfg := s.opts.Config
+	o := &s.observed
 	f := health.Facts{
 		Now: now, Node: cfg.Node.ID, Partitions: s.partitions(), Store: health.SubjectEtcd,
 	}
@@ -305,7 +308,9 @@ func (o *observed) silence(last time.Time, most time.Duration, now time.Time) (s
 // clusterFacts adds the facts about the node's place in the cluster and its start. It reports
 // whether the node has been ready.
 func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string, error) health.Since) (begun bool) {
-	o, open, unserved := &s.observed, s.log.Stats().Open, s.member.Served()
+	o := &s.observed
+	open := s.log.Stats().Open
+	unserved := s.member.Served()
 	f.Apart = fact("apart", s.member.Apart())
 	f.Alarm = fact("alarm", s.alarms.check())
 	f.Differ = fact("differ", s.member.Alike())
@@ -322,7 +327,8 @@ func (s *Service) clusterFacts(f *health.Facts, now time.Time, fact func(string,
 	}
 	switch {
 	case !f.Etcd.At.IsZero():
-		o.etcd, o.back = f.Etcd, time.Time{}
+		o.etcd = f.Etcd
+		o.back = time.Time{}
 	case !o.etcd.At.IsZero() && o.back.IsZero():
 		o.back = now
 	}
@@ -355,7 +361,8 @@ const missedBeats = 2
 
 // viewFacts adds the facts about the other nodes.
 func (s *Service) viewFacts(f *health.Facts, view cluster.View, now time.Time, fact func(string, error) health.Since) {
-	o, cfg := &s.observed, s.opts.Config
+	o := &s.observed
+	cfg := s.opts.Config
 	f.Unled = fact("unled", when(view.Leader == "", "nobody is elected"))
 	unowned := 0
 	for _, owner := range view.Owners {
@@ -427,7 +434,8 @@ func (o *observed) missing(
 		present[m.Node] = true
 		beat, at := heardOf(m.Node)
 		if at.IsZero() || beat < m.Beat { // nobody watches, or a moment ago
-			beat, at = m.Beat, now
+			beat = m.Beat
+			at = now
 		}
 		if last, known := o.beats[m.Node]; !known || last.beat < beat {
 			o.beats[m.Node] = heard{beat: beat, at: at, stops: m.Status == cluster.StatusStopping}
@@ -436,7 +444,8 @@ func (o *observed) missing(
 	since = now
 	for node, last := range o.beats {
 		lasts := now.Sub(last.at) - o.unheard.within(last.at, now)
-		silent, fresh := lasts > silence, lasts <= min(silence, lease/3)
+		silent := lasts > silence
+		fresh := lasts <= min(silence, lease/3)
 		mayReturn := fresh || last.stops
 		switch {
 		case !present[node] && len(others) >= expected:
@@ -520,14 +529,16 @@ func (o *observed) subscribers(now time.Time, known []streamer.SubscriberStatus,
 		sub.Near = o.still("near "+k.Name, now, measured, when(low, "the position leaves the oplog"))
 		switch {
 		case low:
-			sub.HeadRoom, sub.Urgent = *k.HeadRoom, k.HeadRoomLevel == oplog.CriticallyLow
+			sub.HeadRoom = *k.HeadRoom
+			sub.Urgent = k.HeadRoomLevel == oplog.CriticallyLow
 		case !sub.Near.At.IsZero():
 			sub.HeadRoom, sub.Urgent = o.seen[k.Name].HeadRoom, o.seen[k.Name].Urgent
 		}
 		if !k.Shared && k.Overdue {
 			sub.Unacknowledged = health.Since{At: now.Add(-k.Owes)}
 		}
-		all[i], seen[k.Name] = sub, sub
+		all[i] = sub
+		seen[k.Name] = sub
 	}
 	o.seen = seen
 	return all

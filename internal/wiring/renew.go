@@ -17,7 +17,8 @@ const renewEvery = 10 * time.Second
 // changed: a rotated password, a renewed certificate. Until the new credentials are accepted, the
 // open connections stay.
 func (s *Service) runRenewal(ctx context.Context) {
-	current, failure := s.opts.Config.MongoDB.URI, ""
+	current := s.opts.Config.MongoDB.URI
+	failure := ""
 	stands := stampOf(current)
 	tick := time.NewTicker(renewEvery)
 	defer tick.Stop()
@@ -27,7 +28,8 @@ func (s *Service) runRenewal(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		next, err := current, error(nil)
+		next := current
+		var err error
 		if s.opts.URIFile != "" {
 			next, err = config.ReadURI(s.opts.URIFile)
 		}
@@ -40,7 +42,9 @@ func (s *Service) runRenewal(ctx context.Context) {
 		}
 		switch {
 		case err == nil:
-			current, stands, failure = next, stamp, ""
+			current = next
+			stands = stamp
+			failure = ""
 			s.logger.Info("connected to MongoDB anew", "uri", next)
 		case err.Error() != failure && ctx.Err() == nil:
 			failure = err.Error()

@@ -19,7 +19,8 @@ import (
 
 // buildSinks makes the sinks of the configuration.
 func (s *Service) buildSinks(ctx context.Context) error {
-	metrics, stdout := sink.NewMetrics(s.registry), file.NewOutput(s.opts.Stdout)
+	metrics := sink.NewMetrics(s.registry)
+	stdout := file.NewOutput(s.opts.Stdout)
 	for _, cfg := range s.opts.Config.Sinks {
 		subscriptions, err := backend.Subscriptions(cfg, s.opts.Config)
 		if err != nil {

@@ -125,7 +125,8 @@ func (t *teller) read(board *notice.Board) {
 		switch n.Kind {
 		case notice.KindProblem:
 			code, _ := n.Fields["code"].(string)
-			t.open[subject], t.told[subject] = opened{fault.Code(code), n.At, n.Level == notice.Critical}, n.At
+			t.open[subject] = opened{fault.Code(code), n.At, n.Level == notice.Critical}
+			t.told[subject] = n.At
 		case notice.KindProblemOver:
 			delete(t.open, subject)
 			delete(t.gone, subject)

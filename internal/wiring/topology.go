@@ -24,7 +24,8 @@ var _ gateway.Topologist = (*topologist)(nil)
 
 func newTopologist() *topologist {
 	t := &topologist{}
-	t.mu.changed, t.mu.incarnation = make(chan struct{}), 1
+	t.mu.changed = make(chan struct{})
+	t.mu.incarnation = 1
 	return t
 }
 

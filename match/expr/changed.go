@@ -23,7 +23,8 @@ func changedOption() cel.EnvOption {
 
 // expandChanged converts changed("a.b") to a call with the update.
 func expandChanged(eh cel.MacroExprFactory, _ ast.Expr, args []ast.Expr) (ast.Expr, *common.Error) {
-	path, is := types.String(""), false
+	path := types.String("")
+	is := false
 	if args[0].Kind() == ast.LiteralKind {
 		path, is = args[0].AsLiteral().(types.String)
 	}
@@ -44,7 +45,8 @@ func changed(update, path ref.Val) ref.Val {
 	if !ok {
 		return types.True
 	}
-	asked, found := string(field), false
+	asked := string(field)
+	found := false
 	part := func(name string, pathOf func(name []byte, v change.Value) []byte) {
 		in, walked, err := findField(d.raw, name)
 		d.meter.Charge(walked)
@@ -73,7 +75,8 @@ func touches(at, asked string) bool {
 		want, more, _ := strings.Cut(asked, ".")
 		switch {
 		case step == want:
-			at, asked = rest, more
+			at = rest
+			asked = more
 		case step != "" && strings.Trim(step, "0123456789") == "":
 			at = rest
 		default:

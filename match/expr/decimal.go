@@ -45,13 +45,15 @@ func parseDecimal(text string) (decimal128, error) {
 	exponent -= len(fraction)
 	digits = strings.TrimLeft(digits, "0")
 	for strings.HasSuffix(digits, "0") && (len(digits) > decimalDigits || exponent < -decimalBias) {
-		digits, exponent = digits[:len(digits)-1], exponent+1
+		digits = digits[:len(digits)-1]
+		exponent++
 	}
 	if digits == "" {
 		digits, exponent = "0", 0
 	}
 	for exponent > decimalMaxExp && len(digits) < decimalDigits {
-		digits, exponent = digits+"0", exponent-1
+		digits += "0"
+		exponent--
 	}
 	if len(digits) > decimalDigits || exponent < -decimalBias || exponent > decimalMaxExp {
 		return decimal128{}, errDecimal
@@ -125,7 +127,8 @@ func (d decimal128) near() float64 {
 
 // compare orders two finite decimals.
 func (d decimal128) compare(e decimal128) int {
-	s, t := d.sign(), e.sign()
+	s := d.sign()
+	t := e.sign()
 	if s != t || s == 0 {
 		return cmp.Compare(s, t)
 	}

@@ -118,7 +118,8 @@ var errCost = errors.New("the filter walks more of this event than one evaluatio
 // evalSimple combines the conjuncts as CEL does: No wins over Unknown, Unknown over an error, an
 // error over Yes.
 func (x *Expression) evalSimple(f *Facts) (Verdict, error) {
-	result, failed := Yes, error(nil)
+	result := Yes
+	var failed error
 	for i := range x.Conjuncts {
 		v, err := x.Conjuncts[i].eval(f)
 		switch {
@@ -141,7 +142,8 @@ func (x *Expression) evalSimple(f *Facts) (Verdict, error) {
 }
 
 func (c Conjunct) eval(f *Facts) (Verdict, error) {
-	result, failed := No, error(nil)
+	result := No
+	var failed error
 	for i := range c {
 		v, err := c[i].eval(f)
 		switch {

@@ -114,7 +114,8 @@ func (c *Checked) path(x ast.Expr) (r Root, path []string, ok bool) {
 		if call.FunctionName() != operators.Index || !isText {
 			return 0, nil, false
 		}
-		operand, name = call.Args()[0], text
+		operand = call.Args()[0]
+		name = text
 	default:
 		return 0, nil, false
 	}

@@ -161,7 +161,8 @@ func (n *binaryNode) Eval(vars interpreter.Activation) ref.Val {
 // Exec implements interpreter.InterpretableV2. Unknown wins over an error, because the event may
 // match.
 func (n *binaryNode) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	a, b := n.lhs.Exec(frame), n.rhs.Exec(frame)
+	a := n.lhs.Exec(frame)
+	b := n.rhs.Exec(frame)
 	result, plain := strict(a, b)
 	if plain {
 		var meter *costMeter

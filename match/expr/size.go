@@ -186,11 +186,13 @@ func repeated(s patternSize, least, most int) patternSize {
 	case most < 0 && least == 0:
 		s.instructions += 2
 	case most < 0:
-		s.instructions, s.runes = s.instructions*least+1, s.runes*least
+		s.instructions = s.instructions*least + 1
+		s.runes *= least
 	case most == 0:
 		return patternSize{instructions: 1}
 	default:
-		s.instructions, s.runes = s.instructions*most+most-least, s.runes*most
+		s.instructions = s.instructions*most + most - least
+		s.runes *= most
 	}
 	return s
 }

@@ -144,7 +144,8 @@ func (l *Log) Open(_ context.Context, from change.Position) (oplog.Stream, error
 	defer l.mu.Unlock()
 	s := &stream{log: l, base: from}
 	if from.IsZero() {
-		s.base, s.next = l.end(), len(l.events)
+		s.base = l.end()
+		s.next = len(l.events)
 	} else {
 		l.first = max(l.first, min(l.first+l.Wraps, len(l.events)-1))
 		for s.next < len(l.events) && !l.events[s.next].position.After(from) {
@@ -279,7 +280,8 @@ func (s *stream) read() (oplog.Reply, <-chan struct{}, error) {
 		s.next++
 	}
 	if s.next == len(l.events) {
-		reply.End, reply.Drained = l.end(), true
+		reply.End = l.end()
+		reply.Drained = true
 	}
 	return reply, l.changed, nil
 }

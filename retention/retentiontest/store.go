@@ -97,7 +97,8 @@ func createdOnce(t *testing.T, s retention.Store) {
 func oneCreates(t *testing.T, s retention.Store) {
 	const writers = 8
 	for round, size := range []int{10, 100_000, 10, 100_000} {
-		key, won := fmt.Sprintf("race/%d", round), make([]bool, writers)
+		key := fmt.Sprintf("race/%d", round)
+		won := make([]bool, writers)
 		var all sync.WaitGroup
 		for w := range writers {
 			all.Go(func() {

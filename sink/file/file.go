@@ -117,7 +117,8 @@ func (t *Target) open() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("open sink's file: %w", err), f.Close())
 	}
-	t.file, t.size = f, end
+	t.file = f
+	t.size = end
 	return nil
 }
 
@@ -190,7 +191,8 @@ func (t *Target) full() (names []string, last time.Time, err error) {
 			continue
 		}
 		if at, err := time.Parse(stamp, suffix); err == nil {
-			names, last = append(names, dir+e.Name()), at
+			names = append(names, dir+e.Name())
+			last = at
 		}
 	}
 	return names, last, nil

@@ -52,7 +52,8 @@ func (o *Output) write(ctx context.Context, messages []*sink.Message) (int, erro
 		<-o.busy
 		return 0, sink.ErrReplaced
 	}
-	o.text, o.ends = append(o.text[:0], o.rest...), o.ends[:0]
+	o.text = append(o.text[:0], o.rest...)
+	o.ends = o.ends[:0]
 	for _, m := range messages {
 		o.text = append(append(o.text, m.Value...), '\n')
 		if o.ends = append(o.ends, len(o.text)); len(o.text) >= outputBytes {

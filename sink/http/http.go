@@ -204,7 +204,8 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 	// when it writes.
 	open := func() (io.ReadCloser, error) { return io.NopCloser(&ownedReader{bytes.NewReader(body), messages}), nil }
 	req.Body, _ = open()
-	req.GetBody, req.ContentLength = open, int64(len(body))
+	req.GetBody = open
+	req.ContentLength = int64(len(body))
 	req.Header.Set("Content-Type", media)
 	req.Header.Set("User-Agent", "streamer")
 	req.Header.Set("Streamer-Partition", strconv.Itoa(int(messages[0].Partition)))

@@ -54,7 +54,8 @@ func (t *Target) expected() (topics []string) {
 func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic string, positions bool) (found string, err error) {
 	req, of := kmsg.NewPtrMetadataRequest(), kmsg.NewMetadataRequestTopic()
 	of.Topic = &topic
-	req.Topics, req.IncludeTopicAuthorizedOperations = append(req.Topics, of), true
+	req.Topics = append(req.Topics, of)
+	req.IncludeTopicAuthorizedOperations = true
 	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return "", fmt.Errorf("look at topic %s: %w", topic, err)
@@ -87,7 +88,8 @@ func (t *Target) checkTopic(ctx context.Context, client *kgo.Client, topic strin
 func (t *Target) checkCreation(ctx context.Context, client *kgo.Client, topic string) (found string, err error) {
 	req, of := kmsg.NewPtrCreateTopicsRequest(), kmsg.NewCreateTopicsRequestTopic()
 	of.Topic, of.NumPartitions, of.ReplicationFactor = topic, -1, -1 // the brokers' defaults
-	req.Topics, req.ValidateOnly = append(req.Topics, of), true
+	req.Topics = append(req.Topics, of)
+	req.ValidateOnly = true
 	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return "", fmt.Errorf("ask whether topic %s may be created: %w", topic, err)
@@ -121,7 +123,10 @@ func (t *Transactional) Check(ctx context.Context) (string, error) {
 		return found, fmt.Errorf("begin a transaction: the user needs the operations Describe and Write for transactional ids that begin with %s: %w", t.plain.cfg.ID, err)
 	}
 	add := kmsg.NewPtrAddOffsetsToTxnRequest()
-	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = name, id, epoch, name
+	add.TransactionalID = name
+	add.ProducerID = id
+	add.ProducerEpoch = epoch
+	add.Group = name
 	added, err := add.RequestWith(ctx, client)
 	if err == nil {
 		err = kerr.ErrorForCode(added.ErrorCode)
@@ -130,7 +135,9 @@ func (t *Transactional) Check(ctx context.Context) (string, error) {
 		return found, fmt.Errorf("keep the position: the user needs the operation Read for groups that begin with %s: %w", t.plain.cfg.ID, err)
 	}
 	end := kmsg.NewPtrEndTxnRequest()
-	end.TransactionalID, end.ProducerID, end.ProducerEpoch = name, id, epoch
+	end.TransactionalID = name
+	end.ProducerID = id
+	end.ProducerEpoch = epoch
 	ended, err := end.RequestWith(ctx, client)
 	if err == nil {
 		err = kerr.ErrorForCode(ended.ErrorCode)

@@ -193,7 +193,9 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	o := t.records.outcome()
-	o.m, o.gate, o.topics = m, gate, t.topics
+	o.m = m
+	o.gate = gate
+	o.topics = t.topics
 	o.left = 1
 	if tombstone != nil {
 		o.left++

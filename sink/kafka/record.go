@@ -63,13 +63,16 @@ func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
 		kgo.RecordHeader{Key: "streamer-time", Value: k.bytes(timeOf, m.Time.AppendText)},
 		kgo.RecordHeader{Key: "content-type", Value: k.media},
 	)
-	record.Key, record.Value = k.key(m), m.Value
+	record.Key = k.key(m)
+	record.Value = m.Value
 	if m.Op == sink.OpLoss {
-		record.Topic, record.Headers = k.target.cfg.Losses, k.headers[begun:len(k.headers):len(k.headers)]
+		record.Topic = k.target.cfg.Losses
+		record.Headers = k.headers[begun:len(k.headers):len(k.headers)]
 		return record, nil
 	}
 	k.headers = append(k.headers, kgo.RecordHeader{Key: "streamer-partition", Value: k.partition(m.Partition)})
-	record.Topic, record.Headers = k.topics.Of(m), k.headers[begun:len(k.headers):len(k.headers)]
+	record.Topic = k.topics.Of(m)
+	record.Headers = k.headers[begun:len(k.headers):len(k.headers)]
 	if k.target.cfg.Tombstones && m.Op == "delete" {
 		tombstone = k.record()
 		tombstone.Topic, tombstone.Key, tombstone.Headers = record.Topic, record.Key, record.Headers
@@ -111,7 +114,8 @@ func (k *recordMaker) prefix(m *sink.Message) []byte {
 		b = append(extjson.AppendString([]byte("["), []byte(m.Namespace())), ',')
 		k.prefixes[of] = b
 	}
-	k.last, k.lastPrefix = of, b
+	k.last = of
+	k.lastPrefix = b
 	return b
 }
 

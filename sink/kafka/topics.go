@@ -150,7 +150,9 @@ func (t *topics) ask(ctx context.Context, client *kgo.Client, name string) (foun
 		}
 	}
 	describe, resource := kmsg.NewPtrDescribeConfigsRequest(), kmsg.NewDescribeConfigsRequestResource()
-	resource.ResourceType, resource.ResourceName, resource.ConfigNames = kmsg.ConfigResourceTypeTopic, name, []string{"max.message.bytes"}
+	resource.ResourceType = kmsg.ConfigResourceTypeTopic
+	resource.ResourceName = name
+	resource.ConfigNames = []string{"max.message.bytes"}
 	describe.Resources = append(describe.Resources, resource)
 	described, err := describe.RequestWith(ctx, client)
 	if err != nil {

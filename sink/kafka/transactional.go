@@ -250,7 +250,8 @@ func (p *producer) load(ctx context.Context) error {
 				if err != nil {
 					return fmt.Errorf("read the position: %w", err)
 				}
-				p.count, p.last = partition.Offset, last
+				p.count = partition.Offset
+				p.last = last
 			}
 		}
 	}
@@ -280,7 +281,8 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 		}
 		last = last.With(m)
 	}
-	at, position := p.topic, make(chan error, 1)
+	at := p.topic
+	position := make(chan error, 1)
 	together := at != ""
 	if together {
 		go func() { position <- p.commit(ctx, at, last) }()
@@ -324,7 +326,10 @@ func (p *producer) commit(ctx context.Context, topic string, at sink.Position) e
 		return fmt.Errorf("producer: %w", err)
 	}
 	add := kmsg.NewPtrAddOffsetsToTxnRequest()
-	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = p.id, id, epoch, p.id
+	add.TransactionalID = p.id
+	add.ProducerID = id
+	add.ProducerEpoch = epoch
+	add.Group = p.id
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		added, err := add.RequestWith(ctx, p.client)
 		if err != nil {
@@ -342,10 +347,15 @@ func (p *producer) commit(ctx context.Context, topic string, at sink.Position) e
 		}
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = p.id, id, epoch, p.id
+	req.TransactionalID = p.id
+	req.ProducerID = id
+	req.ProducerEpoch = epoch
+	req.Group = p.id
 	entry, offset := kmsg.NewTxnOffsetCommitRequestTopic(), kmsg.NewTxnOffsetCommitRequestTopicPartition()
 	metadata := string(at.AppendText(nil))
-	entry.Topic, offset.Offset, offset.Metadata = topic, p.count+1, &metadata
+	entry.Topic = topic
+	offset.Offset = p.count + 1
+	offset.Metadata = &metadata
 	entry.Partitions = append(entry.Partitions, offset)
 	req.Topics = append(req.Topics, entry)
 	resp, err := req.RequestWith(ctx, p.client)

@@ -65,7 +65,9 @@ func (t *Target) sendFenced(ctx context.Context, messages []*sink.Message) (n in
 			{positionHeader, string(next.AppendText(nil))},
 			{sourceHeader, t.cfg.Source},
 		}, func(seq uint64, err error) {
-			of.last, of.at, of.known = seq, next, err == nil
+			of.last = seq
+			of.at = next
+			of.known = err == nil
 			ended <- err
 		})
 		if err := <-ended; err != nil {
@@ -97,7 +99,9 @@ func (t *Target) look(ctx context.Context, c *connection, m *sink.Message, of *s
 			return fmt.Errorf("%w: the stream has messages of a later owner", sink.ErrReplaced)
 		}
 	}
-	of.last, of.at, of.known = seq, at, true
+	of.last = seq
+	of.at = at
+	of.known = true
 	return nil
 }
 

@@ -61,7 +61,8 @@ func adoptCommand() *cobra.Command {
 				return err
 			}
 			stands := admin.ShowOrigin(next)
-			a.Done, a.Stands = true, &stands
+			a.Done = true
+			a.Stands = &stands
 			return o.print(w, a, a.write)
 		})
 	cmd.Long = `Take the checkpoints over after a restore, and before nodes are started again.

@@ -66,7 +66,9 @@ func newClusterView(name string, view cluster.View) *clusterView {
 		Cluster: name, Leader: view.Leader, Members: []memberView{}, Absent: []string{}, Partitions: make([]partitionView, len(view.Owners)),
 		Plan: planView{Version: view.Plan.Version, At: view.Plan.At, By: view.Plan.By, Cause: view.Plan.Cause},
 	}
-	owned, given, states := map[string]int{}, map[string]int{}, map[change.Epoch]map[change.Partition]string{}
+	owned := map[string]int{}
+	given := map[string]int{}
+	states := map[change.Epoch]map[change.Partition]string{}
 	for _, seat := range view.Members {
 		for _, h := range seat.Held {
 			if states[h.Epoch] == nil {
@@ -144,7 +146,8 @@ func (a *clusterView) write(t *tabwriter.Writer) {
 				strings.Join(m.At, ","), printable(m.Process))
 			continue
 		}
-		status, lag := string(m.Status), "unknown"
+		status := string(m.Status)
+		lag := "unknown"
 		if m.Unread != "" {
 			status = "unreadable: " + m.Unread
 		}

@@ -126,13 +126,15 @@ func (c *nodeClient) certificate() (*tls.Certificate, error) {
 
 // token returns the token, "" where there is none to show.
 func (c *nodeClient) token() (string, error) {
-	text, where := os.Getenv(tokenVariable), tokenVariable
+	text := os.Getenv(tokenVariable)
+	where := tokenVariable
 	if c.tokenFile != "" {
 		content, err := os.ReadFile(c.tokenFile)
 		if err != nil {
 			return "", fault.Newf(fault.CommandBadArgument, "--token-file: %w", err)
 		}
-		text, where = string(content), "--token-file "+c.tokenFile
+		text = string(content)
+		where = "--token-file " + c.tokenFile
 	}
 	token := strings.TrimSpace(text)
 	if token == "" && c.tokenFile != "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {

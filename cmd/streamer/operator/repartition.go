@@ -58,7 +58,8 @@ func repartitionCommand() *cobra.Command {
 				return err
 			}
 			stands := admin.ShowOrigin(next)
-			r.Done, r.Stands = true, &stands
+			r.Done = true
+			r.Stands = &stands
 			return o.print(w, r, r.write)
 		})
 	cmd.Long = `Change the number of partitions. Stop all nodes first; then set cluster.partitions, and start them again.

@@ -173,7 +173,8 @@ func (o *replay) stretch(now time.Time) (url.Values, *replayed, error) {
 		if db == "" || found && coll == "" {
 			return nil, nil, fault.Newf(fault.CommandBadArgument, "--namespace %q: write DB.COLL, or DB", o.namespace)
 		}
-		o.selects.db, o.selects.coll = db, coll
+		o.selects.db = db
+		o.selects.coll = coll
 	}
 	end := now
 	if o.to != "" {

@@ -190,11 +190,13 @@ func readChain(ctx context.Context, chain *retention.Chain, folder string) (c re
 	}
 	for _, s := range all {
 		row := showSegment(ctx, chain, s)
-		c.Segments, c.Bytes = append(c.Segments, row), c.Bytes+s.Size
+		c.Segments = append(c.Segments, row)
+		c.Bytes += s.Size
 		if row.Error != "" {
 			continue
 		}
-		from, to := row.From.Time(), row.To.Time()
+		from := row.From.Time()
+		to := row.To.Time()
 		if c.From == nil {
 			c.From = &from
 		}
@@ -212,7 +214,13 @@ func showSegment(ctx context.Context, chain *retention.Chain, s retention.Segmen
 		return row
 	}
 	row.Written = about.Modified.UTC() // not when something was erased
-	row.From, row.To, row.Changes, row.Losses, row.Writer, row.Version, row.Coverage = h.From, h.To, h.Events, h.Losses, h.Writer, h.Version, &h.Coverage
+	row.From = h.From
+	row.To = h.To
+	row.Changes = h.Events
+	row.Losses = h.Losses
+	row.Writer = h.Writer
+	row.Version = h.Version
+	row.Coverage = &h.Coverage
 	return row
 }
 
@@ -247,7 +255,8 @@ func writeChains(t *tabwriter.Writer, all []retainedChain) {
 // formatBytes shows a size.
 func formatBytes(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	size, unit := float64(n), 0
+	size := float64(n)
+	unit := 0
 	for ; size >= 1024 && unit < len(units)-1; unit++ {
 		size /= 1024
 	}
@@ -321,13 +330,15 @@ func verifyRetained() *cobra.Command {
 			if len(chains) == 0 {
 				return fault.Newf(fault.RetentionStore, "verify %s: the %s has no retained log", o.store, o.place())
 			}
-			all, wrong := []verifiedChain{}, 0
+			all := []verifiedChain{}
+			wrong := 0
 			for _, folder := range chains {
 				v, err := retention.ChainAt(files, folder).Verify(ctx)
 				if err != nil {
 					return storeFault(err)
 				}
-				all, wrong = append(all, verifiedChain{folder, v}), wrong+len(v.Findings)
+				all = append(all, verifiedChain{folder, v})
+				wrong += len(v.Findings)
 			}
 			err := o.print(w, all, func(t *tabwriter.Writer) { writeVerified(t, all) })
 			if err == nil && wrong > 0 {
@@ -386,7 +397,8 @@ deleted an hour later: by the node, or by this command. The newest segment stays
 			if err := o.record(ctx, writable, folder, "prune", "--max-age="+keep.MaxAge.String(), "--max-bytes="+formatBytes(keep.MaxBytes)); err != nil {
 				fmt.Fprintf(Terminal{os.Stderr}, "The audit log of the nodes will not have this: %v\n", err) // a full disk must not keep it from being freed
 			}
-			p, chain := pruned{Chain: folder}, retention.ChainAt(writable, folder)
+			p := pruned{Chain: folder}
+			chain := retention.ChainAt(writable, folder)
 			if p.Deleted, err = chain.Expire(ctx, keep.MaxAge, keep.MaxBytes); err == nil {
 				p.Floor, p.Expired, err = chain.Expired(ctx)
 			}

@@ -100,7 +100,8 @@ func erasureOf(namespace, before string, ids []string) (e retention.Erasure, err
 	if !found || db == "" || coll == "" {
 		return e, fault.Newf(fault.CommandBadArgument, "--namespace %q: write DB.COLL", namespace)
 	}
-	at, err := time.Now(), error(nil)
+	at := time.Now()
+	err = error(nil)
 	if before != "now" {
 		if before == "" {
 			return e, fault.Newf(fault.CommandBadArgument, "--before is missing: name a time, or now")

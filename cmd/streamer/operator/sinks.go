@@ -34,7 +34,8 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 				return err
 			}
 			var list admin.SinkList
-			method, path := http.MethodGet, "v1/sinks"
+			method := http.MethodGet
+			path := "v1/sinks"
 			if do != "" {
 				method, path = http.MethodPost, path+"/"+url.PathEscape(args[0])+"/"+do
 				if err := o.ask(fmt.Sprintf("Sink %s: %s at all nodes?", quoted(args[0]), do)); err != nil {

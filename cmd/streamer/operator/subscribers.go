@@ -342,7 +342,8 @@ func showCommand() *cobra.Command {
 	var o command
 	var only *[]string
 	var every bool
-	o.node, o.storesFirst = &nodeClient{}, true
+	o.node = &nodeClient{}
+	o.storesFirst = true
 	o.atNode = func(ctx context.Context, args []string, w io.Writer) error { return showAtNode(ctx, &o, args[0], w) }
 	cmd := o.build("show NAME", "Show the checkpoints of a subscriber", cobra.ExactArgs(1), func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {
 		wanted, err := partitions(ctx, conn, *only)
@@ -391,7 +392,8 @@ func (s checkpointList) write(t *tabwriter.Writer, every bool) {
 	shared := slices.DeleteFunc(slices.Clone(s.Checkpoints), func(c admin.Checkpoint) bool { return c.Kind != admin.Shared })
 	if len(shared) > manyRows && !every {
 		slices.SortStableFunc(shared, func(a, b admin.Checkpoint) int { return a.Position.Time.Compare(b.Position.Time) })
-		earliest, latest := shared[0].Position.Time, shared[len(shared)-1].Position.Time
+		earliest := shared[0].Position.Time
+		latest := shared[len(shared)-1].Position.Time
 		fmt.Fprintf(t, "subscriber\t%s\npartitions\t%d with a checkpoint, of %d\nearliest\t%s\nlatest\t%s, %s after the earliest\n\nthe %d furthest behind (--all shows every one):\n",
 			quoted(s.Subscriber), len(shared), shared[0].Partitions, formatTime(earliest), formatTime(latest), formatDuration(latest.Sub(earliest)), worst)
 		shared = shared[:worst]
@@ -514,7 +516,8 @@ func claimedAt(ctx context.Context, node *nodeClient, cluster, name string) (str
 func deleteCommand() *cobra.Command {
 	var o command
 	var node nodeClient
-	o.node, o.storesFirst = &node, true
+	o.node = &node
+	o.storesFirst = true
 	o.atNode = func(ctx context.Context, args []string, w io.Writer) error { return deleteAtNode(ctx, &o, args[0], w) }
 	cmd := o.build("delete NAME", "Delete the checkpoints of a subscriber", cobra.ExactArgs(1),
 		func(ctx context.Context, conn *backend.Conn, args []string, w io.Writer) error {

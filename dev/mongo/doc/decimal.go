@@ -192,7 +192,8 @@ func (d decimal) plus(n uint64) (decimal, bool) {
 		return d, true
 	}
 	q, rest := new(big.Int).QuoRem(d.coefficient, big.NewInt(10), new(big.Int))
-	d.coefficient, d.exponent = q, d.exponent+1
+	d.coefficient = q
+	d.exponent++
 	return d, rest.Sign() == 0 && q.Cmp(pow10(decimalDigits)) < 0
 }
 

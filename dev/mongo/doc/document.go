@@ -231,7 +231,8 @@ func Path(d []byte, path string) (bsoncore.Value, bool) {
 		if v.Type != bsoncore.TypeEmbeddedDocument {
 			return bsoncore.Value{}, false
 		}
-		d, path = v.Data, tail
+		d = v.Data
+		path = tail
 	}
 }
 
@@ -341,9 +342,11 @@ func text(d []byte, open, closing, empty string, names bool) string {
 	if Empty(d) {
 		return empty
 	}
-	nested, cut := Text, true
+	nested := Text
+	cut := true
 	if open == "{" {
-		nested, cut = Compact, false
+		nested = Compact
+		cut = false
 	}
 	var parts []string
 	for name, v := range All(d) {

@@ -474,7 +474,8 @@ func (n numberReader) small() (bsoncore.Value, error) {
 	case 1, 2:
 		return n.tiny(v)
 	}
-	bin, c := math.Float64frombits(v>>2), continuation(v&3)
+	bin := math.Float64frombits(v >> 2)
+	c := continuation(v & 3)
 	if n.original == bitsDouble && c == exactDouble {
 		return n.double(bin)
 	}

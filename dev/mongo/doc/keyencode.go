@@ -358,7 +358,8 @@ func (e *KeyEncoder) doubleValue(f float64, c continuation) {
 // mediumDouble writes doubles from 1 to 2^63: the integer part like an integer, then the bytes of
 // the fraction.
 func (e *KeyEncoder) mediumDouble(f float64, c continuation) {
-	magnitude, negative := math.Abs(f), f < 0
+	magnitude := math.Abs(f)
+	negative := f < 0
 	integer := uint64(magnitude)
 	if float64(integer) == magnitude && c == exactDouble {
 		e.preshifted(integer<<1, negative)
@@ -376,7 +377,8 @@ func (e *KeyEncoder) mediumDouble(f float64, c continuation) {
 }
 
 func (e *KeyEncoder) smallDouble(f float64, c continuation) {
-	negative, magnitude := f < 0, math.Abs(f)
+	negative := f < 0
+	magnitude := math.Abs(f)
 	e.buf = append(e.buf, smallType(negative))
 	if magnitude >= tiniestTwoBits() {
 		e.uint64(math.Float64bits(magnitude)<<2|uint64(c), negative)

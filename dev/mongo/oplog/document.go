@@ -139,7 +139,8 @@ func (l *Log) update(b *doc.Builder, e *Entry) {
 
 func (l *Log) transaction(txn *Txn, entries []Entry) []bsoncore.Document {
 	var docs []bsoncore.Document
-	from, previous := int32(0), uint64(0)
+	from := int32(0)
+	previous := uint64(0)
 	for i, part := range txn.Parts {
 		last := i == len(txn.Parts)-1
 		b := doc.New().Doc("lsid", entries[0].Detail.Session.LSID).Int64("txnNumber", entries[0].Detail.Session.TxnNumber)
@@ -181,7 +182,8 @@ func buildDelta(set, removed, truncated []byte) bsoncore.Document {
 		field, _ := doc.Field(v.Data, "field")
 		size, _ := doc.Field(v.Data, "newSize")
 		b := root.at(field.StringValue() + ".0")
-		b.size, b.array = size.Int32(), true
+		b.size = size.Int32()
+		b.array = true
 		b.truncated = true
 	}
 	return root.document()
@@ -215,7 +217,8 @@ func (b *deltaBranch) at(path string) *deltaBranch {
 		if !more {
 			return b
 		}
-		b, path = b.kid(name), rest
+		b = b.kid(name)
+		path = rest
 	}
 }
 

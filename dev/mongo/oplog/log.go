@@ -183,7 +183,10 @@ func (l *Log) AppendTxn(ops []Op, session *Session) uint64 {
 		if d == nil {
 			d = &Detail{}
 		}
-		d.Session, d.Txn, d.Index, d.Place = session, txn, int32(i), int32(i)
+		d.Session = session
+		d.Txn = txn
+		d.Index = int32(i)
+		d.Place = int32(i)
 		entries[i] = Entry{TS: commit, Wall: wall.UnixMilli(), Kind: ops[i].Kind, NS: ops[i].NS, Detail: d}
 		l.encode(&entries[i], &ops[i])
 	}

@@ -69,7 +69,8 @@ func (m *merge) hear(s *Stream, now time.Time) {
 		switch news := r.news > r.told; {
 		case r.due.IsZero():
 		case news:
-			r.told, r.due = r.news, time.Time{}
+			r.told = r.news
+			r.due = time.Time{}
 			r.promised = max(r.promised, log.committedOn(i))
 		case !now.Before(r.due):
 			r.promised, r.due = max(r.promised, log.committedOn(i)), now.Add(m.await)

@@ -131,7 +131,8 @@ func (s *Stream) Token() bsoncore.Document {
 	}
 	if s.last != nil {
 		id, _ := doc.Field(s.last, "_id")
-		s.token, s.last = doc.Clone(id.Data), nil
+		s.token = doc.Clone(id.Data)
+		s.last = nil
 	}
 	return s.token
 }
@@ -244,7 +245,8 @@ func (s *Stream) idle() {
 	}
 	if reached > s.position {
 		s.position = reached
-		s.token, s.last = HighWatermark(reached, s.version).Document(), nil
+		s.token = HighWatermark(reached, s.version).Document()
+		s.last = nil
 		if s.env.ControlTokens != 0 {
 			s.token = controlToken(reached, s.version).Document()
 		}
@@ -442,7 +444,8 @@ func (m *decisions) of(e *Entry, decide func(*Entry) decision) decision {
 		d = decide(e)
 		m.known[k] = d
 	}
-	m.last, m.value = k, d
+	m.last = k
+	m.value = d
 	return d
 }
 

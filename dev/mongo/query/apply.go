@@ -165,13 +165,15 @@ func (m *modification) create(at *updateTree, one modifier, i int) error {
 	if err != nil || v.Type == 0 {
 		return err
 	}
-	path, leaf := one.path, v
+	path := one.path
+	leaf := v
 	for j := len(one.path) - 1; j > i; j-- {
 		v = bsoncore.Value{Type: bsoncore.TypeEmbeddedDocument, Data: doc.New().Value(one.path[j], v).Bytes()}
 	}
 	at.add(one.path[i], v)
 	if m.context.Deltas {
-		path, leaf = one.path[:i+1], v
+		path = one.path[:i+1]
+		leaf = v
 	}
 	m.set(path, leaf)
 	return nil

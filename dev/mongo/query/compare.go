@@ -249,7 +249,8 @@ func (k sortKey) value(d []byte) bsoncore.Value {
 	k.path.visit(d, func(v bsoncore.Value) bool {
 		for _, item := range sortable(v) {
 			if c := Compare(item, best); !seen || (c < 0) != k.descending && c != 0 {
-				best, seen = item, true
+				best = item
+				seen = true
 			}
 		}
 		return false

@@ -259,7 +259,8 @@ func slice(args []bsoncore.Value) (bsoncore.Value, error) {
 			from = max(0, length+from)
 		}
 	} else if n < 0 {
-		from, n = max(0, length+n), length
+		from = max(0, length+n)
+		n = length
 	}
 	from = min(from, length)
 	return Array(items[from : from+min(n, length-from)]), nil

@@ -62,7 +62,8 @@ func (p *projectionParser) document(prefix string, d []byte) error {
 
 func (p *projectionParser) leaf(name string, include bool) error {
 	if name == "_id" {
-		p.keepID, p.idNamed = include, true
+		p.keepID = include
+		p.idNamed = true
 		return nil
 	}
 	if p.decided && p.include != include {
@@ -71,7 +72,8 @@ func (p *projectionParser) leaf(name string, include bool) error {
 		}
 		return wire.Errorf(31254, "Cannot do exclusion on field %s in inclusion projection", name)
 	}
-	p.decided, p.include = true, include
+	p.decided = true
+	p.include = include
 	return p.tree.add(name, parsePath(name))
 }
 

@@ -53,7 +53,8 @@ func (s *Store) Generate(ctx context.Context, g Generation) error {
 			if err != nil {
 				return err
 			}
-			made, due = made+n, due-n
+			made += n
+			due -= n
 		}
 		if g.Rate == 0 || made == g.Count {
 			if ctx.Err() != nil {
@@ -99,7 +100,8 @@ func (x *generator) write(i, n int) (int, error) {
 	if x.ns != nil && x.ns != c.ns {
 		return 0, errGone()
 	}
-	x.to, x.ns = c, c.ns
+	x.to = c
+	x.ns = c.ns
 	kind := oplog.Update
 	if i < x.Documents {
 		kind = oplog.Insert

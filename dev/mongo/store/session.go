@@ -120,7 +120,10 @@ func (s *Session) Retryable(number int64) (*oplog.Session, error) {
 
 func (s *Session) advance(number int64) {
 	s.abort()
-	s.number, s.state, s.txn, s.results = number, noTxn, nil, nil
+	s.number = number
+	s.state = noTxn
+	s.txn = nil
+	s.results = nil
 }
 
 func (s *Session) abort() {
@@ -193,7 +196,8 @@ func (s *Session) Commit(number int64) error {
 		s.state = aborted
 		return err
 	}
-	s.state, s.txn = committed, nil
+	s.state = committed
+	s.txn = nil
 	return nil
 }
 

@@ -54,7 +54,8 @@ func (t *table) insert(key string, d bsoncore.Document, ts uint64) *record {
 // replace gives a record another document of the same _id.
 func (t *table) replace(r *record, d bsoncore.Document, ts uint64) {
 	t.bytes += int64(len(d) - len(r.doc))
-	r.doc, r.changed = d, ts
+	r.doc = d
+	r.changed = ts
 }
 
 // remove takes a record out.
@@ -227,7 +228,8 @@ func (o *overlay) Write(key string, d bsoncore.Document) {
 // apply applies the overlay to the table.
 func (t *table) apply(o overlay, ts uint64) {
 	for _, key := range o.written {
-		r, d := t.docs[key], o.docs[key]
+		r := t.docs[key]
+		d := o.docs[key]
 		switch {
 		case r == nil && d == nil:
 		case r == nil:

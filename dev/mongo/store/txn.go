@@ -158,7 +158,8 @@ const maxPast, maxPastBytes = 1 << 16, 64 << 20
 // state and, since 5.0, for reads at a cluster time. The caller holds mu for writing. If the log
 // commits at once, reads of the committed state need no old versions.
 func (s *Store) remember(c *collection, key string, ts uint64) {
-	committed, keep := s.log.Committed(), 0
+	committed := s.log.Committed()
+	keep := 0
 	switch {
 	case s.log.Release().Since(oplog.R60):
 		isTooMuch := func() bool { return len(s.past)-keep >= maxPast || s.pastBytes > maxPastBytes }

@@ -137,12 +137,14 @@ func (s *Store) updateOp(c *collection, row foundRow, r *query.UpdateResult, u *
 	id, _ := doc.Field(r.Doc, "_id")
 	op := oplog.Op{Kind: oplog.Update, NS: c.ns, ID: id, Updated: r.Updated, Removed: r.Removed, Disambiguated: r.Disambiguated}
 	if r.Whole {
-		op.Kind, op.Doc = oplog.Replace, r.Doc
+		op.Kind = oplog.Replace
+		op.Doc = r.Doc
 	} else if deltas {
 		op.Truncated = truncations(truncated)
 	}
 	if c.images {
-		op.Before, op.After = row.doc, r.Doc
+		op.Before = row.doc
+		op.After = r.Doc
 	}
 	return op
 }

@@ -191,7 +191,8 @@ func (m *Message) parseSequence(buf []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		seq.Docs, section = append(seq.Docs, doc), next
+		seq.Docs = append(seq.Docs, doc)
+		section = next
 	}
 	m.sequences = append(m.sequences, seq)
 	return rest, nil

@@ -184,9 +184,11 @@ func (m *Member) Slow() (heal func()) {
 	go func() {
 		defer close(ended)
 		for turn := 0; ; turn++ {
-			s, length := syscall.SIGSTOP, 450*time.Millisecond
+			s := syscall.SIGSTOP
+			length := 450 * time.Millisecond
 			if turn%2 == 1 {
-				s, length = syscall.SIGCONT, 50*time.Millisecond
+				s = syscall.SIGCONT
+				length = 50 * time.Millisecond
 			}
 			_ = m.process.Process.Signal(s)
 			timer := time.NewTimer(length)

@@ -24,7 +24,8 @@ func Faults() (faults []Fault) {
 		faults = append(faults, f)
 	}
 	for _, f := range faults {
-		f.Name, f.Leads = f.Name[:len(f.Name)-len("follower")]+"leader", true
+		f.Name = f.Name[:len(f.Name)-len("follower")] + "leader"
+		f.Leads = true
 		faults = append(faults, f)
 	}
 	return faults

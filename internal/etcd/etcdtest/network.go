@@ -113,7 +113,8 @@ type way struct {
 func (w *way) wait() {
 	for {
 		w.net.mu.Lock()
-		cut, changed := w.net.isolated[w.from] || w.net.isolated[w.to], w.net.changed
+		cut := w.net.isolated[w.from] || w.net.isolated[w.to]
+		changed := w.net.changed
 		w.net.mu.Unlock()
 		if !cut {
 			return

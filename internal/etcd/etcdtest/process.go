@@ -74,7 +74,9 @@ func startProcess(file string, env ...string) (process *exec.Cmd, ended <-chan s
 func startBinary(t testing.TB, cfg devetcd.Config) (endpoints []string) {
 	t.Helper()
 	for { // until no other process has taken its addresses
-		name, client, peer := rand.Text(), cmp.Or(cfg.Listen, freeAddress()), "http://"+freeAddress()
+		name := rand.Text()
+		client := cmp.Or(cfg.Listen, freeAddress())
+		peer := "http://" + freeAddress()
 		text, err := json.Marshal(map[string]any{
 			"name": name, "data-dir": cfg.Dir, "initial-cluster": name + "=" + peer,
 			"listen-client-urls": "http://" + client, "advertise-client-urls": "http://" + client,

@@ -90,7 +90,8 @@ func (s *Store) ClaimName(ctx context.Context, c checkpoint.Claim, first checkpo
 		if err != nil {
 			return nil, err
 		}
-		claimed, added = first, d.checkpoint == nil
+		claimed = first
+		added = d.checkpoint == nil
 		if !added {
 			claimed = d.checkpoint.Clone()
 		}

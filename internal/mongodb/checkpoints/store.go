@@ -137,7 +137,8 @@ func (s *Store) decode(raw bson.Raw) (d document, err error) {
 	nameOf := func(k checkpoint.Key) string { return s.name(idOf(k)) }
 	c, trail, err := checkpoint.Decode(s.name(d.id), nameOf, s.partitions, []byte(text))
 	if err == nil {
-		d.checkpoint, d.trail = &c, trail
+		d.checkpoint = &c
+		d.trail = trail
 	}
 	return d, err
 }
@@ -337,7 +338,8 @@ func (s *Store) attempt(
 				written, updates = append(written, i), append(updates, update)
 			}
 		}
-		results[i], refused = err, refused || err != nil
+		results[i] = err
+		refused = refused || err != nil
 	}
 	if len(written) == 0 || together && refused {
 		return nil, nil
@@ -405,7 +407,8 @@ func withIDs(keys []checkpoint.Key, pending []int) bson.D {
 func (s *Store) update(k checkpoint.Key, d document, w write, version bson.ObjectID) (mongo.WriteModel, error) {
 	set := bson.D{{Key: versionField, Value: version}}
 	if w.checkpoint != nil {
-		trail, entry := d.trail, false
+		trail := d.trail
+		entry := false
 		if w.trail != nil {
 			trail = *w.trail
 		}

@@ -177,7 +177,9 @@ func (st *stream) less(ctx context.Context, cause error, at change.Timestamp) er
 // leaveOut continues after all events of the time. Some of them are skipped.
 func (st *stream) leaveOut(at change.Timestamp) {
 	st.close()
-	st.position, st.skipping, st.ladder = change.At(at.Next()), true, ladder{view: alone, budget: nearby}
+	st.position = change.At(at.Next())
+	st.skipping = true
+	st.ladder = ladder{view: alone, budget: nearby}
 }
 
 // skipped makes the reply that takes the place of a skipped event. The stream is open after it.

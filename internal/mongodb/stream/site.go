@@ -86,7 +86,9 @@ func (st *stream) elsewhere(ctx context.Context, hosts []string) bool {
 		if err == nil && outside(reach, st.position) == nil {
 			src.metrics.elsewhere.Inc()
 			src.client.Logger().Warn("the position is lost on one member of the set; another one has it", "member", host, "first", reach.First.String())
-			st.at, st.byTime, st.gate.ids = member, false, nil
+			st.at = member
+			st.byTime = false
+			st.gate.ids = nil
 			return true
 		}
 	}
@@ -113,13 +115,16 @@ func untried(hosts, tried []string) (host string, ok bool) {
 // comesHome makes the next opening use the deployment again.
 func (st *stream) comesHome() {
 	if st.at.host != "" {
-		st.at, st.gate.ids = st.source.home, nil
+		st.at = st.source.home
+		st.gate.ids = nil
 	}
 }
 
 // gotOn notes that the stream has made proven progress.
 func (st *stream) gotOn(to change.Position) {
-	st.failures, st.unknown, st.refused = 0, 0, time.Time{}
+	st.failures = 0
+	st.unknown = 0
+	st.refused = time.Time{}
 	st.source.failing(nil)
 	if to.After(st.position) {
 		st.byTime, st.ended, st.tried = false, false, nil

@@ -94,7 +94,9 @@ func (st *stream) read(ctx context.Context) (*oplog.Reply, error) {
 	resumed := st.gate.opened != st.opened // by the driver itself
 	if resumed {
 		st.source.metrics.opened.Add(float64(st.gate.opened - st.opened))
-		st.opened, st.fresh, st.proven = st.gate.opened, true, false
+		st.opened = st.gate.opened
+		st.fresh = true
+		st.proven = false
 		st.sweep(ctx)
 	}
 	switch err := st.cursor.Err(); {
@@ -252,7 +254,8 @@ func (st *stream) reach(reply *oplog.Reply, to change.Position) {
 	}
 	st.position = change.Later(st.position, to.Clone())
 	reply.End = st.position
-	reply.Unproven, st.suspect = st.suspect, false
+	reply.Unproven = st.suspect
+	st.suspect = false
 	st.climb(st.ladder.next(reply.Size, st.position.Time))
 }
 
@@ -295,7 +298,8 @@ func (st *stream) failed(ctx context.Context, err error) error {
 	between := st.parts.pending
 	st.close()
 	st.source.metrics.failures.Inc()
-	class, at := mongodb.Classify(err), timeIn(err)
+	class := mongodb.Classify(err)
+	at := timeIn(err)
 	err = discreet{err}
 	st.source.failing(err)
 	switch {
@@ -481,7 +485,8 @@ func (st *stream) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mongodb.CloseTimeout)
 	defer cancel()
-	id, broken := st.cursor.ID(), st.cursor.Err() != nil
+	id := st.cursor.ID()
+	broken := st.cursor.Err() != nil
 	if err := st.cursor.Close(ctx); err == nil && !broken {
 		st.gate.ids = slices.DeleteFunc(st.gate.ids, func(known int64) bool { return known == id })
 	}

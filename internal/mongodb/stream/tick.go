@@ -45,11 +45,13 @@ func (p *progress) note(cluster mongodb.ClusterTime, position change.Timestamp, 
 		p.position = position
 	}
 	if !p.awaited.IsZero() && p.position.Compare(p.awaited) >= 0 {
-		took, reached = now.Sub(p.since), true
+		took = now.Sub(p.since)
+		reached = true
 		p.awaited = change.Timestamp{}
 	}
 	if p.awaited.IsZero() && p.cluster.Compare(p.position) > 0 {
-		p.awaited, p.since = p.cluster.Timestamp, now
+		p.awaited = p.cluster.Timestamp
+		p.since = now
 	}
 	return took, reached
 }
@@ -123,7 +125,8 @@ type ticker struct {
 func (t *ticker) tick(ctx context.Context, past mongodb.ClusterTime) {
 	ctx, cancel := context.WithTimeout(ctx, tickTimeout)
 	defer cancel()
-	logger, m := t.source.client.Logger(), t.source.metrics.shardMetrics
+	logger := t.source.client.Logger()
+	m := t.source.metrics.shardMetrics
 	failed := false
 	if !t.config.recent() {
 		err := t.source.client.AdvanceConfig(ctx, past)

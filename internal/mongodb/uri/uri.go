@@ -201,7 +201,8 @@ func checkHost(host string) error {
 		}
 		return nil
 	}
-	name, port := host, ""
+	name := host
+	port := ""
 	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
 		name, port = host[:i], host[i+1:]
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
@@ -271,7 +272,8 @@ func (u URI) String() string {
 	if !u.hasSecret() {
 		return u.text
 	}
-	shown, user := u, u.user
+	shown := u
+	user := u.user
 	shown.settings = slices.Clone(u.settings)
 	hidden := false
 	for i, s := range shown.settings {

@@ -91,7 +91,8 @@ func (l *Location) ask(endpoint string) error {
 	if !isHTTP || u.Host == "" || hasMore(u) {
 		return errors.New("must have an endpoint of the form https://HOST or http://HOST:PORT, without a path")
 	}
-	l.Host, l.Plain = u.Host, u.Scheme == "http"
+	l.Host = u.Host
+	l.Plain = u.Scheme == "http"
 	return nil
 }
 
