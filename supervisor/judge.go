@@ -13,17 +13,17 @@ type Cause string
 
 // The causes; none is the empty one.
 const (
-	Timeout      Cause = "timeout"
+	timedOut     Cause = "timeout"
 	unreachable  Cause = "unreachable"
 	badStatus    Cause = "bad_status"
 	badBody      Cause = "bad_body"
 	otherProcess Cause = "other_process" // another process answers at the address
 	Stalled      Cause = "stalled"       // it answers, and makes no progress
-	Gone         Cause = "gone"          // its node has left the cluster without a word
+	gone         Cause = "gone"          // its node has left the cluster without a word
 )
 
-// A Target is a supervised component.
-type Target struct {
+// A target is a supervised component.
+type target struct {
 	// Slug is unique in the cluster: NODE/COMPONENT.
 	Slug            string
 	Node, Component string
@@ -32,9 +32,9 @@ type Target struct {
 	URL string
 }
 
-// A Check is an observation of a component.
-type Check struct {
-	Target
+// A check is an observation of a component.
+type check struct {
+	target
 
 	Miss   Cause
 	Detail string
@@ -106,10 +106,10 @@ type Order struct {
 	At      time.Time `json:"at"` // by the clock of who gave it; informative
 }
 
-// An Input is the basis of a decision.
-type Input struct {
+// An input is the basis of a decision.
+type input struct {
 	Now    time.Time
-	Checks []Check
+	Checks []check
 	// Nodes is how many nodes were asked.
 	Nodes int
 	// Known says that Used, the restarts of the window by slug, and Paused could be read.
@@ -123,8 +123,8 @@ type Input struct {
 	Keep int
 }
 
-// A Verdict is the decision of a Judge.
-type Verdict struct {
+// A verdict is the decision of a judge.
+type verdict struct {
 	Healthy, Missed int
 	Findings        []Finding
 	Events          []Event
@@ -133,7 +133,7 @@ type Verdict struct {
 	Charges []string
 }
 
-// A state is the memory of a Judge about a component.
+// A state is the memory of a judge about a component.
 type state struct {
 	process  string
 	misses   int
@@ -146,8 +146,8 @@ type state struct {
 	seen     time.Time
 }
 
-// A Judge counts misses and decides. It is used by one goroutine. Its zero value knows nothing.
-type Judge struct {
+// A judge counts misses and decides. It is used by one goroutine. Its zero value knows nothing.
+type judge struct {
 	states  map[string]*state
 	pending map[string]string // processes of nodes that were ordered to restart, by node
 	waited  map[string]int    // sweeps since
@@ -158,14 +158,14 @@ type Judge struct {
 func processSlug(node string) string { return node + "/process" }
 
 // Step judges one sweep.
-func (j *Judge) Step(in Input) (v Verdict) {
+func (j *judge) Step(in input) (v verdict) {
 	if j.states == nil {
 		j.states, j.pending, j.waited = make(map[string]*state), make(map[string]string), make(map[string]int)
 	}
 	checks := slices.Clone(in.Checks)
-	slices.SortFunc(checks, func(a, b Check) int { return cmp.Compare(a.Slug, b.Slug) })
+	slices.SortFunc(checks, func(a, b check) int { return cmp.Compare(a.Slug, b.Slug) })
 	j.settle(checks, in.Settings.Misses)
-	d := decision{Judge: j, in: in, silent: silentNodes(checks), charged: make(map[string]int), ordered: make(map[string]bool)}
+	d := decision{judge: j, in: in, silent: silentNodes(checks), charged: make(map[string]int), ordered: make(map[string]bool)}
 	d.split = len(d.silent) > 0 && 2*len(d.silent) >= in.Nodes
 	current := make(map[string]*state, len(checks))
 	var wanting []want
@@ -216,7 +216,7 @@ func (j *Judge) Step(in Input) (v Verdict) {
 
 // replace replaces the states with the current ones. A component that was not checked keeps its
 // state for so many sweeps, if a notice has reported its failure.
-func (j *Judge) replace(current map[string]*state, keep int) {
+func (j *judge) replace(current map[string]*state, keep int) {
 	for slug, s := range j.states {
 		if current[slug] != nil || s.told() == actionNone {
 			continue
@@ -238,7 +238,7 @@ func (s *state) told() Action {
 }
 
 // settle forgets the nodes that have come back, or were waited for long enough.
-func (j *Judge) settle(checks []Check, misses int) {
+func (j *judge) settle(checks []check, misses int) {
 	now := make(map[string]string)
 	for _, c := range checks {
 		now[c.Node] = c.Process
@@ -253,7 +253,7 @@ func (j *Judge) settle(checks []Check, misses int) {
 }
 
 // silentNodes returns the nodes without any answer.
-func silentNodes(checks []Check) map[string]bool {
+func silentNodes(checks []check) map[string]bool {
 	silent := make(map[string]bool)
 	for _, c := range checks {
 		if c.URL == "" {
@@ -273,16 +273,16 @@ func silentNodes(checks []Check) map[string]bool {
 
 // A want is a component that missed its heartbeat, and what should be restarted, if anything.
 type want struct {
-	check Check
+	check check
 	state *state
 	level Level
 }
 
 // A decision is the working state of a Step.
 type decision struct {
-	*Judge
+	*judge
 
-	in       Input
+	in       input
 	silent   map[string]bool
 	split    bool
 	cascades bool // more nodes need a restart than can have failed by themselves
@@ -293,7 +293,7 @@ type decision struct {
 }
 
 // wants returns what should be restarted now.
-func (d *decision) wants(c Check, s *state) Level {
+func (d *decision) wants(c check, s *state) Level {
 	lane := c.Lane && c.Miss == Stalled && s.attempts == 0
 	due := s.next
 	if due == 0 {
@@ -333,7 +333,7 @@ func atOnce(n, share, least int) int { return min(max(least, n/share), mostAtOnc
 const mostAtOnce = 16
 
 // decide decides about one component, and gives the order.
-func (d *decision) decide(w want, f Finding, v *Verdict) Action {
+func (d *decision) decide(w want, f Finding, v *verdict) Action {
 	c, s := w.check, w.state
 	if w.level == "" {
 		return actionNone
@@ -387,20 +387,20 @@ func (d *decision) decide(w want, f Finding, v *Verdict) Action {
 	return ActionRestarted
 }
 
-func (d *decision) damp(c Check, a Action) Action {
+func (d *decision) damp(c check, a Action) Action {
 	d.damped = append(d.damped, c.Slug)
 	return a
 }
 
 func (d *decision) used(slug string) int { return d.in.Used[slug] + d.charged[slug] }
 
-func (d *decision) charge(v *Verdict, slug string) {
+func (d *decision) charge(v *verdict, slug string) {
 	d.charged[slug]++
 	v.Charges = append(v.Charges, slug)
 }
 
 // Revoke takes orders back that were not given: they are due again with the next miss.
-func (j *Judge) Revoke(orders []Order) {
+func (j *judge) Revoke(orders []Order) {
 	for _, o := range orders {
 		if s := j.states[o.Slug]; s != nil {
 			s.attempts = max(s.attempts-1, 0)

@@ -15,8 +15,8 @@ import (
 // A court is a judge, and the budget that the store would keep.
 type court struct {
 	t      testing.TB
-	judge  Judge
-	in     Input
+	judge  judge
+	in     input
 	used   map[string][]time.Time
 	window time.Duration
 }
@@ -25,7 +25,7 @@ func newCourt(t testing.TB) *court {
 	t.Helper()
 	return &court{
 		t: t, used: make(map[string][]time.Time), window: 10 * time.Minute,
-		in: Input{
+		in: input{
 			Now: time.Unix(1000, 0), Known: true, Budget: 3, Nodes: 4, Paused: map[string]bool{},
 			Settings: Settings{Interval: 30 * time.Second, Misses: 3, AutoRestart: true},
 		},
@@ -33,7 +33,7 @@ func newCourt(t testing.TB) *court {
 }
 
 // step judges the next sweep over these checks.
-func (c *court) step(checks ...Check) Verdict {
+func (c *court) step(checks ...check) verdict {
 	c.in.Now = c.in.Now.Add(c.in.Settings.Interval)
 	c.in.Checks, c.in.Used = checks, make(map[string]int)
 	for slug, times := range c.used {
@@ -50,21 +50,21 @@ func (c *court) step(checks ...Check) Verdict {
 	return v
 }
 
-func of(node, component string) Check {
-	return Check{Target: Target{Slug: node + "/" + component, Node: node, Component: component, Process: node + "-1", URL: "http://" + node}}
+func of(node, component string) check {
+	return check{target: target{Slug: node + "/" + component, Node: node, Component: component, Process: node + "-1", URL: "http://" + node}}
 }
 
-func missed(c Check, cause Cause) Check {
-	c.Miss, c.Silent = cause, cause == Timeout || cause == unreachable
+func missed(c check, cause Cause) check {
+	c.Miss, c.Silent = cause, cause == timedOut || cause == unreachable
 	return c
 }
 
-func lane(c Check) Check {
+func lane(c check) check {
 	c.Miss, c.Lane = Stalled, true
 	return c
 }
 
-func (v Verdict) codes() (codes []fault.Code) {
+func (v verdict) codes() (codes []fault.Code) {
 	for _, e := range v.Events {
 		codes = append(codes, e.Code)
 	}
@@ -72,7 +72,7 @@ func (v Verdict) codes() (codes []fault.Code) {
 	return codes
 }
 
-func (c *court) want(v Verdict, misses int, action Action, codes ...fault.Code) {
+func (c *court) want(v verdict, misses int, action Action, codes ...fault.Code) {
 	c.t.Helper()
 	slices.Sort(codes)
 	if len(v.Findings) != 1 || v.Findings[0].Misses != misses || v.Findings[0].Action != action || !slices.Equal(v.codes(), codes) {
@@ -156,7 +156,7 @@ func TestNobodyIsRestartedWhoMayNotBe(t *testing.T) {
 	} {
 		c := newCourt(t)
 		spoil.how(c)
-		var last Verdict
+		var last verdict
 		for range 3 {
 			last = c.step(missed(of("a", "tail"), badStatus))
 		}
@@ -199,7 +199,7 @@ func TestSplitRestartsNobody(t *testing.T) {
 	c := newCourt(t)
 	pages := 0
 	for range 50 {
-		v := c.step(of("a", "tail"), of("b", "tail"), missed(of("c", "tail"), Timeout), missed(of("d", "tail"), unreachable))
+		v := c.step(of("a", "tail"), of("b", "tail"), missed(of("c", "tail"), timedOut), missed(of("d", "tail"), unreachable))
 		if len(v.Orders) > 0 {
 			t.Fatalf("%+v", v.Orders)
 		}
@@ -220,7 +220,7 @@ func TestNodeThatAnswersIsNotCutOff(t *testing.T) {
 	c.in.Nodes = 2
 	orders := 0
 	for range 3 {
-		orders += len(c.step(of("a", "tail"), of("b", "tail"), missed(of("b", "lease"), Timeout)).Orders)
+		orders += len(c.step(of("a", "tail"), of("b", "tail"), missed(of("b", "lease"), timedOut)).Orders)
 	}
 	if orders != 1 {
 		t.Errorf("%d restarts", orders)
@@ -232,7 +232,7 @@ func TestManyAtOnceAreDamped(t *testing.T) {
 	c.in.Nodes = 12
 	var orders, cascades int
 	for range 6 {
-		var checks []Check
+		var checks []check
 		for i := range 12 {
 			checks = append(checks, missed(of(fmt.Sprintf("n%02d", i), "lease"), Stalled))
 		}
@@ -250,7 +250,7 @@ func TestManyAtOnceAreDamped(t *testing.T) {
 	c = newCourt(t)
 	c.in.Nodes = 12
 	for sweep := 1; sweep <= 3; sweep++ {
-		var checks []Check
+		var checks []check
 		for i := range 5 {
 			checks = append(checks, missed(of(fmt.Sprintf("n%02d", i), "lease"), Stalled))
 		}
@@ -264,14 +264,14 @@ func TestManyAtOnceAreDamped(t *testing.T) {
 // All components of a process that hangs are one restart of it.
 func TestProcessIsRestartedOnce(t *testing.T) {
 	c := newCourt(t)
-	var v Verdict
+	var v verdict
 	for range 3 {
-		v = c.step(missed(of("a", "hub"), Timeout), missed(of("a", "lease"), Timeout), missed(of("a", "tail"), Timeout), of("b", "hub"))
+		v = c.step(missed(of("a", "hub"), timedOut), missed(of("a", "lease"), timedOut), missed(of("a", "tail"), timedOut), of("b", "hub"))
 	}
 	if len(v.Orders) != 1 || len(v.Findings) != 3 || v.Findings[2].Action != ActionRestarted {
 		t.Errorf("%+v", v)
 	}
-	again := missed(of("a", "hub"), Timeout)
+	again := missed(of("a", "hub"), timedOut)
 	again.Process = "a-2" // it is back, and begins at 0
 	if v = c.step(again, of("b", "hub")); v.Findings[0].Misses != 1 {
 		t.Errorf("%+v", v)
@@ -300,11 +300,11 @@ func TestRecoveryIsToldAfterAnAbsence(t *testing.T) {
 
 func TestTheDeadAreNotOrdered(t *testing.T) {
 	c := newCourt(t)
-	var v Verdict
+	var v verdict
 	for range 3 {
-		gone := missed(of("a", "tail"), Gone)
-		gone.URL = ""
-		v = c.step(gone, of("b", "tail"))
+		left := missed(of("a", "tail"), gone)
+		left.URL = ""
+		v = c.step(left, of("b", "tail"))
 	}
 	if len(v.Orders) > 0 || v.Findings[0].Action != actionImpossible || len(v.Events) != 1 {
 		t.Errorf("%+v", v)
@@ -323,12 +323,12 @@ func TestBudgetHoldsAndEveryMissCounts(t *testing.T) {
 		row, process := map[string]int{}, map[string]int{}
 		for range rapid.IntRange(1, 80).Draw(r, "sweeps") {
 			if rapid.IntRange(0, 20).Draw(r, "leader") == 0 {
-				c.judge = Judge{} // another node sweeps
+				c.judge = judge{} // another node sweeps
 				clear(row)
 			}
 			c.in.Known = rapid.IntRange(0, 9).Draw(r, "known") > 0
 			c.in.Paused = map[string]bool{"n0": rapid.Bool().Draw(r, "paused")}
-			var checks []Check
+			var checks []check
 			bad := map[string]bool{}
 			for n := range nodes {
 				node := fmt.Sprintf("n%d", n)
@@ -342,7 +342,7 @@ func TestBudgetHoldsAndEveryMissCounts(t *testing.T) {
 					case 0, 1:
 						k = lane(k)
 					case 2:
-						k = missed(k, Timeout)
+						k = missed(k, timedOut)
 					}
 					if key := k.Slug + k.Process; k.Miss != "" {
 						row[key]++
@@ -387,7 +387,7 @@ func TestClockThatJumpsDecidesNothing(t *testing.T) {
 		steady, jumps := newCourt(t), newCourt(t)
 		used := make(map[string]int) // the store counts by its own clock
 		for range rapid.IntRange(1, 40).Draw(r, "sweeps") {
-			var checks []Check
+			var checks []check
 			for n := range 4 {
 				for _, component := range []string{"hub", "tail"} {
 					k := of(fmt.Sprintf("n%d", n), component)
@@ -395,12 +395,12 @@ func TestClockThatJumpsDecidesNothing(t *testing.T) {
 					case 0:
 						k = lane(k)
 					case 1:
-						k = missed(k, Timeout)
+						k = missed(k, timedOut)
 					}
 					checks = append(checks, k)
 				}
 			}
-			var verdicts []Verdict
+			var verdicts []verdict
 			for _, c := range []*court{steady, jumps} {
 				c.in.Now, c.in.Checks, c.in.Used = c.in.Now.Add(c.in.Settings.Interval), checks, used
 				if c == jumps {

@@ -26,8 +26,8 @@ type known struct {
 
 // A round is the requests of one sweep, and the checks that need no request.
 type round struct {
-	ask       []Target
-	seen      []Check
+	ask       []target
+	seen      []check
 	unwatched []string
 	nodes     int
 }
@@ -64,9 +64,9 @@ func (r *registry) round(now time.Time, view cluster.View) (all round) {
 			continue
 		}
 		for _, component := range m.Components {
-			all.seen = append(all.seen, Check{
-				Target: Target{Slug: node + "/" + component, Node: node, Component: component, Process: m.Process},
-				Miss:   Gone, Detail: "the node has left the cluster without a word", Silent: true,
+			all.seen = append(all.seen, check{
+				target: target{Slug: node + "/" + component, Node: node, Component: component, Process: m.Process},
+				Miss:   gone, Detail: "the node has left the cluster without a word", Silent: true,
 			})
 		}
 	}
@@ -84,7 +84,7 @@ func (r *registry) add(all *round, m cluster.Member) {
 	}
 	all.nodes++
 	for _, component := range m.Components {
-		all.ask = append(all.ask, Target{
+		all.ask = append(all.ask, target{
 			Slug: m.Node + "/" + component, Node: m.Node, Component: component, Process: m.Process,
 			URL: strings.TrimRight(m.HTTP, "/") + health.VitalPath + component,
 		})

@@ -70,7 +70,7 @@ type Supervisor struct {
 
 	// Of the loop that sweeps.
 	registry registry
-	judge    *Judge
+	judge    *judge
 	sweep    uint64    // the number of the last one; begun only
 	begun    bool      // this process is the one that sweeps
 	last     *Report   // that was written
@@ -220,7 +220,7 @@ func (s *Supervisor) begin(ctx context.Context) error {
 		return err
 	}
 	s.sweep = sweep
-	s.judge = &Judge{}
+	s.judge = &judge{}
 	s.last = nil
 	s.begun = true
 	s.logger.Info("looking after the components", "last_sweep", sweep)
@@ -243,7 +243,7 @@ func (s *Supervisor) Sweep(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // then unanswered requests are not failures
 	}
-	in := Input{
+	in := input{
 		Now: began, Checks: checks, Nodes: round.nodes, Known: known, Used: standing.Used, Paused: make(map[string]bool), Settings: s.settings,
 		Budget: s.cfg.Budget, Keep: int(s.cfg.Window / s.settings.Interval),
 	}
@@ -279,7 +279,7 @@ func (s *Supervisor) standing(ctx context.Context) (Standing, bool) {
 }
 
 // report makes the report.
-func (s *Supervisor) report(began time.Time, v Verdict, total int, age time.Duration) Report {
+func (s *Supervisor) report(began time.Time, v verdict, total int, age time.Duration) Report {
 	r := newReport(began)
 	r.By, r.Process = s.cfg.Member.Node, s.cfg.Member.Process
 	r.Total, r.Healthy, r.Unhealthy, r.Missed = total, v.Healthy, total-v.Healthy, v.Missed
@@ -314,7 +314,7 @@ func (s *Supervisor) Unanswered() error {
 }
 
 // count counts the results of a sweep.
-func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Report) {
+func (s *Supervisor) count(ctx context.Context, checks []check, v verdict, r *Report) {
 	m := s.metrics
 	for _, c := range checks {
 		m.restarts.WithLabelValues(c.Slug) // from 0: Prometheus ignores the first value of a series
@@ -329,12 +329,12 @@ func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Re
 		if f.Misses >= s.settings.Misses {
 			down++
 			level = slog.LevelWarn
-			if f.Cause != Stalled && f.Cause != Gone { // its own node tells, or the cluster that it is gone
+			if f.Cause != Stalled && f.Cause != gone { // its own node tells, or the cluster that it is gone
 				silent = append(silent, f.Slug)
 			}
 		}
 		code := fault.Code("")
-		if f.Cause == Timeout {
+		if f.Cause == timedOut {
 			code = fault.SupervisorTimeout
 		}
 		s.logger.Log(ctx, level, "component missed its heartbeat", "slug", f.Slug, "miss_count", f.Misses, "threshold", s.settings.Misses,
@@ -350,7 +350,7 @@ func (s *Supervisor) count(ctx context.Context, checks []Check, v Verdict, r *Re
 }
 
 // commit writes a sweep, after those that could not be written.
-func (s *Supervisor) commit(ctx context.Context, v Verdict, r Report) {
+func (s *Supervisor) commit(ctx context.Context, v verdict, r Report) {
 	s.sweep++
 	r.Sweep = s.sweep
 	for i := range v.Orders {

@@ -164,7 +164,7 @@ func TestSlowEndpointIsATimeoutAndHoldsUpNoOther(t *testing.T) {
 	s, _ := w.watch(store, 3*time.Second)
 	s.Sweep(t.Context())
 	i := slices.IndexFunc(last(t, store).Findings, func(f Finding) bool { return f.Slug == "b/hub" })
-	if i < 0 || last(t, store).Findings[i].Cause != Timeout {
+	if i < 0 || last(t, store).Findings[i].Cause != timedOut {
 		t.Errorf("%+v", last(t, store))
 	}
 }
@@ -178,7 +178,7 @@ func TestNodeThatIsGoneIsMissedUntilItIsForgotten(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, after := range []time.Duration{0, 9 * time.Minute} {
-		if got := r.round(now.Add(after), view()); len(got.seen) != 1 || got.seen[0].Miss != Gone || got.nodes != 0 {
+		if got := r.round(now.Add(after), view()); len(got.seen) != 1 || got.seen[0].Miss != gone || got.nodes != 0 {
 			t.Errorf("after %s: %+v", after, got)
 		}
 	}
@@ -518,7 +518,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add(200, []byte(`{"slug":"hub","status":"ok","last_decision_ms":18446744073710,"process":"p"}`)) // milliseconds that overflow to a small age
 	f.Add(200, []byte("OK"))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		c := answered(Target{Slug: "a/hub", Node: "a", Component: "hub", Process: "p"}, status, body, 10*time.Second)
+		c := answered(target{Slug: "a/hub", Node: "a", Component: "hub", Process: "p"}, status, body, 10*time.Second)
 		var v health.Vital
 		well := status == http.StatusOK && json.Unmarshal(body, &v) == nil && v.Slug == "hub" && v.Status == health.VitalOK && v.Process == "p" &&
 			v.Uptime >= 0 && v.LastDecision >= 0 && v.LastDecision <= 10_000

@@ -22,8 +22,8 @@ const (
 )
 
 // poll asks all targets, in parallel.
-func (s *Supervisor) poll(ctx context.Context, targets []Target, timeout time.Duration) []Check {
-	checks := make([]Check, len(targets))
+func (s *Supervisor) poll(ctx context.Context, targets []target, timeout time.Duration) []check {
+	checks := make([]check, len(targets))
 	slots := make(chan struct{}, inFlight)
 	var wg sync.WaitGroup
 	for i, t := range targets {
@@ -38,9 +38,9 @@ func (s *Supervisor) poll(ctx context.Context, targets []Target, timeout time.Du
 }
 
 // ask asks one component.
-func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) Check {
-	silent := func(cause Cause, format string, args ...any) Check {
-		return Check{Target: t, Miss: cause, Detail: fmt.Sprintf(format, args...), Silent: true}
+func (s *Supervisor) ask(ctx context.Context, t target, timeout time.Duration) check {
+	silent := func(cause Cause, format string, args ...any) check {
+		return check{target: t, Miss: cause, Detail: fmt.Sprintf(format, args...), Silent: true}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -56,7 +56,7 @@ func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) C
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return silent(Timeout, "no answer within %s", timeout)
+		return silent(timedOut, "no answer within %s", timeout)
 	case err != nil:
 		return silent(unreachable, "%v", err)
 	}
@@ -64,9 +64,9 @@ func (s *Supervisor) ask(ctx context.Context, t Target, timeout time.Duration) C
 }
 
 // answered judges the answer of a component.
-func answered(t Target, status int, body []byte, stallAfter time.Duration) Check {
-	c := Check{Target: t}
-	miss := func(cause Cause, format string, args ...any) Check {
+func answered(t target, status int, body []byte, stallAfter time.Duration) check {
+	c := check{target: t}
+	miss := func(cause Cause, format string, args ...any) check {
 		c.Miss, c.Detail = cause, fmt.Sprintf(format, args...)
 		return c
 	}

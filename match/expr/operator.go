@@ -128,7 +128,7 @@ func compare(meter *costMeter, a, b ref.Val, function string, holds func(order i
 	if !sOK || !tOK {
 		return compareOthers(a, b, function, holds)
 	}
-	order, ordered, ok := Order(s, t)
+	order, ordered, ok := orderOf(s, t)
 	if !ok {
 		return types.NewErr("%s %s %s has no meaning", s.Class, symbol(function), t.Class)
 	}

@@ -55,7 +55,7 @@ func (p *Predicate) eval(f *Facts) (Verdict, error) {
 		}
 		return No, nil
 	}
-	order, ordered, ok := Order(field, p.Constants[0].Scalar)
+	order, ordered, ok := orderOf(field, p.Constants[0].Scalar)
 	if !ok {
 		return No, fmt.Errorf("%s %s %s has no meaning", field.Class, relationSymbols[p.Relation], p.Constants[0].Class)
 	}

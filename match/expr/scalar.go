@@ -167,9 +167,9 @@ func (s Scalar) Equal(t Scalar) bool {
 	return s.tag == t.tag && bytes.Equal(s.text, t.text)
 }
 
-// Order compares two scalars for <, <=, > and >=. If ordered is false, all of these are false; if
+// orderOf compares two scalars for <, <=, > and >=. If ordered is false, all of these are false; if
 // ok is false, they are errors.
-func Order(s, t Scalar) (order int, ordered, ok bool) {
+func orderOf(s, t Scalar) (order int, ordered, ok bool) {
 	switch {
 	case s.Class == Absent || t.Class == Absent:
 		return 0, false, true

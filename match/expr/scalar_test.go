@@ -125,7 +125,7 @@ func compareInts(i, j int) int { return big.NewInt(int64(i)).Cmp(big.NewInt(int6
 func TestNaNEqualsNothing(t *testing.T) {
 	for _, nan := range []any{math.NaN(), bsonDecimal(t, "NaN")} {
 		s := ScalarOf(value(t, nan))
-		_, ordered, ok := Order(s, IntScalar(1))
+		_, ordered, ok := orderOf(s, IntScalar(1))
 		_, constant := newConstant(s)
 		if !s.IsNaN() || s.Equal(s) || ordered || !ok || constant {
 			t.Errorf("%v: equal to itself %v, ordered %v, meaning %v, a constant %v", nan, s.Equal(s), ordered, ok, constant)
@@ -148,7 +148,7 @@ func TestClassesDoNotMix(t *testing.T) {
 					if s.Equal(u) != want {
 						t.Errorf("%T and %T equal: %v, want %v", a, b, s.Equal(u), want)
 					}
-					_, ordered, ok := Order(s, u)
+					_, ordered, ok := orderOf(s, u)
 					absent := i == 0 || j == 0
 					if meaning := absent || i == j && s.Class.isOrdered(); ok != meaning || ordered && !meaning || absent && ordered {
 						t.Errorf("%T and %T ordered: %v, %v, want meaning %v", a, b, ordered, ok, meaning)
