@@ -157,6 +157,10 @@ func (h *Events) open(w http.ResponseWriter, r *http.Request) (c *client, err er
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
 	w.Header().Set("X-Accel-Buffering", "no")
 	c = &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
+	if request.Known {
+		last, _ := input.Resumes(r, r.URL.Query()) // parse has checked it
+		c.id = []byte(last)
+	}
 	if h.cfg.Gzip {
 		w.Header().Add("Vary", "Accept-Encoding")
 		c.compress(r.Header)

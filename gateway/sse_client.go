@@ -38,6 +38,7 @@ type client struct {
 	written    int        // events in the buffer
 	last       uint64     // the last batch in the buffer
 	at         change.Ref // of the last id that the client has
+	id         []byte     // that id
 	stamped    uint32     // the stamp that documents is of
 	documents  string     // the progress of its snapshots
 
@@ -233,7 +234,9 @@ func (c *client) fail(ctx context.Context, err error) (reason string) {
 // the generation of the subscriber's checkpoint and the stamp of its snapshots.
 func (c *client) appendID(b *delivery.Batch, ref change.Ref) {
 	c.at = ref
-	c.buffer = ref.AppendText(append(c.buffer, "id: "...), c.events.cfg.Cluster)
+	c.buffer = append(c.buffer, "id: "...)
+	from := len(c.buffer)
+	c.buffer = ref.AppendText(c.buffer, c.events.cfg.Cluster)
 	switch {
 	case b.Stamp > 0:
 		c.buffer = fmt.Appendf(c.buffer, "%s%d%s%x", idMark, b.Generation, idMark, b.Stamp)
@@ -243,6 +246,19 @@ func (c *client) appendID(b *delivery.Batch, ref change.Ref) {
 	case b.Generation > 0:
 		c.buffer = strconv.AppendUint(append(c.buffer, idMark...), b.Generation, 10)
 	}
+	c.id = append(c.id[:0], c.buffer[from:]...)
+}
+
+// say appends an event that is no place in the log. It has the id that the client has, if any: many
+// programs keep what their library says is the id of an event, which is empty for one without, and
+// would resume nowhere.
+func (c *client) say(event string, data any) {
+	text, _ := json.Marshal(data) //nolint:errchkjson // strings only
+	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n", event, text)
+	if len(c.id) > 0 {
+		c.buffer = fmt.Appendf(c.buffer, "id: %s\n", c.id)
+	}
+	c.buffer = append(c.buffer, '\n')
 }
 
 // progress returns the progress of snapshots as text, while any is unfinished: a client that
@@ -327,14 +343,13 @@ func (c *client) notice(n delivery.Notice) {
 	if n.Subscription == "" {
 		return
 	}
-	text, _ := json.Marshal(description{Code: n.Code, Message: n.Text}) //nolint:errchkjson // strings only
-	c.buffer = fmt.Appendf(c.buffer, "event: %s\ndata: %s\n\n", n.Kind, text)
+	c.say(string(n.Kind), description{Code: n.Code, Message: n.Text})
 }
 
 // problem appends an error as an event, and when the client may come back.
 func (c *client) problem(event string, err error) {
-	text, _ := json.Marshal(describe(err)) //nolint:errchkjson // strings only
-	c.buffer = fmt.Appendf(c.buffer, "retry: %d\nevent: %s\ndata: %s\n\n", comeBack(err).Milliseconds(), event, text)
+	c.buffer = fmt.Appendf(c.buffer, "retry: %d\n", comeBack(err).Milliseconds())
+	c.say(event, describe(err))
 }
 
 // comeBack returns a random time after which a client may connect again whose stream has ended with

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -883,6 +884,53 @@ func TestIDIsTheLastLineOfItsEvent(t *testing.T) {
 		if last := len(block) - 1; has("id: ") != last || strings.Contains(block[last-1], block[last][len("id: "):len(block[last])-1]) {
 			t.Errorf("%q", block)
 		}
+	}
+}
+
+// A notice and an error have the id that their client has: programs that keep what their library
+// says is the id of an event, which is empty for one without, would begin anew.
+func TestWhatIsNoChangeHasTheIDThatTheClientHas(t *testing.T) {
+	w := newWorld(t, options{events: gateway.EventsConfig{Heartbeat: 50 * time.Millisecond}})
+	w.source.Append(changetest.Event{ID: 1}, changetest.Event{ID: 2})
+	block := func(body *bufio.Reader, event string) (text string) {
+		t.Helper()
+		for !strings.Contains(text, "event: "+event+"\n") || !strings.HasSuffix(text, "\n\n") {
+			line, err := body.ReadString('\n')
+			if err != nil {
+				t.Fatalf("%q, %v", text, err)
+			}
+			if strings.HasSuffix(text, "\n\n") {
+				text = ""
+			}
+			text += line
+		}
+		return text
+	}
+	first := bufio.NewReader(w.stream("?start=earliest&subscriber=page", "").Body)
+	var last string
+	for last == "" {
+		line, err := first.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		last, _ = strings.CutPrefix(line, "id: ")
+		if !strings.HasPrefix(line, "id: ") {
+			last = ""
+		}
+	}
+	last = strings.TrimSpace(last)
+	doubtful := bufio.NewReader(w.stream("?filter="+url.QueryEscape(`op=="updated"`), last).Body)
+	if text := block(doubtful, "filter_doubtful"); !strings.HasSuffix(text, "\nid: "+last+"\n\n") {
+		t.Errorf("a client that comes with %s gets %q", last, text)
+	}
+	if text := block(bufio.NewReader(w.stream("?filter="+url.QueryEscape(`op=="updated"`), "").Body), "filter_doubtful"); strings.Contains(text, "id: ") {
+		t.Errorf("a client without an id gets %q", text)
+	}
+	w.stream("?subscriber=page", last) // takes the name over
+	rest, err := io.ReadAll(first)
+	all := regexp.MustCompile(`(?m)^id: .*$`).FindAllString(string(rest), -1)
+	if err != nil || len(all) < 2 || all[len(all)-1] != all[len(all)-2] || !strings.HasSuffix(string(rest), all[len(all)-1]+"\n\n") {
+		t.Errorf("a client that is replaced gets %q, %v", rest, err)
 	}
 }
 

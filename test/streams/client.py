@@ -1,4 +1,4 @@
-"""Reads a stream as programs in Python do, with urllib or with requests, and prints the id and the data of each message.
+"""Reads a stream as programs in Python do, with urllib or with requests, and prints the id and the data of each change, which is an event without a name.
 
     python3 test/streams/client.py urllib|requests URL
 """
@@ -24,17 +24,19 @@ def lines_of_requests(url, headers):
 
 
 def events(lines):
-    identity, data = None, []
+    identity, name, data = None, "", []
     for line in lines:
         if not line:
             if data:
-                yield identity, "\n".join(data)
-            data = []
+                yield identity, name, "\n".join(data)
+            name, data = "", []
             continue
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if field == "id":
             identity = value
+        elif field == "event":
+            name = value
         elif field == "data":
             data.append(value)
 
@@ -46,8 +48,9 @@ def main(library, url):
         if last:
             headers["Last-Event-ID"] = last
         try:
-            for last, data in events({"urllib": lines_of_urllib, "requests": lines_of_requests}[library](url, headers)):
-                print(last, data, sep="\t", flush=True)
+            for last, name, data in events({"urllib": lines_of_urllib, "requests": lines_of_requests}[library](url, headers)):
+                if not name:
+                    print(last, data, sep="\t", flush=True)
         except OSError:
             pass
         except Exception as failure:  # http.client's are no OSError

@@ -17,7 +17,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const cuts = [4_000, 9_000, 9_000];
 const path = '/v1/events?db=shop&coll=orders';
 
-// programs are clients in other languages. They print the id and the data of each message.
+// programs are clients in other languages. They print the id and the data of each change.
 const programs = {
   python: Object.fromEntries(['urllib', 'requests'].map((name) => [`Python ${name}`, ['python3', [join(here, 'client.py'), name]]])),
   go: Object.fromEntries(['r3labs', 'tmaxmax', 'launchdarkly'].map((name) => [`Go ${name}`, [process.env.GOCLIENT ?? 'bin/streamclient', [name]]])),

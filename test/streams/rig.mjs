@@ -33,8 +33,8 @@ export async function demo(...args) {
   return {address, async stop() { child.kill('SIGINT'); await ended; }};
 }
 
-// follow reads a stream as the standard says, without any library, and calls event with each id,
-// the time of its arrival, and its data.
+// follow reads a stream as the standard says, without any library, and calls event with the id of
+// each change, which is an event without a name, the time of its arrival, and its data.
 export function follow(url, event, headers = {}) {
   const abort = new AbortController();
   const heads = fetch(url, {signal: abort.signal, headers: {Accept: 'text/event-stream', ...headers}}).then((answer) => {
@@ -47,7 +47,7 @@ export function follow(url, event, headers = {}) {
         for (const block of blocks) {
           const id = /^id: (.*)$/m.exec(block);
           const data = /^data: (.*)$/m.exec(block);
-          if (id && data) event(id[1], Date.now(), data[1]);
+          if (id && data && !/^event: /m.test(block)) event(id[1], Date.now(), data[1]);
         }
       }
     })().catch(() => {});
