@@ -126,6 +126,7 @@ const (
 	SessionUnwatched      Code = "STRM-SESSION-UNWATCHED"
 	SinkHalted            Code = "STRM-SINK-HALTED"
 	SinkTarget            Code = "STRM-SINK-TARGET"
+	SinkWaiting           Code = "STRM-SINK-WAITING"
 	ReceiverUnreachable   Code = "STRM-RECEIVER-UNREACHABLE"
 	RetentionBucket       Code = "STRM-RETENTION-BUCKET"
 	RetentionClock        Code = "STRM-RETENTION-CLOCK"

@@ -106,6 +106,9 @@ type Subscriber struct {
 	Shared bool
 	// Failed says that a shared subscriber has stopped, whole or in part.
 	Failed Since
+	// Waits says that a sink waits for a destination that takes nothing, and tries it again by
+	// itself.
+	Waits Since
 	// Unacknowledged says that the target of a sink acknowledges no waiting message, or that a
 	// client acknowledges none of its changes.
 	Unacknowledged Since

@@ -92,6 +92,10 @@ func sinkAwayLate(f *Facts) {
 	})(f)
 }
 
+func sinkWaits(f *Facts) {
+	sunk(func(s *Subscriber) { s.Waits = ago(time.Minute, fault.Newf(fault.SinkWaiting, "topic")) })(f)
+}
+
 func sinkLate(f *Facts) { sunk(func(s *Subscriber) { s.Late = ago(6*time.Second, away()) })(f) }
 
 func sinkHalted(f *Facts) {
@@ -245,6 +249,10 @@ func situations() map[string]situation {
 		"a target is away for all":              {all(sinkAway, other("sink/out", fault.SinkTarget)), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
 		"a target is away for another node":     {other("sink/out", fault.SinkTarget), Healthy, true, "sink/out:STRM-SINK-TARGET:critical"},
 		"a sink is halted":                      {sinkHalted, Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
+		"a destination of a sink waits":         {sinkWaits, Degraded, true, "sink/out:STRM-SINK-WAITING:warning"},
+		"a destination waits for another node":  {all(sinkWaits, other("sink/out", fault.SinkWaiting)), Degraded, true, "sink/out:STRM-SINK-WAITING:critical"},
+		"a destination waits, near the end":     {all(sinkWaits, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "sink/out:STRM-SINK-WAITING:critical"},
+		"a destination waits, late":             {all(sinkWaits, sunk(func(s *Subscriber) { s.Late = ago(0, away()) })), Degraded, true, "sink/out:STRM-SINK-WAITING:warning"},
 		"a sink lost its place":                 {sunk(func(s *Subscriber) { s.Failed = ago(0, fault.Newf(fault.LogHistoryLost, "x")) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink owes a loss":                    {sunk(func(s *Subscriber) { s.Lost = ago(0, away()) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink is late":                        {sinkLate, Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},

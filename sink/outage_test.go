@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -219,4 +221,96 @@ func TestOpenBreakerIsWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A choosy target refuses one message, and has two destinations without an order if it is a router.
+type choosy struct {
+	broken
+
+	bad *Message
+}
+
+func (c *choosy) Publish(ctx context.Context, m *Message) {
+	if m.ID == c.bad.ID {
+		m.Done(&RefusedError{Err: errors.New("bad"), Final: true})
+		return
+	}
+	c.broken.Publish(ctx, m)
+}
+
+type router struct{ choosy }
+
+func (r *router) Destination(m *Message) string { return m.Coll }
+
+// A box takes dead letters, or fails.
+type box struct {
+	Target
+
+	err   atomic.Pointer[error]
+	taken atomic.Int64
+}
+
+func (b *box) Publish(_ context.Context, m *Message) {
+	if err := b.err.Load(); err != nil {
+		m.Done(*err)
+		return
+	}
+	b.taken.Add(1)
+	m.Done(nil)
+}
+func (b *box) Flush() {}
+
+// A dead letter that cannot be written waits with what follows it, and is written when it can be:
+// by itself, unless it is refused. Other destinations get their changes meanwhile.
+func TestDeadLetterThatCannotBeWrittenWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		err   error
+		state string
+	}{
+		"unreachable": {errors.New("away"), Waiting},
+		"no right":    {&RefusedError{Err: errors.New("no topic"), Destination: true}, Waiting},
+		"too large":   {&RefusedError{Err: errors.New("too large"), Final: true}, Halted},
+		"unwanted":    {ErrGone, Halted},
+	} {
+		for _, routes := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				letters, one := &box{}, &choosy{}
+				letters.err.Store(&c.err)
+				var target Target = one
+				if routes {
+					r := &router{}
+					target, one = r, &r.choosy
+				}
+				s := publishing(target, Config{DeadLetter: letters}, 4)
+				all := s.mu.flights[0].messages
+				for i, m := range all {
+					m.ID = strconv.Itoa(i)
+					m.Coll = []string{"bad", "bad", "good", "good"}[i]
+				}
+				one.bad = all[0]
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() { s.publish(ctx, all); _ = s.run(ctx, nil) })
+				wg.Go(func() { s.watch(ctx) })
+				time.Sleep(time.Hour)
+				st := s.Status()
+				if st.State != c.state || !strings.Contains(st.Error, "write dead letter") || st.DeadLetters != 0 {
+					t.Errorf("%s, router %t: %+v", name, routes, st)
+				}
+				if routes && c.state == Waiting && st.Published != 2 {
+					t.Errorf("%s: %d of the other destination are published", name, st.Published)
+				}
+				letters.err.Store(nil)
+				if c.state == Halted {
+					s.Resume()
+				}
+				time.Sleep(time.Minute)
+				if st := s.Status(); st.State != Publishing || st.DeadLetters != 1 || letters.taken.Load() != 1 || len(s.mu.flights) != 0 {
+					t.Errorf("%s, router %t, after the dead letter could be written: %+v", name, routes, st)
+				}
+				cancel()
+				wg.Wait()
+			})
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -48,27 +49,34 @@ const tryEvery = 10 * time.Second
 // refuse stops publishing after a permanent refusal: to the message's destination if the target has
 // several, otherwise completely. Meanwhile the sink publishes to other destinations within the
 // session's credit; it acknowledges nothing after the waiting messages. It continues when an
-// operator resumes the sink, or if the target refused the destination, and no message, when the
-// target takes it again.
-func (s *Sink) refuse(m *Message, err error, destination bool) {
-	to := s.destination(m)
+// operator resumes the sink.
+func (s *Sink) refuse(m *Message, err error) {
 	m.attempts = 0
-	if to == "" {
+	if to := s.destination(m); to == "" {
 		s.halt(err)
-		return
+	} else {
+		s.suspend(to, m, closed{err: fmt.Errorf("what goes to %s waits: %w", to, err)})
 	}
-	now := closed{err: fmt.Errorf("what goes to %s waits: %w", to, err)}
-	if destination {
-		now.due = time.Now().Add(tryEvery)
-	}
+}
+
+// wait stops publishing as refuse does, because nothing is wrong with the message: its destination
+// takes nothing, or the dead letter could not be written. The sink tries it again by itself.
+func (s *Sink) wait(m *Message, err error) {
+	to := s.destination(m)
+	err = fmt.Errorf("what goes to %s waits: %w", cmp.Or(to, "the target"), err)
+	s.suspend(to, m, closed{err: err, due: time.Now().Add(tryEvery)})
+}
+
+// suspend closes a destination, from a message on that waits for it.
+func (s *Sink) suspend(to string, m *Message, why closed) {
 	s.hold(func() {
 		if s.mu.parked == nil {
 			s.mu.parked = make(map[string]closed)
 		}
 		if !s.mu.parked[to].trying {
-			s.cfg.Logger.Warn("sink halted", "error", now.err)
+			s.cfg.Logger.Warn("what goes to a destination waits", "destination", to, "error", why.err)
 		}
-		s.mu.parked[to] = now
+		s.mu.parked[to] = why
 		s.park(m, to)
 	})
 }
@@ -113,16 +121,17 @@ func (s *Sink) triesAgain(m *Message) bool {
 	return s.mu.parked[s.destination(m)].trying
 }
 
-// due returns the destination that the sink should have tried again for longest, empty if there is
-// none. The caller holds the mutex.
-func (s *Sink) due(now time.Time) (name string) {
+// due returns the destination that the sink should have tried again for longest, if there is one.
+// The caller holds the mutex.
+func (s *Sink) due(now time.Time) (name string, is bool) {
 	for each, to := range s.mu.parked {
 		isDue := !to.due.IsZero() && !to.trying && !now.Before(to.due)
-		if isDue && (name == "" || to.due.Before(s.mu.parked[name].due)) {
+		if isDue && (!is || to.due.Before(s.mu.parked[name].due)) {
 			name = each
+			is = true
 		}
 	}
-	return name
+	return name, is
 }
 
 // reopen releases what waits for the destination that is due, if nothing else has failed: one at a
@@ -130,8 +139,8 @@ func (s *Sink) due(now time.Time) (name string) {
 func (s *Sink) reopen(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := s.due(now)
-	if name == "" || s.mu.failed || s.mu.paused || s.mu.halted != nil {
+	name, is := s.due(now)
+	if !is || s.mu.failed || s.mu.paused || s.mu.halted != nil {
 		return
 	}
 	to := s.mu.parked[name]
@@ -156,7 +165,7 @@ func (s *Sink) opened() {
 	if len(s.mu.parked) < before {
 		s.stall()
 	}
-	if s.due(time.Now()) != "" && !s.mu.paused && s.mu.halted == nil {
+	if _, is := s.due(time.Now()); is && !s.mu.paused && s.mu.halted == nil {
 		wake.Notify(s.signal)
 	}
 }
@@ -195,12 +204,17 @@ func (s *Sink) dropParked() {
 	}
 }
 
-// parkedError returns an error that names the waiting destinations, nil if none waits. The caller
-// holds the mutex.
-func (s *Sink) parkedError() error {
+// parkedState returns the state of a sink with waiting destinations, and an error that names them.
+// The caller holds the mutex.
+func (s *Sink) parkedState() (state string, err error) {
+	state = Waiting
 	var errs []error
 	for _, to := range slices.Sorted(maps.Keys(s.mu.parked)) {
-		errs = append(errs, s.mu.parked[to].err)
+		closed := s.mu.parked[to]
+		if closed.due.IsZero() {
+			state = Halted
+		}
+		errs = append(errs, closed.err)
 	}
-	return errors.Join(errs...)
+	return state, errors.Join(errs...)
 }

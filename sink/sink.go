@@ -592,7 +592,7 @@ func (s *Sink) again() (first *Message, again []*Message) {
 }
 
 // judge handles a message that the target has refused: it tries again, writes the message as a dead
-// letter (settled), or halts the sink.
+// letter (settled), has it wait, or halts the sink.
 func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) {
 	if errors.Is(m.err, ErrGone) {
 		s.halt(m.err)
@@ -611,21 +611,28 @@ func (s *Sink) judge(ctx context.Context, m *Message) (settled bool, err error) 
 	if m.attempts < s.cfg.Attempts && !refused.Final && !isClosed {
 		return false, nil
 	}
-	if refused.Destination && s.destination(m) == "" { // all messages wait for it
+	err = fmt.Errorf("change %s of %s was refused %d times: %w", m.ID, m.Namespace(), m.attempts, cause)
+	switch {
+	case refused.Destination:
 		m.attempts = 0
-		return false, nil
-	}
-	if s.cfg.DeadLetter == nil || refused.Destination {
-		s.refuse(m, fmt.Errorf("change %s of %s was refused %d times: %w", m.ID, m.Namespace(), m.attempts, cause), refused.Destination)
+		s.wait(m, err)
+		return true, nil
+	case s.cfg.DeadLetter == nil:
+		s.refuse(m, err)
 		return true, nil
 	}
-	switch err := One(ctx, s.cfg.DeadLetter, m); {
+	err = One(ctx, s.cfg.DeadLetter, m)
+	letter, refuses := errors.AsType[*RefusedError](err)
+	switch {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case errors.Is(err, ErrReplaced): // it is dropped
 		return true, nil
-	case err != nil:
+	case err != nil && (errors.Is(err, ErrGone) || refuses && !letter.Destination):
 		s.halt(fmt.Errorf("write dead letter: %w", err))
+		return true, nil
+	case err != nil: // it has had its attempts: the next refusal is a dead letter
+		s.wait(m, fmt.Errorf("write dead letter: %w", err))
 		return true, nil
 	}
 	s.dead.Add(1)
@@ -806,7 +813,7 @@ func (s *Sink) look(now time.Time) {
 	} else if now.Sub(s.mu.waited) > elsewhere {
 		s.mu.silent = time.Time{}
 	}
-	if s.due(now) != "" {
+	if _, is := s.due(now); is {
 		wake.Notify(s.signal)
 	}
 	s.mu.Unlock()
@@ -820,6 +827,7 @@ const (
 	Publishing = "publishing"
 	Paused     = "paused"
 	Halted     = "halted"
+	Waiting    = "waiting" // for a destination that takes nothing, which it tries again by itself
 	Stalled    = "stalled"
 	Retrying   = "retrying"
 )
@@ -859,7 +867,7 @@ func (s *Sink) Status() Status {
 	case s.mu.paused:
 		st.State = Paused
 	case len(s.mu.parked) > 0:
-		st.State, err = Halted, s.parkedError()
+		st.State, err = s.parkedState()
 	case s.mu.stalled:
 		st.State = Stalled
 		err = s.mu.last

@@ -555,6 +555,8 @@ func (s *Service) observedSubscribers(now time.Time) []health.Subscriber {
 		case i < 0:
 		case st.State == sink.Halted:
 			all[i].Failed = o.fact("halted "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
+		case st.State == sink.Waiting:
+			all[i].Waits = o.fact("waits "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkWaiting, "%s", st.Error))
 		case st.Silent != nil:
 			all[i].Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", cmp.Or(st.Error, "no answer yet"))}, now)
 		}

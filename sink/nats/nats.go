@@ -517,6 +517,7 @@ const (
 	wrongLastSequenceAny = 10164
 	messageTooLarge      = 10054
 	headersTooLarge      = 10097
+	notStored            = 10077 // with the store's own words, such as maximum messages exceeded
 )
 
 // acknowledged processes JetStream's answer.
@@ -579,6 +580,9 @@ func parseAnswer(reply *nats.Msg) (a answer, err error) {
 		return a, fmt.Errorf("%w: %w", sink.ErrReplaced, err)
 	case messageTooLarge, headersTooLarge:
 		return a, &sink.RefusedError{Err: fmt.Errorf("%w: %w", errTooLarge, err), Final: true}
+	case notStored:
+		err = fmt.Errorf("stream %s stores nothing: make room in it, raise its limits, or let it discard old messages: %w", a.Stream, err)
+		return a, &sink.RefusedError{Err: err, Destination: true}
 	}
 	if a.Error.Code >= 500 {
 		return a, err // the server is at fault

@@ -294,3 +294,39 @@ func TestRefusalNamesSubjectLimitAndRemedy(t *testing.T) {
 		}
 	}
 }
+
+// A full stream that discards nothing refuses whatever comes: it judges no change, and nothing is
+// wrong with the server.
+func TestFullStreamRefusesWhateverComes(t *testing.T) {
+	t.Parallel()
+	s, stream := start(t)
+	cfg := stream.CachedInfo().Config
+	cfg.MaxMsgs = 1
+	cfg.Discard = jetstream.DiscardNew
+	conn, err := natsio.Connect(s.URL(), natsio.Timeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	n := target(t, s)
+	publish(t, n, message(1, 1))
+	err = sink.One(t.Context(), n, message(2, 1))
+	if refused, is := errors.AsType[*sink.RefusedError](err); !is || !refused.Destination || !strings.Contains(err.Error(), "stream changes stores nothing") {
+		t.Errorf("%v", err)
+	}
+	cfg.MaxMsgs = -1
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, n, message(2, 1))
+	if got := stored(t, stream); !slices.Equal(got, []string{"1", "2"}) {
+		t.Errorf("the stream has %q", got)
+	}
+}

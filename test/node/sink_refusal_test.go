@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	natsio "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -20,6 +21,9 @@ type destinations struct {
 	want     []string              // in what operators are told
 	arrived  func(coll string) int // counts messages
 	mend     func(coll string)
+
+	streams map[string]jetstream.Stream // of JetStream
+	conn    *natsio.Conn
 }
 
 // Only what goes to a destination that is refused waits; others get their changes, and nothing is
@@ -28,7 +32,7 @@ type destinations struct {
 // has judged it.
 func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject} {
+	for name, begin := range map[string]func(*testing.T) destinations{"kafka": kafkaWithoutATopic, "nats": natsWithoutASubject, "full": natsWithAFullStream} {
 		for _, comes := range []string{"by itself", "when resumed", "at another node"} {
 			t.Run(name+", "+comes, func(t *testing.T) {
 				t.Parallel()
@@ -46,7 +50,7 @@ func TestOnlyWhatGoesToARefusedDestinationWaits(t *testing.T) {
 				r.writes(0, 10)
 				n.until("the others arrive", func() bool { return to.arrived("orders") >= 30 })
 				status := func() sink.Status { return n.service.Sinks()[0].Status() }
-				n.until("the sink tells what waits", func() bool { return status().State == sink.Halted })
+				n.until("the sink tells what waits", func() bool { return status().State == sink.Waiting })
 				missing(20, 40)
 				r.writes(10, 20)
 				n.until("the others arrive after that", func() bool { return to.arrived("orders") >= 60 })
@@ -158,13 +162,15 @@ func natsWithoutASubject(t *testing.T) destinations {
 	}
 	t.Cleanup(n.Stop)
 	streams := make(map[string]jetstream.Stream)
+	var conn *natsio.Conn
 	stream := func(coll string) {
-		s, conn, err := n.Stream(t.Context(), coll, "changes."+coll)
+		s, by, err := n.Stream(t.Context(), coll, "changes."+coll)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(conn.Close)
+		t.Cleanup(by.Close)
 		streams[coll] = s
+		conn = by
 	}
 	stream("orders")
 	stream("letters")
@@ -176,17 +182,32 @@ func natsWithoutASubject(t *testing.T) destinations {
 				return 0
 			}
 			info, err := streams[coll].Info(t.Context())
-			if err == nil && info.State.Msgs > 60 {
-				for i := range info.State.Msgs {
-					m, _ := streams[coll].GetMsg(t.Context(), i+1)
-					t.Log(m.Header.Get("Streamer-Partition"), m.Header.Get("Streamer-Id"), m.Header.Get("Streamer-Epoch"), m.Time.UnixMilli(), string(m.Data)[:0])
-				}
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			return int(info.State.Msgs)
 		},
 		mend: stream,
+
+		streams: streams, conn: conn,
 	}
+}
+
+// natsWithAFullStream begins JetStream with a stream of one collection that is full.
+func natsWithAFullStream(t *testing.T) destinations {
+	t.Helper()
+	to := natsWithoutASubject(t)
+	to.mend("missing")
+	full := to.streams["missing"].CachedInfo().Config
+	full.MaxBytes = 1
+	full.Discard = jetstream.DiscardNew
+	js, err := jetstream.New(to.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	to.want = []string{"what goes to subject changes.missing waits", "stream missing stores nothing", "maximum bytes exceeded"}
+	return to
 }

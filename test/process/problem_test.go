@@ -149,15 +149,22 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	link, address := etcdtest.NewLink(t, strings.TrimPrefix(strings.Split(direct.uri, "/?")[0], "mongodb://"))
 	l := direct.with("STREAMER_MONGODB_URI=mongodb://" + address + "/?directConnection=true&heartbeatFrequencyMS=500")
 	f := fleetOn(t, l, 2, "STREAMER_RELIABILITY_CIRCUIT_BREAKER_TIMEOUT=1s")
-	var broken atomic.Bool
-	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	var broken, refuses atomic.Bool
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if broken.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if refuses.Load() {
+			w.WriteHeader(http.StatusBadRequest)
 		}
 	}))
 	t.Cleanup(target.Close)
 	f.config = filepath.Join(t.TempDir(), "streamer.yaml")
-	settings := "sinks:\n  - name: hook\n    type: http\n    subscriptions: [{namespace: '" + l.database + ".*'}]\n    http: {url: '" + target.URL + "', secret: '" + strings.Repeat("s", 32) + "', allow: [127.0.0.0/8]}\n"
+	letters := filepath.Join(t.TempDir(), "letters")
+	if err := os.Mkdir(letters, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	settings := "sinks:\n  - name: hook\n    type: http\n    dead_letter: '" + letters + "/hook.jsonl'\n    subscriptions: [{namespace: '" + l.database + ".*'}]\n    http: {url: '" + target.URL + "', secret: '" + strings.Repeat("s", 32) + "', allow: [127.0.0.0/8]}\n"
 	if err := os.WriteFile(f.config, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +199,21 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	broken.Store(false)
 	f.show("the sink is well again", f.ships)
 	f.toldOnce("problem_over", "STRM-SINK-TARGET")
+
+	if err := os.RemoveAll(letters); err != nil {
+		t.Fatal(err)
+	}
+	refuses.Store(true)
+	f.show("a dead letter cannot be written", f.ships, "sink/hook STRM-SINK-WAITING")
+	f.toldOnce("problem", "STRM-SINK-WAITING")
+	for _, s := range f.ships {
+		if text := ask(t, s.url()+"/metrics").body; !strings.Contains(text, `streamer_problem{code="STRM-SINK-WAITING",severity="warning",`) {
+			t.Errorf("%s does not warn: %s", s.name, text)
+		}
+	}
+	refuses.Store(false)
+	f.show("the target takes everything again", f.ships)
+	f.toldOnce("problem_over", "STRM-SINK-WAITING")
 
 	heal := link.Cut()
 	f.show("MongoDB is away", f.ships, mongoAway)

@@ -118,7 +118,7 @@ func colourOfState(word string) string {
 	switch word {
 	case "ok", "healthy", "streaming", "running", "yes, live":
 		return green
-	case "warn", "warning", "degraded", "lagging", "starting", "paused", "yes, catching up", "yes, without credit":
+	case "warn", "warning", "degraded", "lagging", "starting", "paused", "retrying", "stalled", "waiting", "yes, catching up", "yes, without credit":
 		return yellow
 	case "fail", "critical", "unhealthy", "dead", "stuck", "stale", "halted", "not there", "yes, acknowledges nothing":
 		return red

@@ -3,7 +3,7 @@ import {badge, count, duration, h, keyed, natural, table, text} from '../ui.js';
 import {at} from '../address.js';
 
 // levels are the levels of badges by the state of a sink.
-export const levels = {publishing: 'fine', retrying: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};
+export const levels = {publishing: 'fine', retrying: 'warning', waiting: 'warning', stalled: 'warning', paused: 'info', halted: 'critical'};
 
 // reached says how far in the oplog a subscriber is, from 0 at its beginning to 1 at its end; null while unknown.
 function reached(list, s) {
@@ -50,7 +50,7 @@ function build(root) {
         text(behind, count(subscriber?.entries_behind));
         [[under, s.under_way], [published, s.published], [repeated, s.retried], [dead, s.dead_letters]].forEach(([e, n]) => text(e, count(n)));
         pause.show(s.state !== 'paused', `Pause sink ${s.sink}`);
-        resume.show(s.state === 'paused' || s.state === 'halted', `Resume sink ${s.sink}`);
+        resume.show(['paused', 'halted', 'waiting'].includes(s.state), `Resume sink ${s.sink}`);
       },
     };
   };
