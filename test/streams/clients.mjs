@@ -17,7 +17,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const cuts = [4_000, 9_000, 9_000];
 const path = '/v1/events?db=shop&coll=orders';
 
-// programs are clients in other languages. They print the id and the data of each change.
+// programs are clients in other languages. They print the id and the data of each event.
 const programs = {
   python: Object.fromEntries(['urllib', 'requests'].map((name) => [`Python ${name}`, ['python3', [join(here, 'client.py'), name]]])),
   go: Object.fromEntries(['r3labs', 'tmaxmax', 'launchdarkly'].map((name) => [`Go ${name}`, [process.env.GOCLIENT ?? 'bin/streamclient', [name]]])),
@@ -132,7 +132,10 @@ try {
         const client = await add(place, name);
         const child = spawn(file, [...args, client.door.origin + path], {stdio: ['ignore', 'pipe', 'inherit']});
         const ended = new Promise((done) => { child.on('exit', done); });
-        createInterface({input: child.stdout}).on('line', (line) => { client.reading.event(...line.split('\t', 2)); });
+        createInterface({input: child.stdout}).on('line', (line) => {
+          const [id, data] = line.split('\t', 2);
+          if (!data?.startsWith('{"code":')) client.reading.event(id, data); // a notice is no change
+        });
         stops.push(async () => { child.kill('SIGKILL'); await ended; });
       }
     }

@@ -1,5 +1,5 @@
 // Command goclient reads a stream as programs in Go do, with one of the libraries for it, and
-// prints the id and the data of each change, which is an event without a name.
+// prints the id and the data of each message.
 //
 //	goclient r3labs|tmaxmax|launchdarkly URL
 package main
@@ -38,7 +38,7 @@ func readR3labs(url string) error {
 	client := r3labs.NewClient(url, r3labs.ClientMaxBufferSize(16<<20))
 	for {
 		_ = client.SubscribeRaw(func(e *r3labs.Event) {
-			if len(e.Event) == 0 && json.Valid(e.Data) {
+			if json.Valid(e.Data) {
 				show(string(e.ID), string(e.Data))
 			}
 		})
@@ -69,9 +69,7 @@ func readLaunchDarkly(url string) error {
 		return err
 	}
 	for e := range stream.Events {
-		if e.Event() == "" {
-			show(e.Id(), e.Data())
-		}
+		show(e.Id(), e.Data())
 	}
 	return nil
 }
