@@ -98,9 +98,9 @@
 //     (delivery.TestIdentityThatWantsEverythingPaysForItself,
 //     delivery.TestLoneIdentityStaysOnTheLivePath)
 //   - A transport that has copied the events of a batch gives it back: its memory is that of later
-//     batches of any session. So is a page's, once all of its readers have done so. A collection of
-//     garbage frees what is not used (delivery.TestBatchesAreRecycled, TestPagesAreRecycled,
-//     gateway.TestMemoryOfBatchesIsReusedOnceTheyAreCopied)
+//     batches of any session, also of those that grow. So is a page's, once all of its readers have
+//     done so. A collection of garbage frees what is not used (delivery.TestBatchesAreRecycled,
+//     TestPagesAreRecycled, gateway.TestMemoryOfBatchesIsReusedOnceTheyAreCopied)
 //   - A hub is restarted by taking its sessions off the live path where they are: they read on by
 //     themselves and come back (delivery.TestRestartedHubLosesNothing,
 //     TestWedgedHubIsFoundAndRestarted)

@@ -112,6 +112,18 @@ func (w *Writer) keep() {
 	}
 }
 
+// fewFields is how many bytes an event is expected to have that is sent with some of its fields.
+const fewFields = 256
+
+// expected returns about how many bytes Append appends.
+func (w *Writer) expected(f Form) int {
+	n := len(w.event.Raw())
+	if len(f.Fields) > 0 {
+		n = min(n, fewFields)
+	}
+	return n
+}
+
 // Append appends the event in the form.
 func (w *Writer) Append(b []byte, f Form) ([]byte, error) {
 	if f.Format == BSON && len(f.Fields) == 0 {

@@ -134,8 +134,7 @@ func (s *stream) openDocuments(place change.Position, n int, of *page) *Batch {
 		s.queue(place)
 	}
 	if s.open == nil {
-		s.open = &Batch{}
-		s.open.Events, s.open.payloads = s.hub.spares.take(usual{events: min(n, MaxBatchEvents)})
+		s.open = &Batch{Events: s.hub.spares.events.take(min(n, MaxBatchEvents))}
 	}
 	if s.open.page == nil {
 		of.payloads.holders.Add(1)

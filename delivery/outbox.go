@@ -195,12 +195,13 @@ func (s *Session) Recycle(b *Batch) {
 		s.hub.giveUp(b.page, 1)
 	}
 	clear(b.Events)
-	memory := b.memory()
-	*b = Batch{Events: b.Events[:0], payloads: b.payloads[:0]}
-	if memory > maxSpare {
-		s.hub.spares.put(b, memory)
-		return
+	events, payloads := b.Events[:0], b.payloads[:0]
+	if b.memory() > maxSpare {
+		s.hub.spares.events.put(events)
+		s.hub.spares.payloads.put(payloads)
+		events, payloads = nil, nil
 	}
+	*b = Batch{Events: events, payloads: payloads}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.spare = b
@@ -211,37 +212,63 @@ const maxSpare = 2 << 10
 
 // spares have the memory of larger batches that were sent, and of the payloads of pages without
 // holders, for the next ones of any session. Garbage collections empty them: without them, these
-// would be the garbage. Batches are kept by the power of two of their memory, so that a batch never
-// counts for more than twice the memory of its contents.
+// would be the garbage.
 type spares struct {
-	batches [21]sync.Pool
-	pages   sync.Pool
+	events   spareSlices[Event]
+	payloads spareSlices[byte]
+	pages    sync.Pool
 }
 
-// put adds a batch, unless it is very large.
-func (s *spares) put(b *Batch, memory int) {
-	if class := bits.Len(uint(memory)); class < len(s.batches) {
-		s.batches[class].Put(b)
+// spareSlices are empty slices by the power of two of their capacity, so that a batch never counts
+// for much more than twice the memory of its contents.
+type spareSlices[T any] [21]sync.Pool
+
+// roomOf returns the capacity of a class: an eighth more than the power, because a full batch has
+// more than the bound by a part of its last event.
+func roomOf(class int) int { return 1<<class + 1<<class/8 }
+
+// put adds a slice, unless it is very large.
+func (s *spareSlices[T]) put(of []T) {
+	class := bits.Len(uint(cap(of))) - 1
+	if class >= 0 && roomOf(class) > cap(of) {
+		class--
+	}
+	if class >= 0 && class < len(s) {
+		s[class].Put(&of)
 	}
 }
 
-// take returns memory for a batch of the usual size.
-func (s *spares) take(u usual) ([]Event, []byte) {
-	memory := fair.BatchBytes + u.bytes + u.events*fair.EventBytes
-	if class := bits.Len(uint(memory)); memory > maxSpare && class < len(s.batches) {
-		if b, has := s.batches[class].Get().(*Batch); has {
-			return b.Events, b.payloads
-		}
+// take returns an empty slice with room for n elements.
+func (s *spareSlices[T]) take(n int) []T {
+	class := bits.Len(uint(max(1, n) - 1))
+	if class >= len(s) {
+		return make([]T, 0, n)
 	}
-	return make([]Event, 0, u.events), make([]byte, 0, u.bytes)
+	if spare, has := s[class].Get().(*[]T); has {
+		return *spare
+	}
+	return make([]T, 0, roomOf(class))
 }
 
-// openEvents opens a batch that events are added to.
-func (s *stream) openEvents() {
+// grow returns a slice with room for n more elements: the same one, or its elements in larger
+// memory, which has the usual size or twice that of before.
+func (s *spareSlices[T]) grow(of []T, n, usual int) []T {
+	if len(of)+n <= cap(of) {
+		return of
+	}
+	grown := append(s.take(max(usual, len(of)+max(n, len(of)))), of...)
+	clear(of)
+	s.put(of[:0])
+	return grown
+}
+
+// openEvents opens a batch that has room for another event, whose payload is expected to have so
+// many bytes.
+func (s *stream) openEvents(bytes int) {
 	s.openBatch()
-	if s.open.Events == nil {
-		s.open.Events, s.open.payloads = s.hub.spares.take(s.usual)
-	}
+	b, spares := s.open, &s.hub.spares
+	b.Events = spares.events.grow(b.Events, 1, s.usual.events)
+	b.payloads = spares.payloads.grow(b.payloads, bytes, s.usual.bytes)
 }
 
 // gather sorts the subscriptions that match an event by their forms.
@@ -278,7 +305,7 @@ func (s *stream) appendEvent(e *change.Event, ref change.Ref, p change.Partition
 	for _, g := range s.matching {
 		form, ids, one := g.form, g.ids, g.one
 		g.ids, g.one = nil, nil
-		s.openEvents()
+		s.openEvents(w.expected(form))
 		payloads, err := w.Append(s.open.payloads, form)
 		if err != nil {
 			s.hub.fail(one, fault.New(fault.SessionEncoding, err))
@@ -318,7 +345,7 @@ func (s *stream) queue(to change.Position) {
 	b.To = to
 	events := len(b.Events)
 	if events > 0 { // one large event says nothing of the next batch, but one of any size ends it
-		s.usual = usual{min(events+events/8, MaxBatchEvents), min(len(b.payloads), MaxBatchBytes) * 9 / 8}
+		s.usual = usual{min(events, MaxBatchEvents), min(len(b.payloads), MaxBatchBytes)}
 	}
 	if b.Loss != nil || b.Snapshot != nil {
 		events = 1 // a session that does not receive must run out of credit

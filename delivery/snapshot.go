@@ -481,7 +481,7 @@ func (l *loop) gone(sub *Subscription) {
 		p, _ := partitioner.Of(&left)
 		s.leftWriter.Next(&left)
 		if payload, err := s.leftWriter.Append(nil, sub.Form); err == nil && s.has(p, true) {
-			s.openEvents()
+			s.openEvents(len(payload))
 			b := s.open
 			e := Event{Ref: place.Ref(), Partition: p, Format: sub.Form.Format, Subscriptions: sub.ids, Snapshot: true}
 			b.add(e, append(b.payloads, payload...))
