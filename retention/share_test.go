@@ -106,9 +106,11 @@ func shareReading(t *testing.T, limit, most int) {
 	first, last := mongo.Reach()
 	n.log.SetReach(gap.Reach{First: first, Retained: all[0].Time, Last: last}, all[0].Time)
 	held, readers := 0, 0
+	store.mu.Lock()
 	store.look = func() {
 		held, readers = max(held, gauge(t, registry, "cache_bytes")), max(readers, n.log.Stats().Retained)
 	}
+	store.mu.Unlock()
 	var reading sync.WaitGroup
 	for i := range 200 {
 		reading.Go(func() {

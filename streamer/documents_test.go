@@ -113,6 +113,7 @@ func TestDocumentsFollowWhatMayHaveBeenHandedOver(t *testing.T) {
 		}
 		_, handedOver := source.Reach()
 		n.kill(errors.New("killed"))
+		n.stop(t) // and nobody reads the log
 
 		source.Delay, source.ReplyEvents = time.Second, 10 // the next owner's log reads them by and by
 		docs.mu.Lock()
@@ -148,7 +149,6 @@ func TestDocumentsFollowWhatMayHaveBeenHandedOver(t *testing.T) {
 			t.Errorf("%d documents, %d were left", documents, left)
 		}
 		next.stop(t)
-		n.stop(t)
 	})
 }
 
