@@ -887,11 +887,13 @@ func TestAnotherNumberOfPartitionsBeginsWhereAllHaveBeen(t *testing.T) {
 func TestEveryAddressIsTried(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	gone := newNode(t) // refuses to serve
-	go func() { gone.accept(t).close(errBroken) }()
+	var refusing sync.WaitGroup
+	refusing.Go(func() { (<-gone.visits).close(errBroken) })
 	p := start(t, config(j, gone.address, n.address), j.handle)
 	n.welcomed(t, 1, "a")
 	told(t, j, func(d client.Disconnected) bool { return d.Address == gone.address })
 	told(t, j, func(c client.Connected) bool { return c.Address == n.address })
+	refusing.Wait()
 	p.end()
 }
 

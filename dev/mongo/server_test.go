@@ -248,6 +248,7 @@ func TestKillWakesAWaitingGetMore(t *testing.T) {
 	id := c.run(d("aggregate", 1, "pipeline", bson.A{d("$changeStream", d())}, "cursor", d(), "$db", "a")).Lookup("cursor", "id").Int64()
 	reply := make(chan bson.Raw, 1)
 	go func() {
+		defer close(reply) // where there is none
 		reply <- c.run(d("getMore", id, "collection", "$cmd.aggregate", "maxTimeMS", 60_000, "$db", "a"))
 	}()
 	insert(t, client.Database("b").Collection("x"), d("_id", 1))

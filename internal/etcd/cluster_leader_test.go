@@ -197,6 +197,8 @@ func TestPlansOverABadNetwork(t *testing.T) {
 	written := c.raw.Watch(t.Context(), c.key("plan"))
 	done := make(chan struct{})
 	var spoiling sync.WaitGroup
+	end := sync.OnceFunc(func() { close(done); spoiling.Wait() })
+	defer end()
 	// Half of the time nothing is in the way: else a busy machine publishes hardly anything.
 	spoiling.Go(func() { c.spoil([]*etcdtest.Link{link, c.link()}, rand.New(rand.NewPCG(1, 2)), done) })
 	plans := uint64(0)
@@ -206,8 +208,7 @@ func TestPlansOverABadNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	close(done)
-	spoiling.Wait()
+	end()
 	if plan := c.view(c.store(nil)).Plan; plan.Version != plans || plan.Cause != fmt.Sprint(plans) {
 		t.Errorf("%+v", plan)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -172,16 +173,19 @@ func (w *still) posts(request func()) {
 // reads runs the node, with a subscriber that acknowledges everything.
 func (w *still) reads(ctx context.Context, start streamer.StartPolicy) {
 	client, left := context.WithCancel(ctx)
+	everything := deliverytest.Everything(w.t)
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	defer left()
-	go func() {
-		e, err := w.s.node.Connect(client, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: start}, deliverytest.Everything(w.t))
+	reading.Go(func() {
+		e, err := w.s.node.Connect(client, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: start}, everything)
 		for err == nil {
 			var batches []*delivery.Batch
 			if batches, _, err = e.Session().Receive(client); len(batches) > 0 {
 				err = e.Ack(deliverytest.Last(batches).Seq)
 			}
 		}
-	}()
+	})
 	if err := w.s.node.Run(ctx); err != nil {
 		w.t.Error(err)
 	}

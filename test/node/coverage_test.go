@@ -45,24 +45,26 @@ func ofThree(node, watch string) []string {
 // keepWriting writes to two collections until stop is called, which returns how many documents
 // there are in each.
 func (r *rig) keepWriting(colls ...string) (stop func() int) {
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	var writing sync.WaitGroup
 	written := 0
 	writing.Go(func() {
 		for ; ctx.Err() == nil; written++ {
 			for _, coll := range colls {
-				if _, err := r.coll(coll).InsertOne(r.Context(), map[string]any{"_id": fmt.Sprint(coll, "/", written), "n": 3}); err != nil {
+				if _, err := r.coll(coll).InsertOne(context.Background(), map[string]any{"_id": fmt.Sprint(coll, "/", written), "n": 3}); err != nil {
 					r.Error(err)
 					return
 				}
 			}
 		}
 	})
-	return func() int {
+	stop = func() int {
 		cancel()
 		writing.Wait()
 		return written
 	}
+	r.Cleanup(func() { stop() })
+	return stop
 }
 
 // allArrive waits until every document of the collections has arrived.

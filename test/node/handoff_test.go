@@ -298,11 +298,12 @@ func TestNoChangeIsPublishedByTwoOwners(t *testing.T) {
 	n1 := begin("n1")
 	n1.until("one node serves everything", func() bool { return n1.serves() == partitions })
 	n2 := begin("n2")
-	var writing sync.WaitGroup
-	defer writing.Wait()
 	during := func(what string, holds func() bool) {
 		t.Helper()
 		over := make(chan struct{})
+		var writing sync.WaitGroup
+		defer writing.Wait()
+		defer close(over)
 		writing.Go(func() {
 			for {
 				select {
@@ -314,8 +315,6 @@ func TestNoChangeIsPublishedByTwoOwners(t *testing.T) {
 			}
 		})
 		n1.until(what, holds)
-		close(over)
-		writing.Wait()
 	}
 	during("both nodes serve", func() bool { return n1.serves() == partitions/2 && n2.serves() == partitions/2 })
 	for range 2 {

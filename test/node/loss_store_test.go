@@ -152,6 +152,7 @@ func storeAway(t *testing.T, length time.Duration, settings ...string) {
 	var written []string
 	var writing sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
+	defer writing.Wait()
 	defer stop()
 	writing.Go(func() {
 		tick := time.NewTicker(50 * time.Millisecond)
