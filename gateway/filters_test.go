@@ -56,7 +56,7 @@ func by(subscriber string, filters ...string) *streampb.Hello {
 }
 
 func TestCostlyFiltersHarmNobodyElse(t *testing.T) {
-	server := tenants(t, gateway.Config{HeartbeatTimeout: 2 * patience})
+	server := tenants(t, gateway.Config{})
 	w := newWorld(t, options{server: server, hub: delivery.Config{Snapshots: shelf(1)}})
 	filters := make([]string, 300)
 	for i := range filters {
@@ -146,7 +146,7 @@ func TestTenHostileIdentitiesHarmNobodyElse(t *testing.T) {
 	for i := range identities {
 		lines = append(lines, fmt.Sprintf("hostile-%d name=hostile-%[1]d namespace=*", i))
 	}
-	w := newWorld(t, options{server: newList(t, lines...).config(gateway.Config{HeartbeatTimeout: 2 * patience})})
+	w := newWorld(t, options{server: newList(t, lines...).config(gateway.Config{})})
 	honest := w.openAs("honest", by("honest", "key._id == 7"))
 	next(honest, (*streampb.ConnectResponse).GetBatch)
 	for i := range identities {
@@ -174,7 +174,7 @@ func TestTenHostileIdentitiesHarmNobodyElse(t *testing.T) {
 // A session whose filters are too costly for the live path gets everything, by itself.
 func TestSessionOffTheLivePathMissesNothing(t *testing.T) {
 	const n = 100
-	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 2 * patience})})
+	w := newWorld(t, options{server: tenants(t, gateway.Config{})})
 	s := w.openAs("hostile", by("s", slow(0), "key._id == 7"))
 	next(s, (*streampb.ConnectResponse).GetBatch)
 	w.until("it is on the live path", func() bool { return w.node.Hub().Load().Live == 1 })
@@ -193,7 +193,7 @@ func TestSessionOffTheLivePathMissesNothing(t *testing.T) {
 // missing.
 func TestSuspendedFilterLosesNothing(t *testing.T) {
 	const n = 400
-	w := newWorld(t, options{server: tenants(t, gateway.Config{HeartbeatTimeout: 2 * patience})})
+	w := newWorld(t, options{server: tenants(t, gateway.Config{})})
 	first := w.openAs("hostile", hello(func(h *streampb.Hello) {
 		h.Subscriber = "s"
 		h.Subscriptions = []*streampb.Subscription{{Id: "all"}, {Id: "costly", Filter: costly(0)}}

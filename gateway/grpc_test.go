@@ -170,7 +170,7 @@ func TestWhatIsNotAcknowledgedComesAgain(t *testing.T) {
 }
 
 func TestSubscriptionsAreCompiledOrRefusedEach(t *testing.T) {
-	w := newWorld(t, options{})
+	w := newWorld(t, options{server: gateway.Config{HeartbeatTimeout: 30 * time.Second}})
 	s := w.open(t.Context(), hello(func(h *streampb.Hello) {
 		h.Subscriptions = []*streampb.Subscription{
 			{Id: "a", Filter: `key._id == 7`}, {Id: "b", Filter: `key. ==`}, {Id: "c", Ops: []string{"upsert"}}, {Id: "a"}, {Id: "d", Fields: []string{"x.y"}}, {},

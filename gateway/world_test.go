@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -94,6 +95,10 @@ func newWorld(t testing.TB, o options) *world {
 	}
 	o.node.Origin, o.node.By, o.node.Range = origin, "n", ask
 	w.node = streamer.NewNode(o.node, hub, log, store)
+	// On a busy machine everything takes its time: a client has it, except where a test bounds it.
+	for _, bound := range []*time.Duration{&o.server.HandshakeTimeout, &o.server.HeartbeatTimeout, &o.server.StallTimeout, &o.events.StallTimeout} {
+		*bound = cmp.Or(*bound, 2*patience)
+	}
 	o.server.Cluster, o.server.Node, o.server.Partitions = "c", "n", partitions
 	w.server = gateway.NewServer(o.server, w.node)
 	o.events.Cluster = "c"
