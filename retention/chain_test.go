@@ -963,9 +963,9 @@ func TestChainThatEndsWithinALostTransactionIsFollowedByALoss(t *testing.T) {
 		later := write(mongo, 5, 3000)
 		mongo.Truncate(len(later))
 		mongo.Tick(1)
-		asked := 0
+		var asked atomic.Int32
 		store.Before = func(context.Context, string, string) error {
-			if asked++; asked%1000 == 0 {
+			if asked.Add(1)%1000 == 0 {
 				time.Sleep(time.Minute)
 			}
 			return nil
@@ -979,8 +979,8 @@ func TestChainThatEndsWithinALostTransactionIsFollowedByALoss(t *testing.T) {
 		if len(got) < len(later) || same(got[len(got)-len(later):], positions(later)) != nil {
 			t.Errorf("%d changes were read", len(got))
 		}
-		if asked > 100 {
-			t.Errorf("the store was asked %d times", asked)
+		if n := asked.Load(); n > 100 {
+			t.Errorf("the store was asked %d times", n)
 		}
 	})
 }
