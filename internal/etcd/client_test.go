@@ -174,10 +174,11 @@ func TestUserNeedsRightsOnThePrefixAndNoOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var epochs []change.Epoch
+	// Leases of an hour: on a busy machine a check of a password takes seconds.
 	for _, m := range []cluster.Identity{{Node: "a", Process: "1"}, {Node: "b", Process: "2"}} {
 		// The second takes over from the first, which is another registry's.
 		registry = NewRegistry(client)
-		if epochs, err = registry.Claim(t.Context(), m, checkpointtest.Partitions, time.Minute, true); err != nil {
+		if epochs, err = registry.Claim(t.Context(), m, checkpointtest.Partitions, time.Hour, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +234,7 @@ func TestRenewalsCheckNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := NewRegistry(client)
-	if _, err := registry.Claim(t.Context(), cluster.Identity{Node: "a", Process: "1"}, checkpointtest.Partitions, time.Minute, false); err != nil {
+	if _, err := registry.Claim(t.Context(), cluster.Identity{Node: "a", Process: "1"}, checkpointtest.Partitions, time.Hour, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {

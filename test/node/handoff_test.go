@@ -19,6 +19,9 @@ import (
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
+// patient has a node keep clients that send no heartbeats.
+const patient = "STREAMER_GRPC_HEARTBEAT_TIMEOUT=10m"
+
 // A follower is a session that follows the owners, over gRPC and by hand: it attaches partitions,
 // and does nothing else about them.
 type follower struct {
@@ -143,7 +146,7 @@ func TestFormerOwnerDeliversForTheBroadcastWindow(t *testing.T) {
 	for _, overlap := range []string{"0s", "1m"} {
 		t.Run(overlap, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, devmongo.Config{})
+			r := newRig(t, devmongo.Config{}, patient)
 			donor, target, f := r.handsOver("STREAMER_HANDOFF_OVERLAP=" + overlap)
 			moved, stays := target.owns(), donor.owns()
 			beside := target.attach(0, 1, 2, 3)
@@ -179,7 +182,7 @@ func TestFormerOwnerDeliversForTheBroadcastWindow(t *testing.T) {
 // and goes on with everything else: exclusive subscribers need no owner.
 func TestWindowEndsWithTheLeaseOfTheDonor(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, devmongo.Config{})
+	r := newRig(t, devmongo.Config{}, patient)
 	i := slices.IndexFunc(r.settings, func(s string) bool { return strings.HasPrefix(s, "STREAMER_ETCD_ENDPOINTS=") })
 	_, endpoint, _ := strings.Cut(r.settings[i], "=")
 	line := newCable(t, strings.TrimPrefix(endpoint, "http://"))

@@ -159,8 +159,7 @@ func TestNamesOfOthersCannotBeProbed(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "identities")
 	enlist(t, list, lines...)
 	r := sinkRig(t, toHTTP(t, &endpoint{}))
-	r.settings = append(r.settings, "STREAMER_ACCESS_IDENTITIES_FILE="+list, "STREAMER_HTTP_PROBES_LISTEN=127.0.0.1:0", "STREAMER_NODE_ID=node-1",
-		"STREAMER_GRPC_HEARTBEAT_TIMEOUT=10m") // the other identity sends none
+	r.settings = append(r.settings, "STREAMER_ACCESS_IDENTITIES_FILE="+list, "STREAMER_HTTP_PROBES_LISTEN=127.0.0.1:0", "STREAMER_NODE_ID=node-1", patient)
 	n := r.beginWith(nil)
 	n.status()
 	for db, coll := range map[string]string{"shop": "ledger", "priv": "ledger"} {

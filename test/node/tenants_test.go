@@ -149,7 +149,7 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 	t.Parallel()
 	list := filepath.Join(t.TempDir(), "identities")
 	enlist(t, list, "a name=tenant-a namespace=shop.orders", "b name=tenant-b namespace=shop.ledger", "o name=operator namespace=*")
-	r := newRig(t, devmongo.Config{Release: "7.0"}, "STREAMER_MONGODB_WATCH=shop.orders,shop.ledger,shop.stolen", "STREAMER_ACCESS_IDENTITIES_FILE="+list)
+	r := newRig(t, devmongo.Config{Release: "7.0"}, "STREAMER_MONGODB_WATCH=shop.orders,shop.ledger,shop.stolen", "STREAMER_ACCESS_IDENTITIES_FILE="+list, patient)
 	n := r.beginWith(nil)
 	n.status()
 	ctx, cancel := context.WithCancel(t.Context())
