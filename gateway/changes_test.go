@@ -43,7 +43,9 @@ func parseInt(text string) (change.Value, error) {
 
 func (w *world) changes(cfg gateway.EventsConfig) *gateway.Changes {
 	cfg.Cluster = "c"
-	return gateway.NewChanges(gateway.NewEvents(cfg, w.node), parseInt)
+	c := gateway.NewChanges(gateway.NewEvents(cfg, w.node), parseInt)
+	c.ReadFor(2 * patience) // on a busy machine, or one that stands still
+	return c
 }
 
 // request asks for the changes of document 7.
@@ -242,7 +244,6 @@ func TestRevokedIdentityGetsNoChanges(t *testing.T) {
 	w := newWorld(t, options{})
 	w.write(3, 0)
 	c := w.changes(gateway.EventsConfig{Accounts: access.NewAccounts(access.Defaults{})})
-	c.ReadFor(time.Hour)
 	answers := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
 		answer, r := httptest.NewRecorder(), w.request("&end=2100-01-01T00:00:00Z")
