@@ -78,9 +78,10 @@ func (s *stream) welcome(at change.Position) {
 // startAt sets the places from which the session reads, in a generation. The session must not be on
 // the live path.
 func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation uint64) {
-	s.seen = newSeen(rest, of)
+	s.seen, s.began = newSeen(rest, of), rest
 	from := rest.From()
 	if s.seen != nil {
+		s.began = Place{}
 		s.seen.owner = s.cfg.Owner
 		from = s.seen.from()
 	}

@@ -39,8 +39,8 @@ func (s *stream) tellAt(loss *oplog.Loss, to change.Position) bool {
 	switch {
 	case !some, !s.concerned(loss):
 		return false
-	case s.cfg.Earliest && loss.Reason == gap.HistoryLost && !loss.From.After(s.cfg.Start.From()):
-		return false // it asked for the beginning of the log
+	case loss.Reason == gap.HistoryLost && s.beginsWith(loss):
+		return false
 	case s.hub.cfg.Halt && loss.Reason != gap.Poison && loss.Reason != gap.Renamed:
 		s.Close(fault.Newf(fault.LogHistoryLost, "changes from %s to %s may have been lost (%s)", loss.From, loss.To, loss.Reason))
 		s.loss(lossOf(loss), to) // never received, so no checkpoint passes it
@@ -69,6 +69,15 @@ func (s *stream) tellAt(loss *oplog.Loss, to change.Position) bool {
 	}
 	s.recover(loss)
 	return true
+}
+
+// beginsWith reports whether the subscriber has asked for the beginning of the log, and had nothing
+// before a loss.
+func (s *stream) beginsWith(loss *oplog.Loss) bool {
+	if s.seen != nil {
+		return s.seen.beginWith(loss.To)
+	}
+	return s.began.Begins && !loss.From.After(s.began.From())
 }
 
 // recover begins the snapshots that compensate for a loss.

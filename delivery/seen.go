@@ -9,10 +9,12 @@ import (
 )
 
 // A Place is a subscriber's place in the log: a position, or a Ref received from a client. At is
-// used if it is set.
+// used if it is set. Begins says that the log began there when the subscriber asked where it
+// begins: changes that have left the log since are not reported as a loss.
 type Place struct {
-	At  change.Position
-	Ref change.Ref
+	At     change.Position
+	Ref    change.Ref
+	Begins bool
 }
 
 // From returns the position after which the subscriber has seen nothing; for a Ref that is the
@@ -88,6 +90,7 @@ func newSeen(rest Place, of map[change.Partition]Place) *seen {
 			known[key] = m
 			s.markers = append(s.markers, m)
 		}
+		m.place.Begins = m.place.Begins && p.Begins
 		return m
 	}
 	s.rest = add(rest)
@@ -127,6 +130,20 @@ func (s *seen) where(p change.Partition, considered change.Position) Place {
 		return m.place
 	}
 	return Place{At: considered}
+}
+
+// beginWith reports whether the partitions that are before a position have asked for the beginning
+// of the log.
+func (s *seen) beginWith(to change.Position) (begin bool) {
+	for _, m := range s.markers {
+		switch before := to.After(m.place.From()); {
+		case m.passed, before && !m.place.Begins:
+			return false
+		case before:
+			begin = true
+		}
+	}
+	return begin
 }
 
 // A verdict is the decision on an event.

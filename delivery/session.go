@@ -112,9 +112,6 @@ type SessionConfig struct {
 	Start Place
 	// Partitions are the partitions with another position.
 	Partitions map[change.Partition]Place
-	// Earliest says that Start was the beginning of the log at the request: changes that have left
-	// the log since are not reported as a loss.
-	Earliest bool
 	// Snapshot begins every subscription with the current documents, unless the subscriber already
 	// has them.
 	Snapshot bool
@@ -231,6 +228,7 @@ type stream struct {
 	leavers       leavers
 	groups        map[string]*group
 	seen          *seen           // nil if everything that follows is new
+	began         Place           // where reading has begun, unless seen has that
 	reread        oplog.Reread    // zero once that is over, so on the live path; see Reread
 	announced     oplog.Reread    // that begins when partitions are attached; zero if none does
 	kept          *oplog.Cursor   // of the last catch-up, if the next one may continue with its stream

@@ -20,8 +20,9 @@ func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = star
 // before anything is served: the next owner must not begin later, and must know what targets have
 // had. After a repartition or an adoption (a later incarnation) it is unknown whether the
 // subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot
-// it then reads the documents, too.
-func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) error {
+// it then reads the documents, too. begin returns the time at which they begin with the log, zero if
+// they do not.
+func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) (log change.Timestamp, err error) {
 	n := s.node
 	var first []checkpoint.Checkpoint
 	var places []int
@@ -35,31 +36,35 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 		}
 	}
 	if len(first) == 0 {
-		return nil
+		return log, nil
 	}
 	others, err := n.store.Load(ctx, s.name)
 	if err != nil && len(others) == 0 {
-		return err
+		return log, err
 	}
 	others = slices.DeleteFunc(others, func(c checkpoint.Checkpoint) bool { return !c.Shared || c.Partitions != n.cfg.Origin.Partitions })
 	at := beginningOf(others)
 	if at.IsZero() {
-		if at, err = s.startTime(ctx, first[0].Epoch.Incarnation); err != nil {
-			return err
+		var begins bool
+		if at, begins, err = s.startTime(ctx, first[0].Epoch.Incarnation); err != nil {
+			return log, err
+		}
+		if begins {
+			log = at
 		}
 	}
 	for i := range first {
 		if err := s.beginAt(ctx, &first[i], at); err != nil {
-			return err
+			return log, err
 		}
 	}
 	if err := errors.Join(n.store.Save(ctx, first)...); err != nil {
-		return fmt.Errorf("save where it begins: %w", err)
+		return log, fmt.Errorf("save where it begins: %w", err)
 	}
 	for i, c := range first {
 		claimed[places[i]] = c
 	}
-	return nil
+	return log, nil
 }
 
 // beginningOf returns a subscriber's start from its checkpoints in other partitions, zero if it has
@@ -102,11 +107,13 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 }
 
 // startTime returns the cluster time at which the subscriber begins in an incarnation of the
-// origin: that of its terms, because the node may have read the origin before an adoption.
-func (s *Shared) startTime(ctx context.Context, incarnation uint64) (change.Timestamp, error) {
+// origin: that of its terms, because the node may have read the origin before an adoption. begins
+// says that the log begins there.
+func (s *Shared) startTime(ctx context.Context, incarnation uint64) (at change.Timestamp, begins bool, err error) {
 	n := s.node
 	if incarnation > 1 {
-		return n.cfg.Origin.Start, nil
+		origin, err := n.store.Origin(ctx)
+		return origin.Start, false, err
 	}
 	switch s.start {
 	case 0, StartTime:
@@ -116,25 +123,27 @@ func (s *Shared) startTime(ctx context.Context, incarnation uint64) (change.Time
 			at = reach.At(s.from)
 		}
 		if err != nil || reach.Begins().Compare(at) <= 0 {
-			return at, err
+			return at, false, err
 		}
 		// The log never had this span for the subscriber, so there is no loss.
 		n.logger.Warn("subscriber begins later than its start, where the log does", "subscriber", s.name, "start", at.String(), "log_begins", reach.Begins().String())
-		return n.log.Earliest(ctx, reach.Begins())
+		at, err = n.log.Earliest(ctx, reach.Begins())
+		return at, true, err
 	case StartEarliest:
 		reach, err := n.cfg.Range.Recently(ctx)
 		if err != nil {
-			return change.Timestamp{}, err
+			return at, false, err
 		}
 		if reach.Begins().IsZero() {
-			return change.Timestamp{}, fault.Newf(fault.LogHidden, "cannot determine the oldest oplog entry: use a start time")
+			return at, false, fault.Newf(fault.LogHidden, "cannot determine the oldest oplog entry: use a start time")
 		}
-		return n.log.Earliest(ctx, reach.Begins())
+		at, err = n.log.Earliest(ctx, reach.Begins())
+		return at, true, err
 	case StartSnapshot: // a later one is not reached while nothing happens
 		reach, err := n.cfg.Range.Now(ctx)
-		return reach.Last, err
+		return reach.Last, false, err
 	default:
 		reach, err := n.cfg.Range.Now(ctx)
-		return reach.Last.Next(), err
+		return reach.Last.Next(), false, err
 	}
 }

@@ -1,6 +1,7 @@
 package streamer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -82,13 +83,19 @@ func TestSubscriberThatBeginsAfterAnAdoptionHasItsLoss(t *testing.T) {
 		source.Append(deliverytest.Inserts(20, 0)...)
 		source.Truncate(5)
 		w := newWorld(t, source)
-		w.origin.Start = change.Timestamp{T: 1, I: 1}
+		adopted := w.origin
+		adopted.Incarnation, adopted.Start = 2, change.Timestamp{T: 1, I: 1}
 		var shared *streamer.Shared
-		n := w.start("a", sharing(t, &shared))
+		n := w.start("a", sharing(t, &shared)) // its origin is later
 		defer n.stop(t)
+		if err := w.store.Adopt(t.Context(), w.origin, adopted); err != nil {
+			t.Fatal(err)
+		}
 		n.ownIn(t, 2, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
 		for {
-			batches, err := shared.Receive(t.Context())
+			batches, err := shared.Receive(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}

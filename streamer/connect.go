@@ -237,10 +237,10 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 	default:
 		e.begin = BeginStart
 		var at change.Timestamp
-		if at, cfg.Earliest, err = n.startTime(ctx, r, reach); err != nil {
+		if at, cfg.Start.Begins, err = n.startTime(ctx, r, reach); err != nil {
 			return cfg, err
 		}
-		cfg.Start = delivery.Place{At: change.At(at)}
+		cfg.Start.At = change.At(at)
 	}
 	for _, place := range cfg.Partitions {
 		if err := n.ahead(ctx, place); err != nil {

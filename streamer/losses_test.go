@@ -220,6 +220,37 @@ func TestRenameIsNoFault(t *testing.T) {
 	})
 }
 
+// A subscriber that began with the log, and that an operator moves back to before it, is told what
+// the log does not have any more.
+func TestRewindToBeforeTheLogHasItsLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		events := source.Append(deliverytest.Inserts(20, 0)...)
+		source.Truncate(15)
+		w := newWorld(t, source)
+		n := w.start("a", nil)
+		defer n.stop(t)
+		synctest.Wait()
+		e := w.connect(n, streamer.Request{Subscriber: "x", Process: "1", Started: time.Now(), Start: streamer.StartEarliest})
+		first := deliverytest.Receive(t, e.Session(), 14)
+		lost := func(b *delivery.Batch) bool { return b.Loss != nil && b.Loss.Kind != delivery.Rewound }
+		if slices.ContainsFunc(first, lost) {
+			t.Error("a loss although it has asked for the beginning of the log")
+		}
+		if err := e.Ack(deliverytest.Last(first).Seq); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := w.store.Rewind(t.Context(), checkpoint.Key{Subscriber: "x"}, events[1].Position(), "operator", "test"); err != nil {
+			t.Fatal(err)
+		}
+		n.Rewound("x")
+		if !slices.ContainsFunc(deliverytest.Receive(t, e.Session(), 14), lost) {
+			t.Error("changes without the loss before them")
+		}
+	})
+}
+
 // A subscriber that an operator has moved back has lost nothing: no partition is stale, and nobody
 // is told of a loss that it must acknowledge.
 func TestRewindIsNoLoss(t *testing.T) {

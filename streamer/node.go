@@ -69,6 +69,7 @@ type Checkpoints interface {
 	checkpoint.Store
 	checkpoint.Claimer
 	checkpoint.GapKeeper
+	Origin(ctx context.Context) (checkpoint.Origin, error)
 }
 
 // A Node serves subscribers from its log, saves their checkpoints, and reports the status of the

@@ -58,6 +58,7 @@ type flaky struct {
 	corrupt      atomic.Value // the subscriber whose checkpoint is corrupt
 	garbled      atomic.Bool  // the shared checkpoints of partition 0 are corrupt
 	loaded       func()       // called after a Load; nil for nothing
+	begins       func()       // called before a History, when it is known where a subscriber begins; nil for nothing
 }
 
 var errAway = errors.New("the store is away")
@@ -92,6 +93,13 @@ func (f *flaky) Load(ctx context.Context, subscriber string) ([]checkpoint.Check
 		f.loaded()
 	}
 	return all, err
+}
+
+func (f *flaky) History(ctx context.Context, k checkpoint.Key) ([]checkpoint.Checkpoint, error) {
+	if f.begins != nil {
+		f.begins()
+	}
+	return f.Memory.History(ctx, k)
 }
 
 func (f *flaky) ClaimTerms(ctx context.Context, subscriber string, terms []change.Term) ([]checkpoint.Checkpoint, error) {
@@ -530,39 +538,52 @@ func TestStartPolicies(t *testing.T) {
 	})
 }
 
-// A shared subscriber that begins at a time before the log has missed nothing, as an exclusive one:
-// it begins where the log does.
+// A shared subscriber that begins at a time before the log, or with the log, has missed nothing, as
+// an exclusive one: it begins where the log does. What leaves the log meanwhile is no loss either,
+// except of partitions that have begun before.
 func TestStartBeforeTheLogIsNoLoss(t *testing.T) {
 	for name, begin := range map[string]func(*streamer.Shared){
 		"a time":     func(s *streamer.Shared) { s.Begin(streamer.StartTime, time.Unix(1, 0)) },
 		"start_from": func(*streamer.Shared) {},
+		"earliest":   func(s *streamer.Shared) { s.Begin(streamer.StartEarliest, time.Time{}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				source := &oplogtest.Log{}
-				events := source.Append(deliverytest.Inserts(20, 0)...)
-				source.Truncate(5)
-				w := newWorld(t, source)
-				w.origin.Start = change.Timestamp{T: 1, I: 1}
-				var shared *streamer.Shared
-				n := w.start("a", func(n *streamer.Node) {
-					sharing(t, &shared)(n)
-					begin(shared)
-				})
-				defer n.stop(t)
-				n.own(t, 1)
-				var got int
-				for _, b := range receiveShared(t, shared, 4) {
-					if b.Loss != nil {
-						t.Errorf("a loss: %+v", b.Loss)
+		for _, begun := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, begun %t", name, begun), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					source := &oplogtest.Log{}
+					events := source.Append(deliverytest.Inserts(20, 0)...)
+					source.Truncate(6)
+					w := newWorld(t, source)
+					w.origin.Start = change.Timestamp{T: 1, I: 1}
+					w.store.begins = func() { source.Truncate(4) }
+					var shared *streamer.Shared
+					n := w.start("a", func(n *streamer.Node) {
+						sharing(t, &shared)(n)
+						begin(shared)
+					})
+					defer n.stop(t)
+					if begun {
+						epoch := change.Epoch{Incarnation: 1, Revision: 1}
+						saved := checkpoint.Checkpoint{Key: checkpoint.Key{Subscriber: "stdout", Shared: true}, Position: events[2].Position(), Partitions: partitions, Epoch: epoch}
+						_, err := w.store.ClaimTerms(t.Context(), "stdout", []change.Term{{Epoch: epoch}})
+						if err := errors.Join(append(w.store.Save(t.Context(), []checkpoint.Checkpoint{saved}), err)...); err != nil {
+							t.Fatal(err)
+						}
 					}
-					got += len(b.Events)
-				}
-				if got < 4 || got > len(events) {
-					t.Errorf("%d changes", got)
-				}
+					n.own(t, 2)
+					got, losses := 0, 0
+					for _, b := range receiveShared(t, shared, 3) {
+						if b.Loss != nil {
+							losses++
+						}
+						got += len(b.Events)
+					}
+					if got < 3 || got > len(events) || (losses > 0) != begun {
+						t.Errorf("%d changes, %d losses", got, losses)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
