@@ -464,6 +464,9 @@ func (p *livePlay) equals(t *rapid.T, name string, q *watched, want []any) {
 		}
 		select {
 		case <-q.changed:
+		case <-p.node.ended: // it has lost its terms on a machine that stood still: service managers begin it again
+			p.Logf("the node has ended: %v", p.node.err)
+			p.node = p.beginWith(nil)
 		case <-timeout.C:
 			waits = false
 		}

@@ -347,6 +347,11 @@ func (n *live) until(what string, holds func() bool) {
 // tell describes the node for a failed test.
 func (n *live) tell() string {
 	var b strings.Builder
+	select {
+	case <-n.ended:
+		fmt.Fprintf(&b, "the node has ended: %v; ", n.err)
+	default:
+	}
 	for _, s := range n.service.Node().Status() {
 		fmt.Fprintf(&b, "partition %d %s at %v %v; ", s.Partition, s.State, s.Position, s.Failure)
 	}
