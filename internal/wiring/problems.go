@@ -209,7 +209,11 @@ func (o *observed) judge(ctx context.Context, board *notice.Board, facts func(ti
 		now := time.Now()
 		f := facts(now)
 		v := health.Judge(f)
-		o.report(v.Status, health.Reported(f, cluster.MaxProblems))
+		status := v.Status
+		if !f.Starting.At.IsZero() { // unhealthy for itself, and not for those who look at the cluster
+			status = health.Status(cluster.StatusStarting)
+		}
+		o.report(status, health.Reported(f, cluster.MaxProblems))
 		ready(v.Ready)
 		if o.begun.Load() {
 			cutOff := !f.Etcd.At.IsZero() || !f.Detached.At.IsZero()

@@ -1,10 +1,13 @@
 package wiring
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mongostream/streamer/change"
@@ -233,4 +236,36 @@ func TestHeartbeatsCountTheChangesOfTheirProblems(t *testing.T) {
 			return
 		}
 	}
+}
+
+// A node that has joined and is not ready yet is starting for those who look at the cluster, and
+// what it is afterwards when it is ready.
+func TestNodeThatIsNotReadyIsStartingForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Service{}
+		s.observed.news = make(chan struct{}, 1)
+		var ready atomic.Bool
+		facts := func(now time.Time) health.Facts {
+			f := health.Facts{Now: now, Node: "a"}
+			if !ready.Load() {
+				f.Starting = health.Since{At: now, Err: errors.New("the change stream is not open yet")}
+			}
+			return f
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go s.observed.judge(ctx, nil, facts, func(bool) {}, func(health.Facts) bool { return false })
+		look := func(want cluster.Status) {
+			t.Helper()
+			synctest.Wait()
+			h := cluster.Heartbeat{Status: cluster.StatusHealthy}
+			if h.Verdict, h.Problems, h.News = s.reported(); h.Condition() != want {
+				t.Errorf("others see %s, want %s", h.Condition(), want)
+			}
+		}
+		look(cluster.StatusStarting)
+		ready.Store(true)
+		time.Sleep(judgeEvery)
+		look(cluster.StatusHealthy)
+	})
 }

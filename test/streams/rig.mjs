@@ -120,7 +120,7 @@ export class Reading {
   // order.
   judge(all, whole) {
     const other = this.ids.findIndex((id, i) => whole.has(id) && this.texts[i].trim() !== whole.get(id));
-    if (other >= 0) return `the event ${this.ids[other]} has the data ${this.texts[other]}`;
+    if (other >= 0) return `the event ${this.ids[other]} has the data ${this.texts[other]}, not ${whole.get(this.ids[other])}`;
     const first = all.indexOf(this.ids[0]);
     if (first < 0) return `its first event ${this.ids[0]} is unknown`;
     const at = this.ids.findIndex((id, i) => all[first + i] !== id);
