@@ -610,6 +610,27 @@ func TestSubscriptionsComeAndGo(t *testing.T) {
 	})
 }
 
+// A session may end while it is being subscribed to: the hub may still do that, unseen. The race
+// detector tells of a position that is read meanwhile.
+func TestSubscribeToASessionThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, delivery.Config{})
+		defer b.end()
+		for range 500 {
+			s := b.open(delivery.SessionConfig{}, nil)
+			synctest.Wait()
+			var ending sync.WaitGroup
+			ending.Go(func() { s.Close(nil) })
+			if from := s.Subscribe(deliverytest.Everything(t)); !from.IsZero() && from.Compare(b.log.End()) != 0 {
+				t.Errorf("holds from %v, the log is at %v", from, b.log.End())
+			}
+			ending.Wait()
+		}
+	})
+}
+
 // Whoever looks where a subscriber is while it is moved back never sees it in the generation of the
 // rewind, and later than where it was moved: that would undo the rewind.
 func TestSubscriberThatIsMovedBackIsNowhereElseMeanwhile(t *testing.T) {

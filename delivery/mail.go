@@ -21,7 +21,8 @@ func (s *Session) stir() {
 	}
 }
 
-// await calls a function in the owner and waits for it. It returns false if the session ends first.
+// await calls a function in the owner and waits for it. It returns false if the session ends first:
+// the function may still be called, so its results must not be read.
 func (s *Session) await(f func(*stream)) bool {
 	did := make(chan struct{})
 	s.do(func(s *stream) { f(s); close(did) })

@@ -10,12 +10,16 @@ import (
 )
 
 // Subscribe adds subscriptions, or replaces those with the same IDs, and returns the position after
-// which they apply.
-func (s *Session) Subscribe(subscriptions []Subscription) (from change.Position) {
-	s.await(func(s *stream) {
+// which they apply, zero if the session has ended.
+func (s *Session) Subscribe(subscriptions []Subscription) change.Position {
+	var from change.Position
+	did := s.await(func(s *stream) {
 		s.add(subscriptions)
 		from = s.at()
 	})
+	if !did {
+		return change.Position{}
+	}
 	return from
 }
 
