@@ -79,7 +79,8 @@ export async function door(address, bytes, pages = (_, w) => { w.writeHead(404).
         passed += chunk.length;
         if (passed < mine) return void w.write(chunk);
         const within = left.length % 2 === 0;
-        w.write(within ? chunk.subarray(0, chunk.lastIndexOf('data: ') + 100) : chunk, () => {
+        const event = chunk.lastIndexOf('\n\n'); // eventsource 1 tells an event again of which only the id is missing
+        w.write(within ? chunk.subarray(0, chunk.lastIndexOf('data: ') + 100) : event < 0 ? chunk : chunk.subarray(0, event + 2), () => {
           closed = Date.now() + 300;
           if (within) w.socket?.resetAndDestroy(); else w.end();
         });
