@@ -430,7 +430,10 @@ func TestAttachmentsWithoutAcknowledgementAreBounded(t *testing.T) {
 // it or not, and a session of another identity does not notice.
 func TestSumOfAllQueuesIsBounded(t *testing.T) {
 	const budget, size, n, hostile = 32 << 20, 20_000, 1500, 50
-	w := newWorld(t, options{hub: delivery.Config{QueueBytes: budget}, server: gateway.Config{Access: closed(t, "honest", "tenant")}})
+	w := newWorld(t, options{
+		hub:    delivery.Config{QueueBytes: budget},
+		server: gateway.Config{Access: closed(t, "honest", "tenant"), HeartbeatTimeout: time.Hour, StallTimeout: time.Hour}, // the hostile ones say nothing
+	})
 	honest := w.connectAs("honest", hello(func(h *streampb.Hello) { h.Subscriber = "honest" }))
 	honest.ack(honest.seq)
 	for i := range hostile {
