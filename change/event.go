@@ -137,7 +137,8 @@ func (e *Event) note(name []byte, v Value, at uint32) {
 		}
 	case "operationType":
 		if v.Type == TypeString && e.op == 0 {
-			e.op, e.kind = at, opOf(v.Text())
+			e.op = at
+			e.kind = opOf(v.Text())
 		}
 	case "clusterTime":
 		if v.Type == TypeTimestamp && e.time.IsZero() {

@@ -52,7 +52,8 @@ func (s *Snapshotter) Event(doc []byte) (Event, error) {
 	e.db += further
 	e.coll += further
 	e.key = key
-	e.id, e.idType = key+keyPrefix, id.Type
+	e.id = key + keyPrefix
+	e.idType = id.Type
 	return e, s.err
 }
 

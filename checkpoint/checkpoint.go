@@ -207,11 +207,13 @@ func (c Checkpoint) Recounted(n int) Checkpoint {
 
 // Clone returns a checkpoint that aliases nothing.
 func (c Checkpoint) Clone() Checkpoint {
-	c.Position, c.Positions = c.Position.Clone(), maps.Clone(c.Positions)
+	c.Position = c.Position.Clone()
+	c.Positions = maps.Clone(c.Positions)
 	for p, at := range c.Positions {
 		c.Positions[p] = at.Clone()
 	}
-	c.Snapshots, c.Losses = cloneSnapshots(c.Snapshots), slices.Clone(c.Losses)
+	c.Snapshots = cloneSnapshots(c.Snapshots)
+	c.Losses = slices.Clone(c.Losses)
 	return c
 }
 
@@ -248,7 +250,8 @@ func (c Checkpoint) trim() (Checkpoint, error) {
 	whole := c.Position
 	c.Position = trimmed(c.Position, &budget)
 	c.Positions = nil
-	c.At, c.Claim.Started = c.At.Round(0).UTC(), c.Claim.Started.Round(0).UTC()
+	c.At = c.At.Round(0).UTC()
+	c.Claim.Started = c.Claim.Started.Round(0).UTC()
 	if c.Shared {
 		c.Claim = Claim{}
 	} else {

@@ -136,7 +136,8 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 		s.Lapse = &lapse{Coverage: c.Lapse.Coverage, At: positionOf(change.At(c.Lapse.At))}
 	}
 	if c.Shared {
-		s.Partition, s.Epoch = &c.Partition, c.Epoch.String()
+		s.Partition = &c.Partition
+		s.Epoch = c.Epoch.String()
 		if c.Began != (Beginning{}) {
 			s.Began = &beginning{At: positionOf(change.At(c.Began.At)), ID: c.Began.ID}
 		}
@@ -216,7 +217,8 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 	}
 	switch {
 	case s.Partition != nil:
-		c.Shared, c.Partition = true, *s.Partition
+		c.Shared = true
+		c.Partition = *s.Partition
 		if c.Epoch, err = parseEpoch(s.Epoch); err != nil {
 			return c, t, err
 		}

@@ -22,8 +22,11 @@ func trimmedLosses(all []Gap) ([]Gap, error) {
 		if g.Reason == "" {
 			return nil, errors.New("a loss without a reason")
 		}
-		g.From, g.To, g.Fingerprint = change.At(g.From.Time), change.At(g.To.Time), ""
-		g.Found, g.Namespaces = g.Found.Round(0).UTC(), slices.Clone(g.Namespaces)
+		g.From = change.At(g.From.Time)
+		g.To = change.At(g.To.Time)
+		g.Fingerprint = ""
+		g.Found = g.Found.Round(0).UTC()
+		g.Namespaces = slices.Clone(g.Namespaces)
 		bytes := 0
 		for _, name := range g.Namespaces {
 			bytes += len(name)

@@ -89,7 +89,9 @@ func NewWriter(cfg WriterConfig, store Store, gaps GapKeeper) *Writer {
 		hurry:   make(chan struct{}, 1), round: make(chan struct{}, 1),
 	}
 	w.pace.rate = w.policy.IdentityRate
-	w.mu.keepers, w.mu.asked, w.mu.idle = make(map[*Keeper]struct{}), make(map[*Keeper]*asked), w.policy.IdleInterval
+	w.mu.keepers = make(map[*Keeper]struct{})
+	w.mu.asked = make(map[*Keeper]*asked)
+	w.mu.idle = w.policy.IdleInterval
 	return w
 }
 

@@ -147,7 +147,9 @@ func (f *fleet) learn(t *streampb.Topology) {
 	if t.GetVersion() <= f.mu.version {
 		return
 	}
-	f.mu.version, f.mu.addresses, f.mu.owners = t.GetVersion(), make(map[string]string), make([]string, len(t.GetOwners()))
+	f.mu.version = t.GetVersion()
+	f.mu.addresses = make(map[string]string)
+	f.mu.owners = make([]string, len(t.GetOwners()))
 	for _, n := range t.GetNodes() {
 		if f.cfg.dialable(n.GetAddress()) {
 			f.mu.addresses[n.GetName()] = n.GetAddress()

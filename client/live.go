@@ -110,7 +110,9 @@ func (q *LiveQuery) read() error {
 	q.calls.Lock() // so that no change of before is being applied
 	q.mu.Lock()
 	before := q.mu.id
-	q.mu.id, q.mu.waiting, q.mu.begun = sub.ID, false, time.Now()
+	q.mu.id = sub.ID
+	q.mu.waiting = false
+	q.mu.begun = time.Now()
 	clear(q.mu.missing)
 	clear(q.mu.doubtful)
 	q.lose("", place{})

@@ -301,7 +301,8 @@ func (d *decoder) event(b []byte) error {
 			}
 		case fieldSubscriptions:
 			if d.last.id == nil || string(d.last.id) != string(bytes) {
-				d.last.id, d.last.sub = bytes, d.find(bytes)
+				d.last.id = bytes
+				d.last.sub = d.find(bytes)
 			}
 			if d.last.sub != nil {
 				if d.subs = append(d.subs, d.last.sub); d.last.sub.isNew {

@@ -109,7 +109,9 @@ func newWork(ctx context.Context, c *Client, g progress) *work {
 	w := &work{client: c, still: make(chan struct{}, 1)}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	w.calls = sync.NewCond(&w.mu)
-	w.mu.progress, w.mu.lanes, w.mu.feeds = g, make([]lane, len(g.parts)), make(map[*feed]struct{})
+	w.mu.progress = g
+	w.mu.lanes = make([]lane, len(g.parts))
+	w.mu.feeds = make(map[*feed]struct{})
 	w.mu.acked = g.position()
 	for p := range w.mu.lanes {
 		w.mu.lanes[p].partition = uint32(p)
@@ -256,7 +258,8 @@ func (w *work) next(l *lane) bool {
 		case e.first == e.last: // of a subscription that is no longer there
 			w.handled(l)
 		default:
-			l.now.begun, l.now.more = true, b.continues(e)
+			l.now.begun = true
+			l.now.more = b.continues(e)
 			return true
 		}
 	}

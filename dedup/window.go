@@ -97,7 +97,10 @@ func (w *Window) begin(e *change.Event) {
 	if w.met.Len() > 0 {
 		w.met.Purge()
 	}
-	w.time, w.first, w.at, w.list = e.Time(), append(w.first[:0], e.Token()...), w.now, w.list[:0]
+	w.time = e.Time()
+	w.first = append(w.first[:0], e.Token()...)
+	w.at = w.now
+	w.list = w.list[:0]
 }
 
 // add adds an event to the list.

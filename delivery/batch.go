@@ -196,7 +196,8 @@ func appendLoss(lost []Loss, l Loss) []Loss {
 		return lost
 	}
 	both := lost[1]
-	both.From, both.To = change.Earlier(lost[0].From, both.From), change.Later(lost[0].To, both.To)
+	both.From = change.Earlier(lost[0].From, both.From)
+	both.To = change.Later(lost[0].To, both.To)
 	both.Namespaces = nil // all
 	return append([]Loss{both}, lost[2:]...)
 }

@@ -78,7 +78,8 @@ func (s *stream) welcome(at change.Position) {
 // startAt sets the places from which the session reads, in a generation. The session must not be on
 // the live path.
 func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation uint64) {
-	s.seen, s.began = newSeen(rest, of), rest
+	s.seen = newSeen(rest, of)
+	s.began = rest
 	from := rest.From()
 	if s.seen != nil {
 		s.began = Place{}
@@ -87,7 +88,8 @@ func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation u
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.reading, s.mu.considered = newReading(rest, of, generation), from.Clone()
+	s.mu.reading = newReading(rest, of, generation)
+	s.mu.considered = from.Clone()
 }
 
 // turn serves the session while it is off the live path, until it has nothing to do or has ended.

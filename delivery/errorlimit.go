@@ -40,7 +40,9 @@ func (t *errorLimit) Add(err error) {
 func (t *errorLimit) due() {
 	t.mu.Lock()
 	count, last := t.mu.count, t.mu.last
-	t.mu.count, t.mu.last, t.mu.reported = 0, nil, time.Now()
+	t.mu.count = 0
+	t.mu.last = nil
+	t.mu.reported = time.Now()
 	t.mu.Unlock()
 	text := last.Error()
 	if count > 1 {

@@ -282,7 +282,8 @@ func (h *Hub) Events() []uint64 {
 
 // Load returns the current load.
 func (h *Hub) Load() (l Load) {
-	l.Ready, l.Held = !h.Position().IsZero(), h.memory.Bytes()
+	l.Ready = !h.Position().IsZero()
+	l.Held = h.memory.Bytes()
 	for _, s := range h.Sessions() {
 		s.mu.Lock()
 		if s.mu.live {

@@ -16,7 +16,8 @@ func (l *loop) join(s *stream, at change.Position) (joined bool) {
 		s.expense.LeftLive(away)
 		return false
 	}
-	l.live[s.Session], s.loop = s, l
+	l.live[s.Session] = s
+	s.loop = l
 	s.from = change.Position{}
 	if !l.at.Covers(at) {
 		s.from = at

@@ -80,7 +80,8 @@ func (s *Session) Ack(seq uint64) (events int, err error) {
 	if n == 0 {
 		return 0, nil
 	}
-	s.mu.events, s.mu.acked = s.mu.events-events, s.mu.acked+uint64(events)
+	s.mu.events -= events
+	s.mu.acked += uint64(events)
 	s.mu.unacked = slices.Delete(s.mu.unacked, 0, n)
 	s.mu.owes = time.Time{}
 	s.noteDebt()
@@ -195,7 +196,8 @@ func (s *Session) Recycle(b *Batch) {
 		s.hub.giveUp(b.page, 1)
 	}
 	clear(b.Events)
-	events, payloads := b.Events[:0], b.payloads[:0]
+	events := b.Events[:0]
+	payloads := b.payloads[:0]
 	if b.memory() > maxSpare {
 		s.hub.spares.events.put(events)
 		s.hub.spares.payloads.put(payloads)
@@ -266,7 +268,8 @@ func (s *spareSlices[T]) grow(of []T, n, usual int) []T {
 // many bytes.
 func (s *stream) openEvents(bytes int) {
 	s.openBatch()
-	b, spares := s.open, &s.hub.spares
+	b := s.open
+	spares := &s.hub.spares
 	b.Events = spares.events.grow(b.Events, 1, s.usual.events)
 	b.payloads = spares.payloads.grow(b.payloads, bytes, s.usual.bytes)
 }

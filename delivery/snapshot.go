@@ -288,7 +288,8 @@ func (l *loop) advance(sub *Subscription) {
 	case len(p.Left) == 0:
 		l.gone(sub)
 		done := *p
-		done.Done, done.At = true, change.Later(sub.stream.at(), sub.session.position()).Time
+		done.Done = true
+		done.At = change.Later(sub.stream.at(), sub.session.position()).Time
 		sub.stream.mark(sub, SnapshotDone, done, done.Some)
 	default:
 		for _, left := range p.Left {

@@ -45,7 +45,10 @@ func (s *stream) add(subscriptions []Subscription) {
 			s.groups[sub.Form.key] = sub.group
 		}
 		sub.group.size++
-		sub.session, sub.stream, sub.key, sub.ids = s.Session, s, match.ID(s.hub.lastKey.Add(1)), []string{sub.ID}
+		sub.session = s.Session
+		sub.stream = s
+		sub.key = match.ID(s.hub.lastKey.Add(1))
+		sub.ids = []string{sub.ID}
 		sub.failed = newErrorLimit(func(text string, last error) {
 			s.Notify(Notice{Kind: "filter_failed", Text: text, Subscription: sub.ID, Code: fault.Of(last), At: time.Now()})
 		})

@@ -114,7 +114,8 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, con
 	}
 	shown := access.Peer{Listener: access.GRPC, Authorization: metadata.ValueFromIncomingContext(ctx, "authorization")}
 	if p, ok := peer.FromContext(ctx); ok {
-		shown.Address, shown.TLS = p.Addr.String(), stateOf(p)
+		shown.Address = p.Addr.String()
+		shown.TLS = stateOf(p)
 	}
 	return s.cfg.Access.Admit(ctx, shown)
 }

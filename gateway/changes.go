@@ -318,7 +318,9 @@ func (c *changesReading) batch(b *delivery.Batch) error {
 		if err != nil {
 			return fault.New(fault.SessionEncoding, err)
 		}
-		told.Position, told.Time, told.Event = position, e.Ref.Time().Time(), text
+		told.Position = position
+		told.Time = e.Ref.Time().Time()
+		told.Event = text
 		c.release()
 		c.body.Changes = append(c.body.Changes, told)
 		c.bytes += len(text)

@@ -108,7 +108,8 @@ func (p *Pages) serve(r *http.Request, account *access.Account) (*pageBody, erro
 	if err := access.From(r.Context()).Permit(f.DB, f.Coll); err != nil {
 		return nil, err
 	}
-	f.Carries, request.Account = p.cfg.Carries, account.Key()
+	f.Carries = p.cfg.Carries
+	request.Account = account.Key()
 	var missing string
 	if request.Program, missing, err = p.node.Hub().Compile(r.Context(), account.Key(), f, nil); err != nil {
 		return nil, err

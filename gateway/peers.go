@@ -87,7 +87,9 @@ func (s *peers) exit(p *peerSession, closed bool) {
 	switch {
 	case s.mu.named[p.Name] != p:
 	case closed && p.listed:
-		p.Left, p.left, p.Failing = true, time.Now(), nil
+		p.Left = true
+		p.left = time.Now()
+		p.Failing = nil
 	default:
 		delete(s.mu.named, p.Name)
 	}

@@ -47,7 +47,9 @@ func (d Drain) Run(ctx context.Context, c Cluster) (DrainResult, error) {
 		if left != done.Left && d.Progress != nil {
 			d.Progress(left)
 		}
-		done.Left, done.Gone, done.TookMS = left, absent(v, d.Node), time.Since(begun).Milliseconds()
+		done.Left = left
+		done.Gone = absent(v, d.Node)
+		done.TookMS = time.Since(begun).Milliseconds()
 		planned := !done.Gone && slices.Contains(v.Plan.Owners, d.Node) // by a plan from before the directive, or because no other node can take it
 		if left == 0 && !planned {
 			return true, nil

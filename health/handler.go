@@ -124,7 +124,8 @@ func (n Node) Handle(mux *http.ServeMux) {
 		said.Alive = true
 		if n.Alive != nil {
 			if err := n.Alive(); err != nil {
-				said.Alive, said.Error = false, err.Error()
+				said.Alive = false
+				said.Error = err.Error()
 			}
 		}
 		answer(w, said.Alive, said)

@@ -89,7 +89,9 @@ func (x *Index) Add(id ID, p *Program) bool {
 		b = new(bucket)
 	}
 	s.access = b.choose(p, s.scope)
-	s.sure, s.many, s.ops = s.access.sure, s.access.isMany(), p.operations()
+	s.sure = s.access.sure
+	s.many = s.access.isMany()
+	s.ops = p.operations()
 	b.add(s, &x.mu.number)
 	if !ok {
 		x.buckets.Put(s.scope.key(), b)

@@ -179,7 +179,8 @@ func blockOf[V any](members []*member[V]) *block[V] {
 	prefixes := make([]uint64, 2*len(members))
 	b := &block[V]{lows: prefixes[:len(members)], highs: prefixes[len(members):], members: members}
 	for i, m := range members {
-		b.lows[i], b.highs[i] = m.Low.prefix(0), m.High.prefix(math.MaxUint64)
+		b.lows[i] = m.Low.prefix(0)
+		b.highs[i] = m.High.prefix(math.MaxUint64)
 	}
 	return b
 }
@@ -188,7 +189,8 @@ func directoryOf[V any](blocks []*block[V]) *directory[V] {
 	prefixes := make([]uint64, 2*len(blocks))
 	d := &directory[V]{lows: prefixes[:len(blocks)], tops: prefixes[len(blocks):], blocks: blocks}
 	for i, b := range blocks {
-		d.lows[i], d.tops[i] = b.lows[0], slices.Max(b.highs)
+		d.lows[i] = b.lows[0]
+		d.tops[i] = slices.Max(b.highs)
 	}
 	return d
 }

@@ -65,7 +65,8 @@ func newThrottle(window time.Duration, burst int) *throttle {
 // begin begins a window unless there is one.
 func (t *throttle) begin(now time.Time) {
 	if t.ends.IsZero() {
-		t.began, t.ends = now, now.Add(t.window)
+		t.began = now
+		t.ends = now.Add(t.window)
 	}
 }
 

@@ -54,7 +54,8 @@ func (s *search) next() (at change.Timestamp, ok bool) {
 			return at, true
 		}
 	}
-	s.halving, s.low = true, latest(s.low, s.refused)
+	s.halving = true
+	s.low = latest(s.low, s.refused)
 	return s.half()
 }
 

@@ -144,13 +144,15 @@ func (s *Source) outlives(ctx context.Context, p change.Position, rejected error
 	}
 	ahead := false
 	if lost, told := errors.AsType[*oplog.LostError](rejected); told && !lost.First.IsZero() {
-		first, ahead = lost.First, !lost.Last.IsZero() && p.Time.Compare(lost.Last) > 0
+		first = lost.First
+		ahead = !lost.Last.IsZero() && p.Time.Compare(lost.Last) > 0
 	} else {
 		reach, err := s.cfg.Reach(ctx)
 		if err != nil {
 			return first, false
 		}
-		first, ahead = reach.First, reach.Ahead(p)
+		first = reach.First
+		ahead = reach.Ahead(p)
 	}
 	holds := !first.IsZero() && first.Compare(p.Time) < 0
 	return first, !ahead && (!holds || p.Token == nil)
@@ -193,7 +195,8 @@ func (s *Source) failed(err error) time.Time {
 		s.mu.failing = time.Now()
 		s.cfg.Logger.Warn("cannot read the retained log", "error", err)
 	}
-	s.mu.err, s.mu.failed = err, time.Now()
+	s.mu.err = err
+	s.mu.failed = time.Now()
 	return s.mu.failing
 }
 

@@ -145,7 +145,9 @@ func (s *stream) enter(h Header) {
 		s.source.cache.enter()
 	}
 	chain := s.source.chain()
-	s.header, s.reached, s.entered = h, false, later(h.From, s.at)
+	s.header = h
+	s.reached = false
+	s.entered = later(h.From, s.at)
 	s.reader = newSegmentReader(chain.store, chain.segment(h.Number), h, s.decoder, s.source.cache)
 	s.reader.scope = s.scope
 }

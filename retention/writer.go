@@ -211,7 +211,8 @@ func (w *Writer) follow(ctx context.Context, head Head) (Head, error) {
 			if err != nil {
 				return head, err
 			}
-			head, seen = Head{Header: h, Object: about, Next: h.Number + 1}, time.Now()
+			head = Head{Header: h, Object: about, Next: h.Number + 1}
+			seen = time.Now()
 		}
 	}
 }

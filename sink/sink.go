@@ -720,7 +720,9 @@ func (s *Sink) Pause() { s.hold(func() { s.mu.paused = true }) }
 // Resume publishes again, also after the sink has halted.
 func (s *Sink) Resume() {
 	s.hold(func() {
-		s.mu.paused, s.mu.halted, s.mu.moved = false, nil, time.Now()
+		s.mu.paused = false
+		s.mu.halted = nil
+		s.mu.moved = time.Now()
 		s.unpark()
 		s.mu.resumed = true
 	})
@@ -802,7 +804,8 @@ const elsewhere = 15 * time.Second
 func (s *Sink) look(now time.Time) {
 	s.mu.Lock()
 	waits := s.mu.failed || s.mu.underWay > 0
-	stalled, was := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter, s.mu.stalled
+	stalled := waits && now.Sub(s.mu.moved) > s.cfg.StallAfter
+	was := s.mu.stalled
 	patience := min(max(SilentAfter, 2*s.mu.slow), s.cfg.StallAfter)
 	silent := waits && !s.mu.failed && now.Sub(s.mu.moved) >= patience
 	if (stalled || silent) && s.mu.silent.IsZero() {

@@ -114,7 +114,8 @@ func (s *Scanner[T]) cut(c *scanning[T], f *fetch) {
 			continue
 		}
 		if s.take(c, string(key)) {
-			f.Page.Documents, f.Page.Next = f.Page.Documents[:i], change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
+			f.Page.Documents = f.Page.Documents[:i]
+			f.Page.Next = change.Value{Type: id.Type, Data: bytes.Clone(id.Data)}
 			return
 		}
 	}

@@ -139,7 +139,8 @@ func (s *Scanner[T]) next(c *scanning[T]) (f *fetch, over bool) {
 	c.identity = s.cfg.Turns.Least(identities(readers))
 	c.touched = NewTouched(c.namespace)
 	f = s.newFetch(c)
-	c.stand, c.stood = s.cfg.Sessions.Stand(readers, f.Query.After), time.Now()
+	c.stand = s.cfg.Sessions.Stand(readers, f.Query.After)
+	c.stood = time.Now()
 	return f, false
 }
 

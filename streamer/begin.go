@@ -98,7 +98,8 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at chang
 		n.logger.Warn("checkpoint was lost, the partition begins at the last one of its history",
 			"subscriber", s.name, "partition", c.Partition, "position", last.Position.String())
 	} else {
-		c.Position, c.Began = change.At(at), checkpoint.NewBeginning(at)
+		c.Position = change.At(at)
+		c.Began = checkpoint.NewBeginning(at)
 	}
 	if s.start == StartSnapshot { // the unread documents are unknown
 		c.Snapshots = s.documents

@@ -77,7 +77,8 @@ func (n *Node) Connect(ctx context.Context, r Request, subscriptions []delivery.
 		return nil, context.Cause(ctx)
 	}
 	if stored != nil {
-		e.lapse, cfg.Lapsed = stored.Lapse, n.unread([]checkpoint.Checkpoint{*stored}, []change.Position{cfg.Start.From()})
+		e.lapse = stored.Lapse
+		cfg.Lapsed = n.unread([]checkpoint.Checkpoint{*stored}, []change.Position{cfg.Start.From()})
 	}
 	cfg.Generation, e.began = e.mu.generation, e.mu.generation
 	e.anew = stored != nil && stored.Claim.Process != r.Process
@@ -222,7 +223,9 @@ func (n *Node) starts(ctx context.Context, r Request, stored *checkpoint.Checkpo
 		}
 	case stored != nil: // the number of partitions may have changed
 		at := n.movedBack(ctx, r, *stored).Recounted(n.cfg.Origin.Partitions)
-		e.begin, cfg.Start, cfg.Snapshots = BeginCheckpoint, n.openable(at.Position, at.Fingerprint), at.Snapshots
+		e.begin = BeginCheckpoint
+		cfg.Start = n.openable(at.Position, at.Fingerprint)
+		cfg.Snapshots = at.Snapshots
 		cfg.Partitions = make(map[change.Partition]delivery.Place, len(at.Positions))
 		for p, position := range at.Positions {
 			cfg.Partitions[p] = n.openable(position, at.Fingerprint)

@@ -162,7 +162,9 @@ const (
 
 // Status returns the status of each owned partition, ordered by number.
 func (n *Node) Status() []PartitionStatus {
-	now, hub, events := time.Now(), n.hub.Position(), n.hub.Events()
+	now := time.Now()
+	hub := n.hub.Position()
+	events := n.hub.Events()
 	reach, known := n.cfg.Range.Latest(now)
 	evidence := n.evidence(now, reach, known)
 	shared := make([]delivery.SessionState, 0, 1)
@@ -195,7 +197,8 @@ func (n *Node) Status() []PartitionStatus {
 		if known && !s.Position.IsZero() {
 			d := &durations[i]
 			d.lag = max(0, reach.Last.Time().Sub(s.Position.Time.Time()))
-			s.Lag, e.Lag = &d.lag, d.lag
+			s.Lag = &d.lag
+			e.Lag = d.lag
 			if room, level, ok := n.cfg.Range.HeadRoom(reach, s.Position); ok {
 				d.room = room
 				s.HeadRoom = &d.room

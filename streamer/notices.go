@@ -17,7 +17,8 @@ func lostNotice(l oplog.Loss) notice.Notice {
 	level := notice.Critical
 	text := fmt.Sprintf("changes from %s to %s may have been missed (%s)", l.From.Time.Time(), l.To.Time.Time(), l.Reason)
 	if l.Reason == gap.Renamed {
-		level, text = notice.Info, fmt.Sprintf("a collection was renamed onto %s: its subscribers are told to read it again", strings.Join(l.Namespaces, ", "))
+		level = notice.Info
+		text = fmt.Sprintf("a collection was renamed onto %s: its subscribers are told to read it again", strings.Join(l.Namespaces, ", "))
 	}
 	return notice.Notice{
 		Channel: notice.Resync, Kind: notice.KindResync, Level: level, Text: text,

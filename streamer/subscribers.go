@@ -19,7 +19,8 @@ func (n *Node) Subscribers() (all []SubscriberStatus) {
 	reach, known := n.cfg.Range.Latest(now)
 	add := func(s SubscriberStatus, of *delivery.Session) {
 		st := of.State()
-		s.Position, s.Snapshots = st.At, of.Snapshots()
+		s.Position = st.At
+		s.Snapshots = of.Snapshots()
 		if s.Partitions = n.cfg.Origin.Partitions; of.Attached() {
 			s.Partitions = len(st.Partitions)
 		}

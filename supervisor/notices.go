@@ -43,18 +43,23 @@ func (s *Supervisor) notice(e Event) notice.Notice {
 	case fault.SupervisorDown:
 		n.Kind, n.Level = notice.KindComponentDown, notice.Info // the verdict says that it is wrong (package health)
 		n.Text = fmt.Sprintf("%s has missed %d heartbeats: %s", e.Slug, f.Misses, f.Detail)
-		n.Fields["miss_count"], n.Fields["cause"], n.Fields["action"] = f.Misses, string(f.Cause), string(f.Action)
+		n.Fields["miss_count"] = f.Misses
+		n.Fields["cause"] = string(f.Cause)
+		n.Fields["action"] = string(f.Action)
 	case fault.SupervisorRecovered:
 		n.Kind, n.Level = notice.KindComponentRecovered, notice.Info
 		n.Text = e.Slug + " makes progress again"
 	case fault.SupervisorRestarted:
 		n.Kind, n.Level = notice.KindComponentRestarted, notice.Info
 		n.Text = fmt.Sprintf("%s is restarted (%s): %s", e.Slug, e.level, f.Detail)
-		n.Fields["process"], n.Fields["level"], n.Fields["cause"] = f.Process, string(e.level), string(f.Cause)
+		n.Fields["process"] = f.Process
+		n.Fields["level"] = string(e.level)
+		n.Fields["cause"] = string(f.Cause)
 	case fault.SupervisorBudget:
 		n.Kind, n.Level = notice.KindRestartBudgetExhausted, notice.Info
 		n.Text = fmt.Sprintf("%s was restarted %d times within %s and is not well: look for the cause before it is restarted again", e.Slug, s.cfg.Budget, s.cfg.Window)
-		n.Fields["restarts"], n.Fields["window_seconds"] = s.cfg.Budget, s.cfg.Window.Seconds()
+		n.Fields["restarts"] = s.cfg.Budget
+		n.Fields["window_seconds"] = s.cfg.Window.Seconds()
 	case fault.SupervisorCascade:
 		n.Kind, n.Level = notice.KindRestartsDamped, notice.Info
 		n.Text = "too much fails at once to be restarted at once: " + strings.Join(e.Slugs, ", ")

@@ -294,7 +294,8 @@ func (s *Supervisor) report(began time.Time, v verdict, total int, age time.Dura
 			r.Alerts++
 		}
 	}
-	r.Events, r.RegistryAge = v.Events, age.Milliseconds()
+	r.Events = v.Events
+	r.RegistryAge = age.Milliseconds()
 	r.Settings = map[string]any{
 		"heartbeat_interval_s": s.settings.Interval.Seconds(), "missed_heartbeats_to_alert": float64(s.settings.Misses), "auto_restart": s.settings.AutoRestart,
 		"page_on_failure": true,

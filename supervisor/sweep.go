@@ -67,7 +67,8 @@ func (s *Supervisor) ask(ctx context.Context, t target, timeout time.Duration) c
 func answered(t target, status int, body []byte, stallAfter time.Duration) check {
 	c := check{target: t}
 	miss := func(cause Cause, format string, args ...any) check {
-		c.Miss, c.Detail = cause, fmt.Sprintf(format, args...)
+		c.Miss = cause
+		c.Detail = fmt.Sprintf(format, args...)
 		return c
 	}
 	if status != http.StatusOK && status != http.StatusServiceUnavailable {

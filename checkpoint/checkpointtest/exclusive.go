@@ -15,7 +15,8 @@ import (
 func testExclusive(h harness) {
 	h.create()
 	begin := first("gw-1")
-	begin.Positions, begin.Snapshots = at(200, Event(3)), snapshots(0)
+	begin.Positions = at(200, Event(3))
+	begin.Snapshots = snapshots(0)
 	got, err := h.Store.ClaimName(h.Context(), process(1), begin)
 	want := begin
 	want.Claim = process(1)
@@ -129,7 +130,8 @@ func testClaimName(h harness) {
 	h.mustSave(Exclusive("gw-1", mine.Claim, Event(20)))
 	// The same process, at another node or after a lost reply.
 	elsewhere := process(1)
-	elsewhere.Node, elsewhere.Started = "node-b", began.Add(time.Hour)
+	elsewhere.Node = "node-b"
+	elsewhere.Started = began.Add(time.Hour)
 	again, err := h.Reopen().ClaimName(h.Context(), elsewhere, first("gw-1"))
 	isSame := again.Claim.Number == 1 && again.Claim.Started.Equal(mine.Claim.Started)
 	if err != nil || !isSame || again.Position.Compare(Event(20)) != 0 {

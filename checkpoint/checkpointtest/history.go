@@ -167,11 +167,13 @@ func testHistoryOfExclusive(h harness) {
 	h.create()
 	claim := h.claim("gw-1", 1).Claim
 	c := Exclusive("gw-1", claim, Event(20))
-	c.Reason, c.Positions = checkpoint.ReasonFinal, map[change.Partition]change.Position{3: Event(50)}
+	c.Reason = checkpoint.ReasonFinal
+	c.Positions = map[change.Partition]change.Position{3: Event(50)}
 	h.mustSave(c)
 	next := h.claim("gw-1", 2).Claim // a claim is no entry
 	c = Exclusive("gw-1", next, change.Position{})
-	c.Reason, c.Positions = checkpoint.ReasonFinal, at(4, Event(60))
+	c.Reason = checkpoint.ReasonFinal
+	c.Positions = at(4, Event(60))
 	h.mustSave(c)
 	k := checkpoint.Key{Subscriber: "gw-1"}
 	h.wantEntries(k, 20, 20, 1)

@@ -75,7 +75,8 @@ func testLosses(h harness) {
 
 	for n := range 4 * checkpoint.MaxLosses {
 		from := 100 + 8*n
-		c.Position, c.Losses = Event(from+4), []checkpoint.Gap{lossAt(from, from+4)}
+		c.Position = Event(from + 4)
+		c.Losses = []checkpoint.Gap{lossAt(from, from+4)}
 		for i := range c.Losses {
 			c.Losses[i].Namespaces = []string{strings.Repeat("n", 200) + fmt.Sprint(n)}
 		}

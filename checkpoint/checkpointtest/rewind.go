@@ -78,7 +78,8 @@ func testRewindExclusive(h harness) {
 	h.create()
 	claim := h.claim("gw-1", 1).Claim
 	c := Exclusive("gw-1", claim, Event(20))
-	c.Positions, c.Snapshots = map[change.Partition]change.Position{3: Event(50), 4: Event(32)}, snapshots(3)
+	c.Positions = map[change.Partition]change.Position{3: Event(50), 4: Event(32)}
+	c.Snapshots = snapshots(3)
 	h.mustSave(c)
 	if _, err := h.Store.Rewind(h.Context(), c.Key, Event(51), "ann", ""); !errors.Is(err, checkpoint.ErrForward) {
 		h.Errorf("a rewind past all of it gave %v", err)

@@ -512,7 +512,10 @@ func (h harness) damageOneOf(damages []Damage) {
 func testOtherCount(h harness) {
 	h.create()
 	old := first("gw-1")
-	old.Position, old.Partitions, old.Positions, old.Snapshots = Event(6), 4, at(1, Event(30)), snapshots(2)[:1]
+	old.Position = Event(6)
+	old.Partitions = 4
+	old.Positions = at(1, Event(30))
+	old.Snapshots = snapshots(2)[:1]
 	old.Snapshots[0].Partitions = []change.Partition{3}
 	claimed, err := h.Store.ClaimName(h.Context(), process(1), old)
 	if err != nil || claimed.Partitions != 4 {

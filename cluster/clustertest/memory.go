@@ -207,7 +207,8 @@ func (m *Memory) Garble(member string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s := m.mu.seats[member]; s != nil {
-		s.Heartbeat, s.Garbled = cluster.Heartbeat{Node: member}, errors.New("garbled")
+		s.Heartbeat = cluster.Heartbeat{Node: member}
+		s.Garbled = errors.New("garbled")
 		s.Beat = m.wrote()
 	}
 }

@@ -47,7 +47,9 @@ func (m *membership) Renew(ctx context.Context) (time.Duration, error) {
 func (m *membership) Beat(ctx context.Context, h cluster.Heartbeat) error {
 	return m.do(ctx, func() error {
 		s := m.mu.seats[m.member]
-		s.Heartbeat, s.Garbled, s.Beat = cloned(h), nil, m.wrote()
+		s.Heartbeat = cloned(h)
+		s.Garbled = nil
+		s.Beat = m.wrote()
 		return nil
 	})
 }

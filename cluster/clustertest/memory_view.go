@@ -123,7 +123,8 @@ func (v view) Campaign(ctx context.Context, node string) (cluster.Leadership, er
 }
 
 func cloned(h cluster.Heartbeat) cluster.Heartbeat {
-	h.Checks, h.Held = maps.Clone(h.Checks), slices.Clone(h.Held)
+	h.Checks = maps.Clone(h.Checks)
+	h.Held = slices.Clone(h.Held)
 	if h.Load.Lag != nil {
 		h.Load.Lag = new(*h.Load.Lag)
 	}

@@ -68,7 +68,8 @@ func (s *Planner) hearGateway(e event) {
 		if e.Level == notice.Warning {
 			n.Text = name + " restarts again and again: look into its log."
 		}
-		n.Fields["old_started_at"], n.Fields["new_started_at"] = e.Old.UTC().Format(time.RFC3339), e.New.UTC().Format(time.RFC3339)
+		n.Fields["old_started_at"] = e.Old.UTC().Format(time.RFC3339)
+		n.Fields["new_started_at"] = e.New.UTC().Format(time.RFC3339)
 	case eventDegraded:
 		n.Channel, n.Kind, n.Level = notice.Degradation, notice.KindDegraded, notice.Info
 		n.Text = fmt.Sprintf("%s is degraded. It fails: %s.", name, printable(strings.Join(e.Checks, ", ")))

@@ -62,9 +62,13 @@ func newHealth(cfg Config) *health {
 // counts against no member.
 func (c *health) Look(now, blind time.Duration, view cluster.View) []event {
 	c.turn++
-	c.now, c.view, c.next = now, view, now+c.cfg.Beat
+	c.now = now
+	c.view = view
+	c.next = now + c.cfg.Beat
 	if c.turn == 1 {
-		c.began, c.changed, c.cold = now, now, coldly(view)
+		c.began = now
+		c.changed = now
+		c.cold = coldly(view)
 	}
 	for _, m := range c.members {
 		m.heard += blind

@@ -74,7 +74,8 @@ func (c *health) refuse(m *member, seat *cluster.Member) {
 		code = fault.ClusterHeartbeat
 		why = "its heartbeat cannot be read"
 	case seat.Count != 0 && seat.Count != c.cfg.Partitions && m.Serves():
-		code, why = fault.CheckpointPartitions, fmt.Sprintf("it has %d partitions, the cluster %d", seat.Count, c.cfg.Partitions)
+		code = fault.CheckpointPartitions
+		why = fmt.Sprintf("it has %d partitions, the cluster %d", seat.Count, c.cfg.Partitions)
 	}
 	if code != "" && m.refused != code {
 		c.say(event{What: eventRejected, Member: m, Code: code, Why: why})

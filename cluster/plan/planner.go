@@ -128,7 +128,8 @@ func (s *Planner) input(want directives) Input {
 	s.measure()
 	in.Rates = s.rates.partitions
 	for i := range members {
-		members[i].Chance, members[i].Urgent = s.rates.chance[members[i].Node], s.rates.urgent[members[i].Node]
+		members[i].Chance = s.rates.chance[members[i].Node]
+		members[i].Urgent = s.rates.urgent[members[i].Node]
 	}
 	for _, n := range s.traded {
 		in.Exchanges -= n

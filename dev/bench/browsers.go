@@ -30,7 +30,8 @@ const connecting = 32
 // Open implements Contender. A stream is open when its header has come: then whatever is written is
 // delivered.
 func (b *browsers) Open(ctx context.Context, round *round) error {
-	b.round, b.streams = round, make([]*http.Response, round.Clients)
+	b.round = round
+	b.streams = make([]*http.Response, round.Clients)
 	if b.query == nil {
 		b.query = func(i int) url.Values {
 			return url.Values{"db": {round.DB}, "coll": {collection}, "filter": {round.share(i)}}

@@ -272,7 +272,8 @@ func startMeter(profile string) (m meter) {
 	}
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	m.before, m.begun = usage{CPU: cpu(), Mallocs: stats.Mallocs}, time.Now()
+	m.before = usage{CPU: cpu(), Mallocs: stats.Mallocs}
+	m.begun = time.Now()
 	return m
 }
 

@@ -165,7 +165,8 @@ func (b *bench) nodeVsRaw() metric {
 	f := b.from("events/s of a node's client ÷ events/s of a raw loop of getMore, paced", "paced/node", "paced/raw", "unpaced/node", "unpaced/raw")
 	return f.done(func() (float64, []target) {
 		beyond := func(group string) float64 { return f.of(group+"/node").CPU.Median - f.of(group+"/raw").CPU.Median }
-		f.Values["unpaced_ratio"], f.Values["unpaced_cpu_us_over_raw"] = f.rate("unpaced/node", "unpaced/raw"), beyond("unpaced")
+		f.Values["unpaced_ratio"] = f.rate("unpaced/node", "unpaced/raw")
+		f.Values["unpaced_cpu_us_over_raw"] = beyond("unpaced")
 		ratio := f.rate("paced/node", "paced/raw")
 		return ratio, []target{atLeast("events/s", ratio, 0.98), atMost("node's CPU over raw, µs an event", beyond("paced"), 1.5)}
 	})
@@ -269,7 +270,8 @@ func (b *bench) tenantsP99() metric {
 	f := b.from("p99 of 10 honest identities beside 10 hostile ones ÷ p99 without these, at 2,000 events/s", besieged, alone)
 	return f.done(func() (float64, []target) {
 		m := f.of(besieged)
-		f.Values["p99_ms"], f.Values["p99_ms_alone"] = m.P99.Median, f.of(alone).P99.Median
+		f.Values["p99_ms"] = m.P99.Median
+		f.Values["p99_ms_alone"] = f.of(alone).P99.Median
 		for _, name := range []string{"attempts", "refused", "reconnects"} {
 			f.Values[name] = m.Values[name].Median
 		}
@@ -295,7 +297,8 @@ func (b *bench) sinkVsBare(kind string, others ...string) metric {
 	return f.done(func() (float64, []target) {
 		for i := 0; i < len(keys); i += 2 {
 			name := strings.TrimPrefix(keys[i], "sinks/")
-			f.Values[name+"_events_per_s"], f.Values[name+"_ratio"] = f.of(keys[i]).EventsPerSecond.Median, f.rate(keys[i], keys[i+1])
+			f.Values[name+"_events_per_s"] = f.of(keys[i]).EventsPerSecond.Median
+			f.Values[name+"_ratio"] = f.rate(keys[i], keys[i+1])
 			if raw := b.measurement("unpaced/raw"); raw.Void == "" && strings.HasSuffix(name, "_unpaced") {
 				bare := f.of(keys[i+1]).CPU.Median
 				f.Values[name+"_limit"] = bare / (raw.CPU.Median + bare)
@@ -326,7 +329,8 @@ func (b *bench) rss() metric {
 func (b *bench) allocations() metric {
 	f := b.from("allocations of the node for a delivered event, unpaced", "unpaced/node", "paced/node", "text/json")
 	return f.done(func() (float64, []target) {
-		f.Values["paced"], f.Values["as_json"] = f.of("paced/node").Allocations.Median, f.of("text/json").Allocations.Median
+		f.Values["paced"] = f.of("paced/node").Allocations.Median
+		f.Values["as_json"] = f.of("text/json").Allocations.Median
 		a := f.of("unpaced/node").Allocations.Median
 		return a, []target{atMost("an event", a, 3)}
 	})

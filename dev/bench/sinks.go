@@ -114,7 +114,8 @@ func serveBroker(ctx context.Context, in io.Reader, out io.Writer) error {
 				if err != nil {
 					return at, err
 				}
-				stop, at.URL = cluster.Close, cluster.ListenAddrs()[0]
+				stop = cluster.Close
+				at.URL = cluster.ListenAddrs()[0]
 				return at, nil
 			}
 			server, err := devbroker.StartNATS(dir, 0)
@@ -250,7 +251,8 @@ type producer struct {
 
 // Open implements contender.
 func (p *producer) Open(ctx context.Context, round *round) error {
-	p.round, p.messages = round, make([]arrived, 0, round.Events)
+	p.round = round
+	p.messages = make([]arrived, 0, round.Events)
 	return consume(ctx, round.scenario, func(m arrived) bool {
 		p.messages = append(p.messages, m)
 		return len(p.messages) < round.Events

@@ -78,7 +78,10 @@ func (b *bench) raceScans(ctx context.Context) error {
 		for _, i := range sequence(round, 2) {
 			data := b.data(int(float64(b.scale.sse.rate)*b.scale.scan.Seconds()), b.scale.sse.rate)
 			shelf := data
-			shelf.Collection, shelf.Events, shelf.Documents, shelf.Rate = stock, b.scale.shelf, b.scale.shelf, 0
+			shelf.Collection = stock
+			shelf.Events = b.scale.shelf
+			shelf.Documents = b.scale.shelf
+			shelf.Rate = 0
 			if _, err := b.write(ctx, shelf); err != nil {
 				return err
 			}
@@ -219,7 +222,9 @@ func (b *bench) snapshotLiveP99() metric {
 		"live/scanned", "live/alone")
 	return f.done(func() (float64, []target) {
 		scanned, alone := f.of("live/scanned"), f.of("live/alone")
-		f.Values["p99_ms"], f.Values["p99_ms_alone"], f.Values["documents_read"] = scanned.P99.Median, alone.P99.Median, scanned.Values["documents_read"].Median
+		f.Values["p99_ms"] = scanned.P99.Median
+		f.Values["p99_ms_alone"] = alone.P99.Median
+		f.Values["documents_read"] = scanned.Values["documents_read"].Median
 		ratio := ratioOf(*scanned.P99, *alone.P99)
 		return ratio, []target{atMost("p99", ratio, 2)}
 	})
@@ -229,7 +234,8 @@ func (b *bench) snapshotRSS() metric {
 	const large, small = "snapshot/node", "snapshot_small/node"
 	f := b.from(fmt.Sprintf("MiB resident at most in a snapshot of %d documents ÷ in one of %d", b.scale.stock, b.scale.stock/fewer), large, small)
 	return f.done(func() (float64, []target) {
-		f.Values["mib"], f.Values["mib_small"] = f.of(large).RSS.Median, f.of(small).RSS.Median
+		f.Values["mib"] = f.of(large).RSS.Median
+		f.Values["mib_small"] = f.of(small).RSS.Median
 		ratio := ratioOf(f.of(large).RSS, f.of(small).RSS)
 		return ratio, []target{atMost("MiB", ratio, 1.25)}
 	})

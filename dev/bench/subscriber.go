@@ -32,7 +32,8 @@ func (s *subscriber) Open(ctx context.Context, round *round) error {
 		OnNotice: connects(connected),
 	}
 	if round.Start != 0 {
-		cfg.Start, cfg.Time = client.StartTime, time.Unix(round.Start, 0)
+		cfg.Start = client.StartTime
+		cfg.Time = time.Unix(round.Start, 0)
 	}
 	if round.Snapshot {
 		cfg.Start = client.StartSnapshot

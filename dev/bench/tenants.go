@@ -82,7 +82,9 @@ type tenants struct {
 
 // Open implements Contender.
 func (t *tenants) Open(ctx context.Context, round *round) error {
-	t.round, t.arrived, t.failed = round, make(chan struct{}), make(chan error, round.Clients)
+	t.round = round
+	t.arrived = make(chan struct{})
+	t.failed = make(chan error, round.Clients)
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	t.end = end
 	connected := make(chan struct{}, round.Clients)

@@ -101,7 +101,8 @@ func subscriberCommand(ctx context.Context) error {
 	for i := range count {
 		j := newJoiner(i, os.Getenv("DEMO_JOURNALS")+strconv.Itoa(i))
 		j.addresses, j.sites = strings.Split(os.Getenv("DEMO_ADDRESSES"), ","), strings.Split(os.Getenv("DEMO_SITES"), ",")
-		j.begun, j.rests = begun, begun.Add(length)
+		j.begun = begun
+		j.rests = begun.Add(length)
 		g.Go(func() error { return j.run(ctx) })
 	}
 	return g.Wait()

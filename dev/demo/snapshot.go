@@ -121,7 +121,12 @@ func (d *demo) watchReplicas(ctx context.Context, r *replicas) (wait func()) {
 
 // judgeSnapshot prints the summary, and says what went wrong.
 func (d *demo) judgeSnapshot(s snapshotSummary) (err error) {
-	s.Documents, s.Written, s.Nodes, s.Partitions, s.Faults, s.Handoffs = d.documents, d.ledger.Written(), d.nodes, d.partitions, d.faults, len(d.moved)
+	s.Documents = d.documents
+	s.Written = d.ledger.Written()
+	s.Nodes = d.nodes
+	s.Partitions = d.partitions
+	s.Faults = d.faults
+	s.Handoffs = len(d.moved)
 	if d.json {
 		err = json.NewEncoder(d.out).Encode(s)
 	} else {

@@ -97,7 +97,8 @@ func (r *reader) add(name string, rule rule) *replica {
 // simple leaves the filter out where nodes refuse filters on documents.
 func (r *reader) simple(of rule) rule {
 	if r.cluster.full == "default" {
-		of.filter, of.matches = "", filters()[0].matches
+		of.filter = ""
+		of.matches = filters()[0].matches
 	}
 	return of
 }
@@ -106,7 +107,8 @@ func (r *reader) simple(of rule) rule {
 // otherwise the expected documents are unknown.
 func (r *reader) draw(operations bool) rule {
 	of := r.simple(filters()[r.dice.IntN(len(filters()))])
-	of.coll, of.leaves = pick(r.dice, "", "a", "b", "c", "vol"), r.dice.IntN(3) > 0
+	of.coll = pick(r.dice, "", "a", "b", "c", "vol")
+	of.leaves = r.dice.IntN(3) > 0
 	if operations && r.dice.IntN(3) == 0 {
 		of = r.simple(filters()[r.dice.IntN(2)])
 		of.ops = pick(r.dice, []string{"insert", "delete"}, []string{"insert", "replace", "delete"}, []string{"update", "delete"})
@@ -363,7 +365,8 @@ func (r *reader) runProtocol(ctx context.Context) {
 			}
 		}
 		if r.cluster.wide && r.dice.IntN(3) == 0 { // another process takes the name
-			hello.ProcessId, hello.StartedAt = fmt.Sprint(name, " ", r.dice.Uint64()), timestamppb.Now()
+			hello.ProcessId = fmt.Sprint(name, " ", r.dice.Uint64())
+			hello.StartedAt = timestamppb.Now()
 		}
 		if err := r.session(ctx, hello, own, acks); !strings.Contains(err.Error(), "refused") {
 			r.say("its session ended: %v", err)

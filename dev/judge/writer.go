@@ -373,7 +373,8 @@ func (w *writer) facts(ctx context.Context, collections []string) (facts []*fact
 				return nil, err
 			}
 			id := text(f.doc["_id"])
-			f.key, f.homeKey = f.ns+" "+id, fmt.Sprint(f.doc["home"], " ", id)
+			f.key = f.ns + " " + id
+			f.homeKey = fmt.Sprint(f.doc["home"], " ", id)
 			f.n, f.born, f.updated, f.replaced = number(f.doc["n"]), number(f.doc["born"]), number(f.doc["updated"]), number(f.doc["replaced"])
 			facts = append(facts, f)
 		}

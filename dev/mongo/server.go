@@ -85,7 +85,8 @@ func Listen(c Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("devmongo: %w", err)
 	}
-	s.listener, s.addr = s.certified.listen(listener, c.TLS), listener.Addr().String()
+	s.listener = s.certified.listen(listener, c.TLS)
+	s.addr = listener.Addr().String()
 	return s, nil
 }
 
@@ -308,7 +309,9 @@ func (s *Server) restore() error {
 	if path := s.config.Snapshot; path != "" {
 		data, set, err := store.Load(path, config)
 		if err == nil {
-			s.store, s.oplog, s.set = data, data.Log(), set
+			s.store = data
+			s.oplog = data.Log()
+			s.set = set
 			s.saved.Store(s.oplog.ClusterTime())
 			return nil
 		}

@@ -81,7 +81,8 @@ func PlanAdopt(ctx context.Context, s Store, source Source, to change.Timestamp,
 	} else {
 		lost = func(t change.Timestamp) bool { return t.Compare(to) > 0 }
 	}
-	plan.To, plan.StartAhead = ShowPosition(change.At(plan.to)), lost(origin.Start)
+	plan.To = ShowPosition(change.At(plan.to))
+	plan.StartAhead = lost(origin.Start)
 	for _, c := range all {
 		if lost(c.Latest().Time) {
 			plan.ahead, plan.Ahead = append(plan.ahead, c), append(plan.Ahead, showCheckpoint(c))
@@ -118,7 +119,9 @@ func (p *AdoptPlan) Check(acceptSource bool) error {
 func (p *AdoptPlan) Apply(ctx context.Context, s Store, by string) (checkpoint.Origin, error) {
 	next := p.last
 	next.Incarnation++
-	next.Source, next.At, next.By = p.Source, time.Now().UTC(), by
+	next.Source = p.Source
+	next.At = time.Now().UTC()
+	next.By = by
 	if next.Backend = p.backend; p.backend.Prefix != "" { // an etcd that is not the same as before, whatever its id
 		next.Backend.ID = rand.Text()
 	}

@@ -93,7 +93,8 @@ func PlanImport(ctx context.Context, s Store, source Source, a Archive) (*Import
 		}
 		if there, ok := stand[c.Key]; ok {
 			from := ShowPosition(there.Earliest())
-			step.From, step.Move = &from, moveOf(there, c, origin.Partitions)
+			step.From = &from
+			step.Move = moveOf(there, c, origin.Partitions)
 		}
 		plan.Steps = append(plan.Steps, step)
 	}

@@ -136,7 +136,10 @@ func (p *RepartitionPlan) Apply(ctx context.Context, s Repartitioner, by string)
 	next := p.last
 	next.Incarnation++
 	next.IDFormat = change.LatestIDFormat
-	next.Partitions, next.Start, next.At, next.By = p.To, p.start, time.Now().UTC(), by
+	next.Partitions = p.To
+	next.Start = p.start
+	next.At = time.Now().UTC()
+	next.By = by
 	stands, err := s.Repartition(ctx, p.last, next)
 	if errors.Is(err, checkpoint.ErrOriginMoved) {
 		err = fault.New(fault.ClusterChanged, err)

@@ -114,7 +114,8 @@ func showCheckpoint(c checkpoint.Checkpoint) Checkpoint {
 		At: c.At, By: c.By, Reason: c.Reason, Note: c.Note, Fingerprint: c.Fingerprint,
 	}
 	if c.Shared {
-		shown.Partition, shown.Epoch = &c.Partition, c.Epoch.String()
+		shown.Partition = &c.Partition
+		shown.Epoch = c.Epoch.String()
 	}
 	for p, at := range c.Positions {
 		if shown.Positions == nil {

@@ -56,7 +56,8 @@ func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, rec
 				by = i.Name
 			}
 			n := OperatedNotice(by, "sinks "+do, []string{name})
-			n.Fields["sink"], n.Fields["do"] = name, do
+			n.Fields["sink"] = name
+			n.Fields["do"] = do
 			board.Post(n)
 			ctx, cancel := context.WithTimeout(r.Context(), recordTimeout)
 			err := recorded(ctx)

@@ -161,7 +161,10 @@ func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartiti
 	}
 	for i, owner := range view.Owners {
 		p := change.Partition(i)
-		c.Owners[i], c.Planned[i], c.Why[i], c.States[i] = at(of, owner.Process), at(by, view.Plan.Owner(p)), -1, -1
+		c.Owners[i] = at(of, owner.Process)
+		c.Planned[i] = at(by, view.Plan.Owner(p))
+		c.Why[i] = -1
+		c.States[i] = -1
 		if view.Plan.Reason(p) != "" {
 			c.Why[i] = int(view.Plan.Why[i])
 		}
@@ -176,7 +179,8 @@ func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartiti
 				state = len(c.StateNames)
 				c.StateNames = append(c.StateNames, health.Status(h.State))
 			}
-			c.States[h.Partition], c.Rates[h.Partition] = state, rounded(h.Rate, 10)
+			c.States[h.Partition] = state
+			c.Rates[h.Partition] = rounded(h.Rate, 10)
 		}
 	}
 	return c

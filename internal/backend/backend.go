@@ -138,7 +138,8 @@ func (c *Conn) open(ctx context.Context, several bool) error {
 	client := c.etcd
 	store := etcd.NewStore(client, cfg.Cluster.Partitions)
 	if kept == nil {
-		c.Store, c.Owner = store, etcd.NewRegistry(client)
+		c.Store = store
+		c.Owner = etcd.NewRegistry(client)
 		return nil
 	}
 	c.Store = sharedStore{

@@ -283,7 +283,9 @@ func (c *Conn) RecordMove(ctx context.Context, by string) error {
 		return nil
 	}
 	next := last
-	next.Incarnation, next.At, next.By = max(last.Incarnation, there.Incarnation)+1, time.Now().UTC(), by
+	next.Incarnation = max(last.Incarnation, there.Incarnation) + 1
+	next.At = time.Now().UTC()
+	next.By = by
 	next.Backend = mine
 	if err := c.Store.Adopt(ctx, last, next); err != nil {
 		return fmt.Errorf("take the checkpoints over: %w", err)

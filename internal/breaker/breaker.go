@@ -83,7 +83,8 @@ func (b *Breaker) changed(name string, from, to gobreaker.State) {
 	switch to {
 	case gobreaker.StateClosed:
 		metrics.states.WithLabelValues(name).Set(0)
-		n.Kind, n.Text = notice.KindBreakerClosed, fmt.Sprintf("%s answers again", name)
+		n.Kind = notice.KindBreakerClosed
+		n.Text = fmt.Sprintf("%s answers again", name)
 		n.Fields["was_open_seconds"] = time.Since(*b.opened.Swap(nil)).Seconds()
 	case gobreaker.StateHalfOpen:
 		metrics.states.WithLabelValues(name).Set(1)
@@ -97,7 +98,8 @@ func (b *Breaker) changed(name string, from, to gobreaker.State) {
 		}
 		n.Kind = notice.KindBreakerOpened
 		n.Text = fmt.Sprintf("%s fails and is left alone for %s", name, b.panel.cfg.Timeout)
-		n.Fields["reason"], n.Fields["failure_count"] = (*b.last.Load()).Error(), b.count.Load()
+		n.Fields["reason"] = (*b.last.Load()).Error()
+		n.Fields["failure_count"] = b.count.Load()
 	}
 	b.panel.cfg.Board.Post(n)
 }

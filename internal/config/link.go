@@ -27,7 +27,9 @@ func (u URI) Link() (l Link) {
 		return l // the configuration was checked
 	}
 	encrypted, verified := read.TLS()
-	l.Unverified, l.Credentials, l.keyFile = encrypted && !verified, read.Authenticates(), read.KeyFile()
+	l.Unverified = encrypted && !verified
+	l.Credentials = read.Authenticates()
+	l.keyFile = read.KeyFile()
 	for _, host := range read.Hosts() {
 		if name := hostOf(host); !isHere(name) && !strings.HasSuffix(name, ".sock") {
 			l.Remote = append(l.Remote, host)

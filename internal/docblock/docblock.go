@@ -80,7 +80,8 @@ func Parse(path, text string) (all []Block, err error) {
 		case open != nil:
 			open.Text += strings.TrimPrefix(line, begin[1]) + "\n"
 		case m != nil:
-			begin, open = m, &Block{Path: path, Line: i + 2, Kind: strings.TrimSpace(m[3])}
+			begin = m
+			open = &Block{Path: path, Line: i + 2, Kind: strings.TrimSpace(m[3])}
 		case blank && !list && indented.MatchString(line):
 			return nil, fmt.Errorf("%s:%d: code without a fence has no kind", path, i+1)
 		case strings.TrimSpace(line) != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t"):

@@ -134,7 +134,8 @@ func (s *stream) SendMsg(m any) error {
 	if wantsAnswer(m) {
 		s.mu.Lock()
 		if s.mu.waiting++; s.mu.waiting == 1 && s.life.Err() == nil {
-			s.mu.began, s.mu.stop = time.Now(), s.limit(s.at, renewing, s.end)
+			s.mu.began = time.Now()
+			s.mu.stop = s.limit(s.at, renewing, s.end)
 		}
 		s.mu.Unlock()
 	}
@@ -147,7 +148,8 @@ func (s *stream) received() {
 	began := s.mu.began
 	s.mu.stop()
 	if s.mu.waiting = max(s.mu.waiting-1, 0); s.mu.waiting > 0 {
-		s.mu.began, s.mu.stop = time.Now(), s.limit(s.at, renewing, s.end)
+		s.mu.began = time.Now()
+		s.mu.stop = s.limit(s.at, renewing, s.end)
 	}
 	s.mu.Unlock()
 	s.answered(s.at, renewing, time.Since(began))

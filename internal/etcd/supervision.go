@@ -246,7 +246,8 @@ func (s *SupervisionStore) lease(ctx context.Context) (clientv3.LeaseID, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.lease, s.mu.until = granted.ID, now.Add(share)
+	s.mu.lease = granted.ID
+	s.mu.until = now.Add(share)
 	return granted.ID, nil
 }
 

@@ -70,7 +70,8 @@ func (c closure) checks() []check {
 
 // sinkSettings makes the parts of a sink, without connecting to anything.
 func (c closure) sinkSettings(i int) (f finding, err error) {
-	cfg, sink := c.cfg, c.cfg.Sinks[i]
+	cfg := c.cfg
+	sink := c.cfg.Sinks[i]
 	for j := range sink.Subscriptions {
 		one := sink
 		one.Subscriptions = sink.Subscriptions[j : j+1]

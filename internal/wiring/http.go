@@ -203,7 +203,8 @@ func (s *Service) supervises(slug string) bool {
 func (s *Service) status(report health.Report) *admin.Status {
 	cfg := s.opts.Config
 	status := admin.NewStatus(report, s.member.Overview())
-	status.HeadRoomWarning, status.HeadRoomCritical = cfg.MongoDB.HeadRoomWarning.Seconds(), cfg.MongoDB.HeadRoomCritical.Seconds()
+	status.HeadRoomWarning = cfg.MongoDB.HeadRoomWarning.Seconds()
+	status.HeadRoomCritical = cfg.MongoDB.HeadRoomCritical.Seconds()
 	status.Expected = cfg.Cluster.ExpectedNodes
 	_, age := s.member.Supervised()
 	status.ViewAge = age.Seconds()

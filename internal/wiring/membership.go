@@ -184,7 +184,8 @@ func NewMembership(cfg MembershipConfig) *Membership {
 
 // planConfig returns how the cluster is planned while the node leads it.
 func (m *Membership) planConfig() plan.Config {
-	cfg, c := m.cfg, m.cfg.Leader.Config
+	cfg := m.cfg
+	c := m.cfg.Leader.Config
 	c.Node = cfg.Member.Node
 	c.Partitions = cfg.Partitions
 	c.Expected = cfg.Expected
@@ -404,7 +405,10 @@ func (m *Membership) Alike() error {
 
 // report returns the node's heartbeat for the other members.
 func (m *Membership) report() cluster.Heartbeat {
-	cfg, open, failing, load := m.cfg, m.reads(), m.cfg.Node.Failing(), m.cfg.Node.Hub().Load()
+	cfg := m.cfg
+	open := m.reads()
+	failing := m.cfg.Node.Failing()
+	load := m.cfg.Node.Hub().Load()
 	if open {
 		m.begun.Store(true)
 	}

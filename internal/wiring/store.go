@@ -29,7 +29,10 @@ func (s *Service) openStore(ctx context.Context) error {
 	if err := s.persist(ctx, conn.OpenStore); err != nil {
 		return err
 	}
-	s.conn, s.store, s.owner, s.roster = conn, conn.Store, conn.Owner, conn.Members()
+	s.conn = conn
+	s.store = conn.Store
+	s.owner = conn.Owner
+	s.roster = conn.Members()
 	if conn.Roster != nil {
 		client, err := conn.Etcd(ctx)
 		if err != nil {

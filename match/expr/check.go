@@ -87,7 +87,8 @@ func Check(source string) (*Checked, error) {
 	if len(issues.Errors()) > 0 {
 		return nil, invalid(issues)
 	}
-	c.ast, c.tree = compiled, compiled.NativeRep()
+	c.ast = compiled
+	c.tree = compiled.NativeRep()
 	if compiled.OutputType() != cel.BoolType {
 		return nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the filter has the type %s; it must be true or false: write a comparison", compiled.OutputType()))
 	}

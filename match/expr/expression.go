@@ -84,7 +84,8 @@ func (c *Checked) plan() (program cel.Program, err error) {
 	}
 	defer func() {
 		if broken := recover(); broken != nil {
-			program, err = nil, c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
+			program = nil
+			err = c.invalidAt(c.tree.Expr(), fmt.Sprintf("the expression cannot be planned: %v", broken))
 		}
 	}()
 	// Steps are counted by a tracker that each evaluation brings: one in each program would take

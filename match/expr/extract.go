@@ -69,7 +69,8 @@ func (c *Checked) predicate(function string, args []ast.Expr) *Predicate {
 	field, value := args[0], args[1]
 	constant, ok := constantOf(value)
 	if !ok {
-		field, rel = value, rel.turned()
+		field = value
+		rel = rel.turned()
 		if constant, ok = constantOf(args[0]); !ok {
 			return nil
 		}

@@ -220,7 +220,9 @@ func (t *Target) connect() error {
 		return fmt.Errorf("make Kafka client: %w", err)
 	}
 	gate.Shut = client.Close
-	t.client, t.gate, t.records = client, gate, t.newRecordMaker()
+	t.client = client
+	t.gate = gate
+	t.records = t.newRecordMaker()
 	return nil
 }
 

@@ -90,7 +90,8 @@ func New(cfg Config) (*Target, error) {
 		return nil, errors.New("fencing needs {partition} in the subject")
 	}
 	t := &Target{cfg: cfg, subject: subject, names: sink.NewNames(subject)}
-	t.mu.last, t.mu.subjects = make(map[change.Partition]*sequence), sink.NewNames(subject)
+	t.mu.last = make(map[change.Partition]*sequence)
+	t.mu.subjects = sink.NewNames(subject)
 	t.Serial = sink.Serial{Send: t.sendFenced, Batch: batch, Parallel: parallel}
 	return t, nil
 }

@@ -82,7 +82,8 @@ func newClusterView(name string, view cluster.View) *clusterView {
 		node := view.Plan.Owner(p)
 		a.Partitions[i] = partitionView{ID: p, Planned: node, Why: view.Plan.Reason(p), Owner: owner.Node, Process: owner.Process}
 		if owner != (cluster.Owner{}) {
-			a.Partitions[i].Epoch, a.Partitions[i].State = owner.Epoch.String(), states[owner.Epoch][p]
+			a.Partitions[i].Epoch = owner.Epoch.String()
+			a.Partitions[i].State = states[owner.Epoch][p]
 			owned[owner.Process]++
 		}
 		given[node]++
@@ -120,7 +121,9 @@ func (a *clusterView) judge(view cluster.View) health.Verdict {
 		return s
 	}
 	f := health.Facts{Now: time.Now()}
-	f.Unled, f.Missing, f.MissingNodes = since(view.Leader == ""), since(len(a.Absent) > 0), a.Absent
+	f.Unled = since(view.Leader == "")
+	f.Missing = since(len(a.Absent) > 0)
+	f.MissingNodes = a.Absent
 	f.Unowned = since(slices.ContainsFunc(view.Owners, func(o cluster.Owner) bool { return o.Process == "" }))
 	for _, m := range view.Members {
 		f.Others = append(f.Others, m.Problems...)

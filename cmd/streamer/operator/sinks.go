@@ -37,7 +37,8 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 			method := http.MethodGet
 			path := "v1/sinks"
 			if do != "" {
-				method, path = http.MethodPost, path+"/"+url.PathEscape(args[0])+"/"+do
+				method = http.MethodPost
+				path = path + "/" + url.PathEscape(args[0]) + "/" + do
 				if err := o.ask(fmt.Sprintf("Sink %s: %s at all nodes?", quoted(args[0]), do)); err != nil {
 					return err
 				}

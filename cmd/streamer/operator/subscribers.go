@@ -463,7 +463,8 @@ func history(ctx context.Context, s checkpoint.Store, name string, wanted []chan
 	}
 	for _, k := range keys {
 		entries, err := s.History(ctx, k)
-		past, unread = append(past, entries...), errors.Join(unread, err)
+		past = append(past, entries...)
+		unread = errors.Join(unread, err)
 	}
 	if len(past) == 0 && unread == nil {
 		unread = missing

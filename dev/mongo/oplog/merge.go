@@ -73,7 +73,8 @@ func (m *merge) hear(s *Stream, now time.Time) {
 			r.due = time.Time{}
 			r.promised = max(r.promised, log.committedOn(i))
 		case !now.Before(r.due):
-			r.promised, r.due = max(r.promised, log.committedOn(i)), now.Add(m.await)
+			r.promised = max(r.promised, log.committedOn(i))
+			r.due = now.Add(m.await)
 		}
 	}
 }

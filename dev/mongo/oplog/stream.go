@@ -353,7 +353,8 @@ func (s *Stream) conclude(e *Entry, invalidate bool, event bsoncore.Document) er
 	isStart := t != nil && t.FromInvalidate && t.TS == e.TS
 	if invalidate && !isStart {
 		id, _ := doc.Field(event, "_id")
-		s.closing, s.ending = true, doc.Clone(id.Data)
+		s.closing = true
+		s.ending = doc.Clone(id.Data)
 	}
 	return nil
 }

@@ -391,7 +391,9 @@ type Truncation struct {
 func (r *UpdateResult) Describe(old bsoncore.Document) []Truncation {
 	d := &diff{updated: doc.New()}
 	d.documents(nil, old, r.Doc)
-	r.Whole, r.Updated, r.Removed = false, d.updated.Document(), d.removed
+	r.Whole = false
+	r.Updated = d.updated.Document()
+	r.Removed = d.removed
 	if d.ambiguous != nil {
 		r.Disambiguated = d.ambiguous.Document()
 	}

@@ -117,7 +117,8 @@ const passing = 3 * time.Second
 func (s *Source) Failure(now time.Time) (since time.Time, err error) {
 	if since, err = s.client.Outage(); err == nil {
 		if f := s.failure.Load(); f != nil {
-			since, err = f.since, mongodb.AsFault(f.err)
+			since = f.since
+			err = mongodb.AsFault(f.err)
 		}
 	}
 	if err == nil || now.Sub(since) < passing {

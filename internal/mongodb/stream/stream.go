@@ -401,7 +401,11 @@ func (st *stream) openOnce(ctx context.Context) error {
 		return fmt.Errorf("open a change stream: %w", err)
 	}
 	src.metrics.opened.Inc()
-	st.cursor, st.opened, st.fresh, st.proven, st.suspect = cursor, st.gate.opened, true, false, src.client.Blind()
+	st.cursor = cursor
+	st.opened = st.gate.opened
+	st.fresh = true
+	st.proven = false
+	st.suspect = src.client.Blind()
 	if st.ladder.view.one() {
 		cursor.SetBatchSize(1)
 		if st.ladder.view == alone {

@@ -45,7 +45,8 @@ func Parse(text string) (l Location, err error) {
 	case !bucketForm.MatchString(u.Host) || strings.Contains(u.Host, ".."):
 		return l, errors.New("must name a bucket with 3 to 63 small letters, digits, hyphens or dots: " + form)
 	}
-	l.Bucket, l.Prefix = u.Host, strings.Trim(u.Path, "/")
+	l.Bucket = u.Host
+	l.Prefix = strings.Trim(u.Path, "/")
 	isPrefix := prefixForm.MatchString(l.Prefix) && len(l.Prefix) <= longestPrefix && !dotted(l.Prefix)
 	if l.Prefix != "" && !isPrefix {
 		return l, fmt.Errorf("must have a prefix of up to %d letters, digits, dots, underscores, hyphens and single slashes", longestPrefix)
