@@ -240,9 +240,12 @@ func (s *spareSlices[T]) put(of []T) {
 	}
 }
 
-// take returns an empty slice with room for n elements.
+// take returns an empty slice with room for n elements, of the smallest class that has it.
 func (s *spareSlices[T]) take(n int) []T {
 	class := bits.Len(uint(max(1, n) - 1))
+	if class > 0 && roomOf(class-1) >= n {
+		class--
+	}
 	if class >= len(s) {
 		return make([]T, 0, n)
 	}

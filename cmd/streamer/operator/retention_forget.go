@@ -101,7 +101,6 @@ func erasureOf(namespace, before string, ids []string) (e retention.Erasure, err
 		return e, fault.Newf(fault.CommandBadArgument, "--namespace %q: write DB.COLL", namespace)
 	}
 	at := time.Now()
-	err = error(nil)
 	if before != "now" {
 		if before == "" {
 			return e, fault.Newf(fault.CommandBadArgument, "--before is missing: name a time, or now")

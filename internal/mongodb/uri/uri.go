@@ -171,7 +171,7 @@ func (u URI) judge() error {
 		}
 	}
 	for _, s := range u.settings {
-		err := error(nil)
+		var err error
 		if s.form != nil {
 			err = s.form(s.value)
 		}
