@@ -60,7 +60,7 @@ func TestConnectionThatIsCutOffIsNotCanceled(t *testing.T) {
 	}
 	over, end := context.WithCancel(t.Context())
 	end()
-	if _, err = helloOf(over, pool.Driver()); !errors.Is(AsFault(err), context.Canceled) {
+	if _, err = helloOf(over, client.Driver()); !errors.Is(AsFault(err), context.Canceled) { // whose connections are not cut off
 		t.Errorf("the caller has canceled: %v", err)
 	}
 }
