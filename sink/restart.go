@@ -50,8 +50,8 @@ func (s *Sink) Restart() {
 	}
 }
 
-// renew closes the target and opens it again. Messages that were under way wait for another
-// attempt.
+// renew closes the target and opens it again. Messages that were under way, or waited for their
+// destination, wait for another attempt: nothing new may overtake them.
 func (s *Sink) renew(ctx context.Context) error {
 	s.close()
 	for failures := 1; ; failures++ {
@@ -68,9 +68,10 @@ func (s *Sink) renew(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mu.parked = nil
 	for _, f := range s.mu.flights {
 		for i, m := range f.messages {
-			if m.state == over || m.state == parked {
+			if m.state == over {
 				continue
 			}
 			again := *m // late reports of the closed target concern the old copy
@@ -83,6 +84,7 @@ func (s *Sink) renew(ctx context.Context) error {
 	}
 	s.mu.underWay = 0
 	s.mu.step++
+	s.stall()
 	wake.Notify(s.signal)
 	return nil
 }

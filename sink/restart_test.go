@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mongostream/streamer/streamer"
 )
 
 // A mute target acknowledges nothing, and counts how often it was closed.
@@ -24,7 +26,7 @@ func (m *mute) renew() (target, letters Target, err error) { return m, nil, nil 
 
 // sending returns a sink that publishes batches of two messages each to a target.
 func sending(target *mute, batches uint64) *Sink {
-	s := New(Config{Metrics: NewMetrics(nil), Renew: target.renew}, nil, target)
+	s := New(Config{Metrics: NewMetrics(nil), Renew: target.renew}, &streamer.Shared{}, target)
 	s.enter(func(error) {})
 	for seq := uint64(1); seq <= batches; seq++ {
 		f := &flight{seq: seq, left: 2}
@@ -134,5 +136,25 @@ func TestRestartedSinkForgetsItsOldTarget(t *testing.T) {
 		if m := f.messages[i%2]; m.state != want.state || f.left != want.left {
 			t.Errorf("message %d: %+v", i, m)
 		}
+	}
+}
+
+// What waits for a destination is tried again after a restart, before anything new is published:
+// changes would overtake a loss otherwise.
+func TestRestartedSinkPublishesFirstWhatHasWaited(t *testing.T) {
+	s := sending(&mute{}, 1)
+	waits, follows := s.mu.flights[0].messages[0], s.mu.flights[0].messages[1]
+	waits.Op = OpLoss
+	waits.Done(&RefusedError{Err: errors.New("no topic"), Destination: true})
+	follows.Done(nil)
+	s.wait(waits, waits.err)
+	if first, _ := s.again(); first != nil || s.rests() || s.Status().State != Waiting {
+		t.Fatalf("before the restart: %+v", s.Status())
+	}
+	if err := s.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first, again := s.again(); first == nil || first.Op != OpLoss || len(again) != 2 || !s.rests() || s.Status().State != Retrying {
+		t.Errorf("%+v; %d messages are published again", s.Status(), len(again))
 	}
 }
