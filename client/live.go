@@ -23,8 +23,8 @@ type Document = map[string]any
 // It is whole while its documents are known to be all matching ones, each in MongoDB's state. A
 // possible gap makes it not whole, for the collections that it concerns: a loss, a replaced
 // collection, an update that does not say which fields it means. The documents are read again, and
-// the query is whole again. While the client is not connected, the query stays as it was, and so
-// does a whole one: Disconnected and Connected notices tell of that.
+// the query is whole again. A query that is whole stays so while the client is not connected, and
+// its documents stay as they were: Disconnected and Connected notices tell of that.
 type LiveQuery struct {
 	client *Client
 	sub    Subscription // as requested: the ID has no suffix

@@ -12,14 +12,14 @@ func sinkEntries() []Entry {
 		{
 			Code:    SinkTarget,
 			Summary: "the target of a sink cannot be reached or used",
-			Meaning: "No connection could be made, the login was refused, a certificate or a file cannot be read, or a topic, stream or file is missing. A running node retries and loses nothing while the oplog reaches back to the sink's checkpoint.",
+			Meaning: "No connection could be made, the login was refused, or a certificate or a file cannot be used. In `streamer check`, it also means that a topic or a stream is missing, which a running node reports as STRM-SINK-WAITING. A running node retries and loses nothing while the oplog reaches back to the sink's checkpoint.",
 			Remedy:  "Check the address, the credentials and the certificates below sinks, and that the topic, stream or folder exists.",
 		},
 		{
 			Code:    SinkWaiting,
 			Summary: "what a sink publishes to a destination waits",
-			Meaning: "The target takes nothing for a topic or subject, whatever the change is: the topic, the stream or the right to write to it is missing, or the stream is full. Or it refused a change, and the dead letter could not be written. What goes there waits in the oplog and is tried again every 10 s; nothing of it becomes a dead letter or is lost while the oplog has it. Other destinations get their changes, if the target has no order among them.",
-			Remedy:  "Grant the right, create the topic, subject or folder that the message names, or make room in the stream. The sink continues by itself; `streamer sinks resume NAME` tries at once.",
+			Meaning: "The target takes nothing for a topic or subject, whatever the change is: the topic, the stream or the right to write to it is missing, or the stream is full or its server cannot store it. Or it refused a change, and the dead letter could not be written, for example because the folder of its file is missing. What goes there waits in the oplog and is tried again every 10 s; nothing of it becomes a dead letter or is lost while the oplog has it. Other destinations get their changes, if the target has no order among them.",
+			Remedy:  "Grant the right, create the topic, subject or folder that the message names, or make room in the stream; if it has room, read the log of the NATS server. The sink continues by itself; `streamer sinks resume NAME` tries at once.",
 		},
 	}
 }

@@ -518,7 +518,7 @@ const (
 	wrongLastSequenceAny = 10164
 	messageTooLarge      = 10054
 	headersTooLarge      = 10097
-	notStored            = 10077 // with the store's own words, such as maximum messages exceeded
+	notStored            = 10077 // with the store's own words: a limit, such as maximum messages exceeded, or its disk
 )
 
 // acknowledged processes JetStream's answer.
@@ -582,7 +582,7 @@ func parseAnswer(reply *nats.Msg) (a answer, err error) {
 	case messageTooLarge, headersTooLarge:
 		return a, &sink.RefusedError{Err: fmt.Errorf("%w: %w", errTooLarge, err), Final: true}
 	case notStored:
-		err = fmt.Errorf("stream %s stores nothing: make room in it, raise its limits, or let it discard old messages: %w", a.Stream, err)
+		err = fmt.Errorf("stream %s stores nothing: make room in it, raise its limits, or let it discard old messages; if it has room, read the log of the NATS server: %w", a.Stream, err)
 		return a, &sink.RefusedError{Err: err, Destination: true}
 	}
 	if a.Error.Code >= 500 {
