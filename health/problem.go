@@ -189,7 +189,7 @@ func (p *Problem) take(q Problem) {
 // ordered are codes of one subject: one may cause those after it, unless they began before it.
 func ordered() []fault.Code {
 	return []fault.Code{
-		fault.SinkHalted, fault.SinkWaiting, fault.SinkTarget, fault.LogStuck, fault.MongoMajority, fault.LogHistoryLost, fault.LogLate, fault.SubscriberLate, fault.SubscriberHeadRoom,
+		fault.SinkHalted, fault.SinkTarget, fault.SinkWaiting, fault.LogStuck, fault.MongoMajority, fault.LogHistoryLost, fault.LogLate, fault.SubscriberLate, fault.SubscriberHeadRoom,
 	}
 }
 

@@ -238,21 +238,24 @@ func situations() map[string]situation {
 		"standard output is wedged": {func(f *Facts) {
 			f.Subscribers = []Subscriber{{Name: "stdout", Shared: true, Unacknowledged: ago(time.Hour, away())}}
 		}, Degraded, true, "stdout:STRM-SINK-TARGET:warning"},
-		"checkpoints cannot be saved":           {unsaved, Degraded, true, "checkpoints:STRM-CHECKPOINT-UNSAVED:critical"},
-		"a certificate is broken":               {func(f *Facts) { f.Certificates = ago(0, away()) }, Degraded, true, "certificates:STRM-ACCESS-BAD-CERTIFICATE:warning"},
-		"identities are broken":                 {func(f *Facts) { f.Identities = ago(0, away()) }, Degraded, true, "identities:STRM-ACCESS-BAD-FILE:warning"},
-		"the log is not retained":               {func(f *Facts) { f.Retention = ago(time.Minute, away()) }, Healthy, true, "retention:STRM-RETENTION-STORE:warning"},
-		"nobody reads the log":                  {func(f *Facts) { f.Log = ago(0, fault.Newf(fault.NodeLog, "x")) }, Degraded, true, "log:STRM-NODE-LOG:warning"},
-		"a target is away":                      {sinkAway, Degraded, true, target},
-		"a target hiccups":                      {sunk(func(s *Subscriber) { s.Unacknowledged = ago(2*time.Second, away()) }), Healthy, true, ""},
-		"a target is away for long":             {all(sinkAwayLate, stalled("sink-out")), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a target is away for all":              {all(sinkAway, other("sink/out", fault.SinkTarget)), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a target is away for another node":     {other("sink/out", fault.SinkTarget), Healthy, true, "sink/out:STRM-SINK-TARGET:critical"},
-		"a sink is halted":                      {sinkHalted, Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
-		"a destination of a sink waits":         {sinkWaits, Degraded, true, "sink/out:STRM-SINK-WAITING:warning"},
-		"a destination waits for another node":  {all(sinkWaits, other("sink/out", fault.SinkWaiting)), Degraded, true, "sink/out:STRM-SINK-WAITING:critical"},
-		"a destination waits, near the end":     {all(sinkWaits, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "sink/out:STRM-SINK-WAITING:critical"},
-		"a destination waits, late":             {all(sinkWaits, sunk(func(s *Subscriber) { s.Late = ago(0, away()) })), Degraded, true, "sink/out:STRM-SINK-WAITING:warning"},
+		"checkpoints cannot be saved":          {unsaved, Degraded, true, "checkpoints:STRM-CHECKPOINT-UNSAVED:critical"},
+		"a certificate is broken":              {func(f *Facts) { f.Certificates = ago(0, away()) }, Degraded, true, "certificates:STRM-ACCESS-BAD-CERTIFICATE:warning"},
+		"identities are broken":                {func(f *Facts) { f.Identities = ago(0, away()) }, Degraded, true, "identities:STRM-ACCESS-BAD-FILE:warning"},
+		"the log is not retained":              {func(f *Facts) { f.Retention = ago(time.Minute, away()) }, Healthy, true, "retention:STRM-RETENTION-STORE:warning"},
+		"nobody reads the log":                 {func(f *Facts) { f.Log = ago(0, fault.Newf(fault.NodeLog, "x")) }, Degraded, true, "log:STRM-NODE-LOG:warning"},
+		"a target is away":                     {sinkAway, Degraded, true, target},
+		"a target hiccups":                     {sunk(func(s *Subscriber) { s.Unacknowledged = ago(2*time.Second, away()) }), Healthy, true, ""},
+		"a target is away for long":            {all(sinkAwayLate, stalled("sink-out")), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
+		"a target is away for all":             {all(sinkAway, other("sink/out", fault.SinkTarget)), Degraded, true, "sink/out:STRM-SINK-TARGET:critical"},
+		"a target is away for another node":    {other("sink/out", fault.SinkTarget), Healthy, true, "sink/out:STRM-SINK-TARGET:critical"},
+		"a sink is halted":                     {sinkHalted, Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
+		"a destination of a sink waits":        {sinkWaits, Degraded, true, "sink/out:STRM-SINK-WAITING:warning"},
+		"a destination waits for another node": {all(sinkWaits, other("sink/out", fault.SinkWaiting)), Degraded, true, "sink/out:STRM-SINK-WAITING:critical"},
+		"a destination waits, near the end":    {all(sinkWaits, sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true })), Degraded, true, "sink/out:STRM-SINK-WAITING:critical"},
+		"a destination waits, late":            {all(sinkWaits, sunk(func(s *Subscriber) { s.Late = ago(0, away()) })), Degraded, true, "sink/out:STRM-SINK-WAITING:warning"},
+		"a destination waits, then all is away": {sunk(func(s *Subscriber) {
+			s.Waits, s.Unacknowledged = ago(time.Minute, fault.Newf(fault.SinkWaiting, "topic")), ago(4*time.Second, fault.Newf(fault.SinkTarget, "post"))
+		}), Degraded, true, target},
 		"a sink lost its place":                 {sunk(func(s *Subscriber) { s.Failed = ago(0, fault.Newf(fault.LogHistoryLost, "x")) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink owes a loss":                    {sunk(func(s *Subscriber) { s.Lost = ago(0, away()) }), Degraded, true, "sink/out:STRM-LOG-HISTORY-LOST:critical"},
 		"a sink is late":                        {sinkLate, Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
@@ -336,6 +339,9 @@ func TestCardOfASinkHasAllItsCauses(t *testing.T) {
 		"late, then halted": {sunk(func(s *Subscriber) {
 			s.Failed, s.Late = ago(time.Second, fault.Newf(fault.SinkHalted, "x")), ago(time.Hour, away())
 		}), fault.SinkHalted, "Sink out has stopped, whole or in part. " + late + hour, time.Second},
+		"a destination waits, then the target fails": {sunk(func(s *Subscriber) {
+			s.Unacknowledged, s.Waits = ago(4*time.Second, target), ago(time.Hour, fault.Newf(fault.SinkWaiting, "topic"))
+		}), fault.SinkTarget, acknowledges + " What goes to a destination of sink out waits" + hour, 4 * time.Second},
 		"late here, and its target fails for another node": {all(longAgo(sinkLate), func(f *Facts) {
 			f.Others = append(f.Others, Problem{Subject: "sink/out", Code: fault.SinkTarget, Cause: acknowledges, Severity: Warning, Since: now().Add(-time.Minute), Affects: Affects{Nodes: []string{"b"}}})
 		}), fault.SinkTarget, acknowledges + " " + late + hour, time.Minute},

@@ -301,8 +301,8 @@ func ofShared(f *Facts) (all []Problem) {
 			}
 		}
 		detailed(s.Failed, 0, fault.SinkHalted, Critical, label+" has stopped, whole or in part.")
-		detailed(s.Waits, 0, fault.SinkWaiting, Warning, "What goes to a destination of "+name+" waits.")
 		detailed(s.Unacknowledged, passing, fault.SinkTarget, Warning, "The target of "+name+" acknowledges nothing.")
+		detailed(s.Waits, 0, fault.SinkWaiting, Warning, "What goes to a destination of "+name+" waits.")
 		add(s.Lost, 0, fault.LogHistoryLost, Critical, label+" has yet to acknowledge a loss.")
 		add(s.Late, 0, fault.SubscriberLate, Warning, label+" is late.")
 		add(s.Near, 0, fault.SubscriberHeadRoom, near, label+" is near the end of the oplog.")

@@ -314,3 +314,90 @@ func TestDeadLetterThatCannotBeWrittenWaits(t *testing.T) {
 		}
 	}
 }
+
+// A kiosk has several destinations without an order, one of which it refuses while it is there,
+// after some time.
+type kiosk struct{ router }
+
+func (k *kiosk) Publish(ctx context.Context, m *Message) {
+	if !k.away.Load() && m.Coll == "missing" {
+		time.Sleep(2 * LookEvery)
+		m.Done(&RefusedError{Err: errors.New("no topic"), Destination: true})
+		return
+	}
+	k.broken.Publish(ctx, m)
+}
+
+// That the target refuses a destination does not say that it is silent, however often the sink
+// tries it again. That the whole target is away is known beside it, and since when.
+func TestWaitingDestinationDoesNotHideThatTheTargetIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := &kiosk{}
+		s := publishing(target, Config{Subscriber: "sink/out"}, 1)
+		waits := s.mu.flights[0].messages[0]
+		waits.Coll = "missing"
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { s.publish(ctx, []*Message{waits}); _ = s.run(ctx, nil) })
+		wg.Go(func() { s.watch(ctx) })
+		for range 1000 {
+			time.Sleep(LookEvery / 7)
+			if silent := s.Status().Silent; silent != nil {
+				t.Fatalf("silent since %v, although it answers", silent)
+			}
+		}
+		if st := s.Status(); st.State != Waiting || !strings.Contains(st.Error, "no topic") {
+			t.Errorf("a destination is missing: %+v", st)
+		}
+		for s.rests() { // an attempt, which may end with an answer
+			time.Sleep(LookEvery / 7)
+		}
+		target.away.Store(true)
+		gone := time.Now()
+		s.mu.Lock()
+		next := &flight{seq: 2, left: 1}
+		next.messages = []*Message{{flight: next, report: s.done}}
+		s.mu.flights = append(s.mu.flights, next)
+		s.mu.Unlock()
+		s.publish(ctx, next.messages)
+		for range 1000 {
+			time.Sleep(LookEvery / 7)
+			st := s.Status()
+			if st.Silent == nil || st.Silent.Sub(gone) > tryEvery || st.State != Waiting || !strings.HasPrefix(st.Error, "away\n") || !strings.Contains(st.Error, "no topic") {
+				t.Fatalf("after %v the whole target is away: %+v", time.Since(gone), st)
+			}
+		}
+		target.away.Store(false)
+		time.Sleep(time.Minute)
+		if st := s.Status(); st.State != Waiting || st.Silent != nil || st.Published != 1 || strings.Contains(st.Error, "away") {
+			t.Errorf("the target is back: %+v", st)
+		}
+		target.away.Store(true)
+		time.Sleep(time.Minute)
+		if s.Status().Silent == nil {
+			t.Error("it is not known that the target is away again")
+		}
+		target.away.Store(false)
+		time.Sleep(time.Minute)
+		if st := s.Status(); st.State != Waiting || st.Silent != nil {
+			t.Errorf("the target is back, and refuses what waits: %+v", st)
+		}
+	})
+}
+
+// A destination that waits for an operator is logged as halted, one that the sink tries again is
+// not.
+func TestLogSaysWhetherAnOperatorMustAct(t *testing.T) {
+	for want, stop := range map[string]func(s *Sink, m *Message, err error){"sink halted": (*Sink).refuse, "what goes to a destination waits": (*Sink).wait} {
+		var log bytes.Buffer
+		s := publishing(&router{}, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, 1)
+		m := s.mu.flights[0].messages[0]
+		m.Coll = "orders"
+		stop(s, m, errors.New("bad"))
+		if text := log.String(); !strings.Contains(text, `msg="`+want) || !strings.Contains(text, "destination=orders") {
+			t.Errorf("%s: %s", want, text)
+		}
+	}
+}

@@ -73,10 +73,15 @@ func (s *Sink) suspend(to string, m *Message, why closed) {
 		if s.mu.parked == nil {
 			s.mu.parked = make(map[string]closed)
 		}
-		if !s.mu.parked[to].trying {
+		switch {
+		case why.due.IsZero():
+			s.cfg.Logger.Warn("sink halted for a destination", "destination", to, "error", why.err)
+		case !s.mu.parked[to].trying:
 			s.cfg.Logger.Warn("what goes to a destination waits", "destination", to, "error", why.err)
 		}
 		s.mu.parked[to] = why
+		s.mu.silent = time.Time{} // the target has answered
+		s.mu.last = nil
 		s.park(m, to)
 	})
 }
@@ -146,6 +151,9 @@ func (s *Sink) reopen(now time.Time) {
 	to := s.mu.parked[name]
 	to.trying = true
 	s.mu.parked[name] = to
+	if s.mu.underWay == 0 {
+		s.mu.moved = now
+	}
 	for _, f := range s.mu.flights {
 		for _, m := range f.messages {
 			if m.state == parked && s.destination(m) == name {
@@ -204,17 +212,20 @@ func (s *Sink) dropParked() {
 	}
 }
 
-// parkedState returns the state of a sink with waiting destinations, and an error that names them.
-// The caller holds the mutex.
+// parkedState returns the state of a sink with waiting destinations, and an error that names them,
+// after that of a target that has been silent since. The caller holds the mutex.
 func (s *Sink) parkedState() (state string, err error) {
 	state = Waiting
 	var errs []error
+	if !s.mu.silent.IsZero() {
+		errs = append(errs, s.mu.last)
+	}
 	for _, to := range slices.Sorted(maps.Keys(s.mu.parked)) {
-		closed := s.mu.parked[to]
-		if closed.due.IsZero() {
+		why := s.mu.parked[to]
+		if why.due.IsZero() {
 			state = Halted
 		}
-		errs = append(errs, closed.err)
+		errs = append(errs, why.err)
 	}
 	return state, errors.Join(errs...)
 }

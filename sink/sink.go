@@ -676,12 +676,12 @@ func (s *Sink) acknowledged() {
 	s.mu.silent = time.Time{}
 }
 
-// fails notes when the target stopped acknowledging. A target that refuses a change still answers.
+// fails notes when the target stopped acknowledging. A target that refuses something still answers.
 // The caller holds the mutex.
 func (s *Sink) fails(err error) {
-	refused, is := errors.AsType[*RefusedError](err)
+	_, refused := errors.AsType[*RefusedError](err)
 	switch {
-	case is && !refused.Destination, errors.Is(err, ErrReplaced), errors.Is(err, context.Canceled):
+	case refused, errors.Is(err, ErrReplaced), errors.Is(err, context.Canceled):
 	case s.mu.silent.IsZero():
 		s.mu.silent = time.Now()
 	}
@@ -850,7 +850,7 @@ type Status struct {
 	// Error is the reason why it is halted, or the last failure while it retries.
 	Error string `json:"error,omitempty"`
 	// Silent is the time since which the target has acknowledged nothing although messages wait;
-	// nil while it acknowledges.
+	// nil while it acknowledges, or refuses what waits for a destination, or the sink is halted.
 	Silent *time.Time `json:"silent_since,omitempty"`
 }
 
@@ -886,7 +886,7 @@ func (s *Sink) Status() Status {
 	if err != nil {
 		st.Error = err.Error()
 	}
-	if silent := s.mu.silent; !silent.IsZero() {
+	if silent := s.mu.silent; !silent.IsZero() && s.mu.halted == nil {
 		st.Silent = &silent
 		st.Error = cmp.Or(st.Error, errorText(s.mu.last))
 	}

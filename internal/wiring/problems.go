@@ -555,15 +555,23 @@ func (s *Service) observedSubscribers(now time.Time) []health.Subscriber {
 	for _, k := range s.sinks {
 		st := k.Status()
 		i := slices.IndexFunc(all, func(sub health.Subscriber) bool { return sub.Name == st.Subscriber })
-		switch {
-		case i < 0:
-		case st.State == sink.Halted:
-			all[i].Failed = o.fact("halted "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
-		case st.State == sink.Waiting:
-			all[i].Waits = o.fact("waits "+st.Subscriber, now, time.Time{}, fault.Newf(fault.SinkWaiting, "%s", st.Error))
-		case st.Silent != nil:
-			all[i].Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", cmp.Or(st.Error, "no answer yet"))}, now)
+		if i >= 0 {
+			o.published(now, &all[i], st)
 		}
 	}
 	return all
+}
+
+// published adds the facts about a sink to those about its subscriber: that destinations wait does
+// not hide that the whole target is away. The caller holds the mutex.
+func (o *observed) published(now time.Time, sub *health.Subscriber, st sink.Status) {
+	switch st.State {
+	case sink.Halted:
+		sub.Failed = o.fact("halted "+sub.Name, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
+	case sink.Waiting:
+		sub.Waits = o.fact("waits "+sub.Name, now, time.Time{}, fault.Newf(fault.SinkWaiting, "%s", st.Error))
+	}
+	if st.Silent != nil {
+		sub.Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", cmp.Or(st.Error, "no answer yet"))}, now)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/oplog"
+	"github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -268,4 +269,31 @@ func TestNodeThatIsNotReadyIsStartingForOthers(t *testing.T) {
 		time.Sleep(judgeEvery)
 		look(cluster.StatusHealthy)
 	})
+}
+
+// That a destination of a sink waits, or an operator must resume it, does not hide that its target
+// acknowledges nothing.
+func TestFactsOfASinkDoNotHideEachOther(t *testing.T) {
+	silent := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		status               sink.Status
+		failed, waits, quiet bool
+	}{
+		"it publishes":              {sink.Status{State: sink.Publishing}, false, false, false},
+		"its target is away":        {sink.Status{State: sink.Retrying, Silent: &silent, Error: "away"}, false, false, true},
+		"it waits":                  {sink.Status{State: sink.Waiting, Error: "topic"}, false, true, false},
+		"it waits and all is away":  {sink.Status{State: sink.Waiting, Silent: &silent, Error: "away"}, false, true, true},
+		"it is halted":              {sink.Status{State: sink.Halted, Error: "refused"}, true, false, false},
+		"it is halted in part, too": {sink.Status{State: sink.Halted, Silent: &silent, Error: "away"}, true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o observed
+			sub := health.Subscriber{Name: "sink/out", Shared: true}
+			o.look(silent)
+			o.published(silent.Add(time.Minute), &sub, c.status)
+			if is := func(s health.Since) bool { return !s.At.IsZero() }; is(sub.Failed) != c.failed || is(sub.Waits) != c.waits || is(sub.Unacknowledged) != c.quiet {
+				t.Errorf("%+v", sub)
+			}
+		})
+	}
 }
