@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -799,5 +800,51 @@ func TestBookmarksComeThoughTheLogNeverPauses(t *testing.T) {
 		if _, err := quiet.Ack(deliverytest.Last(batches).Seq); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A silent source loses what its oplog does, and its retained log does not answer.
+type silent struct{ *oplogtest.Log }
+
+func (s silent) Open(ctx context.Context, from change.Position) (oplog.Stream, error) {
+	stream, err := s.Log.Open(ctx, from)
+	if err != nil {
+		return nil, errors.Join(err, oplog.ErrUnanswered)
+	}
+	return stream, nil
+}
+
+// A subscriber that begins with the log is told of what that may still have, or has lost since it
+// began.
+func TestSubscriberThatBeginsWithTheLogIsToldOfTrueLosses(t *testing.T) {
+	for name, test := range map[string]struct {
+		through func(*oplogtest.Log) oplog.Source
+		ended   int // the change at which the log ended
+		losses  int
+	}{
+		"gone":       {func(l *oplogtest.Log) oplog.Source { return l }, 10, 0},
+		"later":      {func(l *oplogtest.Log) oplog.Source { return l }, 9, 1},
+		"unanswered": {func(l *oplogtest.Log) oplog.Source { return silent{l} }, 10, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				old := source.Append(deliverytest.Inserts(20, 0)...)
+				source.Truncate(10)
+				b := beginThrough(t, source, test.through(source), delivery.Config{})
+				defer b.end()
+				start := delivery.Place{At: change.At(old[3].Time), Begins: old[test.ended].Time}
+				s := b.open(delivery.SessionConfig{Start: start}, deliverytest.Everything(t))
+				losses := 0
+				for _, b := range deliverytest.Receive(t, s, 10+test.losses) {
+					if b.Loss != nil {
+						losses++
+					}
+				}
+				if losses != test.losses {
+					t.Errorf("%d losses", losses)
+				}
+			})
+		})
 	}
 }

@@ -228,7 +228,8 @@ type stream struct {
 	leavers       leavers
 	groups        map[string]*group
 	seen          *seen           // nil if everything that follows is new
-	began         Place           // where reading has begun, unless seen has that
+	start         Place           // where the session has begun, until it is moved back
+	began         Place           // where reading has begun
 	reread        oplog.Reread    // zero once that is over, so on the live path; see Reread
 	announced     oplog.Reread    // that begins when partitions are attached; zero if none does
 	kept          *oplog.Cursor   // of the last catch-up, if the next one may continue with its stream

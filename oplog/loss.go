@@ -21,6 +21,8 @@ type Loss struct {
 	// Tail says that the tail found it, so that it is everybody's. Otherwise it is a loss of those
 	// alone who read at an earlier place.
 	Tail bool
+	// Unanswered says that the retained log may still have the stretch, but did not answer.
+	Unanswered bool
 }
 
 // isGone reports whether the loss is of a stretch that MongoDB no longer gives to anybody, so that

@@ -47,7 +47,7 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 			from, refused = change.At(at.Time), nil // the oplog holds it: open by time, which needs no token
 			continue
 		default:
-			if stream, err = r.skip(ctx, at, reach); stream != nil || err != nil {
+			if stream, err = r.skip(ctx, at, reach, refused); stream != nil || err != nil {
 				return stream, err
 			}
 		}
@@ -67,15 +67,15 @@ func (r *reader) open(ctx context.Context, from change.Position, refused error) 
 	}
 }
 
-// skip opens a stream at the earliest place after the position that the server accepts, and records
-// the skipped span as a loss in the ring. It returns nil if the server accepts none.
-func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) (Stream, error) {
+// skip opens a stream at the earliest place after the refused position that the server accepts, and
+// records the skipped span as a loss in the ring. It returns nil if the server accepts none.
+func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach, refused error) (Stream, error) {
 	l := r.log
 	reason := gap.HistoryLost
 	if !reach.First.IsZero() && reach.First.Compare(at.Time) <= 0 {
 		reason, reach.First = gap.Refused, at.Time.Next() // treat it as the beginning of the log
 	}
-	stream, err := l.openEarliest(ctx, newSearch(change.Later(at, change.At(reach.First)).Time, reach.First, reach.Last.Next()))
+	stream, err := l.openEarliest(ctx, newSearch(change.Later(at, change.At(reach.First)).Time, reach.First, reach.Last.Next()), false)
 	switch {
 	case errors.Is(err, ErrPositionLost):
 		return nil, nil //nolint:nilnil // the server rejects everything
@@ -99,7 +99,7 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 			return nil, fmt.Errorf("open %s: %w", r.kind(), err)
 		}
 	}
-	loss := &Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now()}
+	loss := &Loss{From: at, To: change.Later(at, base), Reason: reason, Found: time.Now(), Unanswered: errors.Is(refused, ErrUnanswered)}
 	held := r.lost(loss)
 	r.widen()
 	l.opened(r, at)
@@ -110,18 +110,23 @@ func (r *reader) skip(ctx context.Context, at change.Position, reach gap.Reach) 
 
 // Earliest returns the earliest time at or after from that the log holds. It opens streams to find
 // it, because servers before 5.0 reject the time of the oldest entry, which may also be truncated
-// meanwhile.
+// meanwhile. It is from itself where the retained log, which may have it, does not answer: who reads
+// from there has everything as soon as it answers, or is told what is missing.
 func (l *Log) Earliest(ctx context.Context, from change.Timestamp) (change.Timestamp, error) {
-	stream, err := l.openEarliest(ctx, newSearch(from, from, change.Timestamp{}))
-	if err != nil {
+	stream, err := l.openEarliest(ctx, newSearch(from, from, change.Timestamp{}), true)
+	switch {
+	case errors.Is(err, ErrUnanswered):
+		return from, nil
+	case err != nil:
 		return from, fmt.Errorf("find earliest position in the oplog: %w", err)
 	}
 	defer stream.Close()
 	return stream.Base().Time, nil
 }
 
-// openEarliest opens a stream at the earliest place that a search finds, one stream at a time.
-func (l *Log) openEarliest(ctx context.Context, s *search) (Stream, error) {
+// openEarliest opens a stream at the earliest place that a search finds, one stream at a time. With
+// asks, the search ends where the retained log does not answer.
+func (l *Log) openEarliest(ctx context.Context, s *search, asks bool) (Stream, error) {
 	for last := error(ErrPositionLost); ; {
 		at, ok := s.next()
 		if !ok && s.high.IsZero() {
@@ -137,7 +142,7 @@ func (l *Log) openEarliest(ctx context.Context, s *search) (Stream, error) {
 		case err == nil:
 			stream.Close()
 			continue
-		case !errors.Is(err, ErrPositionLost):
+		case !errors.Is(err, ErrPositionLost), asks && errors.Is(err, ErrUnanswered):
 			return nil, err
 		}
 		first := change.Timestamp{}

@@ -16,6 +16,10 @@ var ErrPositionLost = errors.New("position is no longer in the oplog")
 // a backup, or the position belongs to another deployment.
 var ErrAhead = errors.New("position is later than MongoDB's own time")
 
+// ErrUnanswered says, with ErrPositionLost, that the retained log may have what the oplog has lost,
+// but does not answer.
+var ErrUnanswered = errors.New("the retained log does not answer")
+
 // ErrJoin says that the retained log ends at a position, from which on MongoDB has it.
 var ErrJoin = errors.New("the retained log ends here")
 

@@ -744,6 +744,44 @@ func TestSilentStoreHidesNoDamage(t *testing.T) {
 	})
 }
 
+// A store that falls silent after a reader has asked where the log begins, or before, still has what
+// the reader then skips: the loss says so.
+func TestSilentStoreMayHaveWhatWasSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var silent atomic.Bool
+		mongo, store := newMongo(), &retentiontest.Memory{}
+		store.Before = func(context.Context, string, string) error {
+			if silent.Load() {
+				return errors.New("silent")
+			}
+			return nil
+		}
+		n := start(t, mongo, store, retention.WriterConfig{})
+		defer n.stop()
+		all := write(mongo, 50, 0)
+		n.pass(2 * time.Minute)
+		all = append(all, write(mongo, 20, 1000)...)
+		synctest.Wait()
+		mongo.Truncate(10)
+		first := verify(t, store)[0].From
+		for _, goes := range []bool{true, false} {
+			begins, err := n.log.Earliest(t.Context(), first)
+			if err != nil || begins != first {
+				t.Errorf("the log begins at %s, not at %s: %v", begins, first, err)
+			}
+			silent.Store(goes)
+			n.pass(5 * time.Minute) // what was read meanwhile is forgotten
+			got, losses := n.read(change.At(begins), all[len(all)-1].Position())
+			if goes != (len(losses) == 1 && losses[0].Unanswered) || goes != (len(got) < len(all)) {
+				t.Errorf("silent %t: %d changes, losses %+v", goes, len(got), losses)
+			}
+			if begins, err = n.log.Earliest(t.Context(), first); err != nil || begins != first {
+				t.Errorf("silent %t: the log begins at %s, not at %s: %v", goes, begins, first, err)
+			}
+		}
+	})
+}
+
 // A damaged object under the next number, as a broken store may leave it, is stepped over.
 func TestDamagedNumberIsSteppedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

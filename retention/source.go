@@ -99,9 +99,9 @@ func (s *Source) open(ctx context.Context, from change.Position, scope oplog.Sco
 	case from.IsZero(), !errors.Is(err, oplog.ErrPositionLost):
 		return nil, err
 	}
-	first, outlives := s.outlives(ctx, from, err)
+	first, outlives, askErr := s.outlives(ctx, from, err)
 	if !outlives {
-		return nil, err
+		return nil, errors.Join(err, askErr)
 	}
 	st, findErr := s.find(ctx, from, scope, first)
 	if findErr != nil || st == nil {
@@ -137,10 +137,10 @@ func (s *Source) find(ctx context.Context, from change.Position, scope oplog.Sco
 
 // outlives reports whether a position that MongoDB rejects is one that the chain may have: its
 // oplog begins later, or rejects even the time of the position. It also returns where the oplog
-// begins, zero if that is unknown.
-func (s *Source) outlives(ctx context.Context, p change.Position, rejected error) (first change.Timestamp, may bool) {
+// begins, zero if that is unknown. The error says that it could not be found out.
+func (s *Source) outlives(ctx context.Context, p change.Position, rejected error) (first change.Timestamp, may bool, err error) {
 	if s.chain() == nil {
-		return first, false
+		return first, false, nil
 	}
 	ahead := false
 	if lost, told := errors.AsType[*oplog.LostError](rejected); told && !lost.First.IsZero() {
@@ -149,13 +149,13 @@ func (s *Source) outlives(ctx context.Context, p change.Position, rejected error
 	} else {
 		reach, err := s.cfg.Reach(ctx)
 		if err != nil {
-			return first, false
+			return first, false, fmt.Errorf("%w: %w", oplog.ErrUnanswered, err)
 		}
 		first = reach.First
 		ahead = reach.Ahead(p)
 	}
 	holds := !first.IsZero() && first.Compare(p.Time) < 0
-	return first, !ahead && (!holds || p.Token == nil)
+	return first, !ahead && (!holds || p.Token == nil), nil
 }
 
 // ask asks the store, and repeats that until there is an answer, the store has failed for too long,
@@ -172,7 +172,7 @@ func (s *Source) ask(ctx context.Context, question func(context.Context) error) 
 			return context.Cause(ctx)
 		}
 		if since := s.failed(err); time.Since(since) >= patience && !errors.Is(err, ErrFormat) {
-			return fmt.Errorf("retained log: %w", err)
+			return fmt.Errorf("%w: %w", oplog.ErrUnanswered, err)
 		}
 		if err := backoff.Wait(ctx, attempt); err != nil {
 			return err

@@ -72,9 +72,9 @@ func (s *stream) Next(ctx context.Context) (oplog.Reply, error) {
 			s.note(reply)
 			return reply, err
 		}
-		first, outlives := s.source.outlives(ctx, change.At(s.at), err)
+		first, outlives, askErr := s.source.outlives(ctx, change.At(s.at), err)
 		if !outlives {
-			return reply, err
+			return reply, errors.Join(err, askErr)
 		}
 		if found, findErr := s.begin(ctx, first); findErr != nil || !found {
 			return reply, errors.Join(err, findErr)

@@ -12,6 +12,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/delivery/deliverytest"
 	"github.com/mongostream/streamer/oplog/oplogtest"
 	"github.com/mongostream/streamer/snapshot"
@@ -248,5 +249,169 @@ func TestLostCheckpointsMissNothing(t *testing.T) {
 				n.stop(t)
 			})
 		})
+	}
+}
+
+// beginnings are what may leave a log of 15 changes after a subscriber has begun with it: a part of
+// these, or later ones, too, which are a loss.
+func beginnings() map[string]func(*oplogtest.Log) {
+	return map[string]func(*oplogtest.Log){
+		"no loss": func(source *oplogtest.Log) { source.Truncate(6) },
+		"loss": func(source *oplogtest.Log) {
+			source.Append(deliverytest.Inserts(20, 100)...)
+			source.Truncate(6)
+		},
+	}
+}
+
+// A client that follows the owners, and begins with the log, has lost nothing in partitions that it
+// attaches there, whenever it does, unless an operator has moved it back.
+func TestClientThatFollowsTheOwnersBeginsWithTheLog(t *testing.T) {
+	for name, leave := range beginnings() {
+		for _, rewound := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, rewound %t", name, rewound), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					source := &oplogtest.Log{}
+					events := source.Append(deliverytest.Inserts(20, 0)...)
+					source.Truncate(15)
+					began := change.At(events[5].Time)
+					w := newWorld(t, source)
+					n := w.start("a", nil)
+					defer n.stop(t)
+					e := w.connect(n, streamer.Request{Start: streamer.StartEarliest, Attached: true})
+					time.Sleep(time.Minute)
+					leave(source)
+					if rewound {
+						e.Session().Rewind(began, 1, nil)
+					}
+					for _, half := range []change.Partition{0, 1} {
+						places := make(map[change.Partition]delivery.Place)
+						for p := half; p < partitions; p += 2 {
+							places[p] = delivery.Place{Ref: began.Ref()}
+						}
+						if err := e.Attach(t.Context(), places); err != nil {
+							t.Fatal(err)
+						}
+						time.Sleep(time.Minute)
+					}
+					changes, losses := receiveAll(t, e.Session())
+					if changes < 6 || (losses > 0) != (rewound || name == "loss") {
+						t.Errorf("%d changes, %d losses", changes, losses)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A sink that begins with the log begins there in all partitions, at whichever node, and however
+// often that is tried, until it has acknowledged something, an operator has moved it, or the cluster
+// was adopted.
+func TestSinkBeginsWithTheLogInAllPartitions(t *testing.T) {
+	for how, keeps := range map[string]bool{
+		"later": true, "another node": true, "after an error": true,
+		"acknowledged": false, "rewound": false, "adopted": false,
+	} {
+		for name, leave := range beginnings() {
+			t.Run(how+", "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					source := &oplogtest.Log{}
+					events := source.Append(deliverytest.Inserts(20, 0)...)
+					source.Truncate(15)
+					w := newWorld(t, source)
+					var shared *streamer.Shared
+					share := func(n *streamer.Node) {
+						sharing(t, &shared)(n)
+						shared.Begin(streamer.StartEarliest, time.Time{})
+					}
+					n := w.start("a", share)
+					serve := func(terms []change.Term, fails bool) {
+						t.Helper()
+						if err := n.Serve(t.Context(), terms); (err != nil) != fails {
+							t.Fatal(err)
+						}
+					}
+					serve(n.allTerms(1)[:partitions/2], false)
+					deliverytest.Receive(t, shared.Session(), 1)
+					time.Sleep(time.Minute)
+					other := n.allTerms(2)[partitions/2:] // that nobody has had
+					same := func() []change.Term { return n.allTerms(2)[:partitions/2] }
+					again := func() {
+						n.stop(t)
+						n = w.start("b", share)
+					}
+					switch how {
+					case "another node":
+						again()
+						other = n.allTerms(2)[partitions/2:]
+					case "after an error":
+						w.store.corrupt.Store("stdout")
+						serve(n.allTerms(1)[partitions/2:], true)
+						w.store.corrupt.Store("")
+					case "acknowledged":
+						again()
+						all, err := w.store.Memory.Load(t.Context(), "stdout")
+						for i := range all {
+							all[i].Position = events[7].Position()
+						}
+						if err = errors.Join(append(w.store.Memory.Save(t.Context(), all), err)...); err != nil {
+							t.Fatal(err)
+						}
+						other = same()
+					case "rewound":
+						all, err := w.store.Memory.Load(t.Context(), "stdout")
+						for _, c := range all {
+							_, failed := w.store.Rewind(t.Context(), c.Key, change.At(c.Began.At), "operator", "test")
+							err = errors.Join(err, failed)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						again()
+						other = same()
+					case "adopted":
+						adopted := w.origin
+						adopted.Incarnation = 2
+						if err := w.store.Adopt(t.Context(), w.origin, adopted); err != nil {
+							t.Fatal(err)
+						}
+						w.origin = adopted
+						again()
+						other = same()
+						for i := range other {
+							other[i].Epoch.Incarnation = 2
+						}
+					}
+					leave(source)
+					serve(other, false)
+					changes, losses := receiveAll(t, shared.Session())
+					if changes == 0 || (losses > 0) != (name == "loss" || !keeps) {
+						t.Errorf("%d changes, %d losses", changes, losses)
+					}
+				})
+			})
+		}
+	}
+}
+
+// receiveAll receives until nothing more comes, and counts the changes and losses.
+func receiveAll(t *testing.T, s *delivery.Session) (changes, losses int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		batches, _, err := s.Receive(ctx)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return changes, losses
+		case err != nil:
+			t.Fatal(err)
+		}
+		for _, b := range batches {
+			changes += len(b.Events)
+			if b.Loss != nil && b.Loss.Kind != delivery.Rewound {
+				losses++
+			}
+		}
 	}
 }
