@@ -158,9 +158,6 @@ type Beginning struct {
 	At change.Timestamp
 	// ID is random: a checkpoint that was deleted, lost or imported begins again with another one.
 	ID string
-	// Log is set if the log began at At: it is where the log ended when the subscriber began. A
-	// rewind clears it.
-	Log change.Timestamp
 }
 
 // NewBeginning returns a Beginning at a time.
@@ -469,7 +466,6 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 		c.Lapse = nil
 	}
 	c.Generation++
-	c.Began.Log = change.Timestamp{}
 	c.Epoch = change.Epoch{Incarnation: incarnation}
 	c.At = time.Now().UTC()
 	c.By = by

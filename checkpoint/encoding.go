@@ -45,9 +45,8 @@ type claim struct {
 
 // A beginning is a Beginning as it is stored.
 type beginning struct {
-	At  position  `json:"at"`
-	ID  string    `json:"id"`
-	Log *position `json:"log,omitempty"`
+	At position `json:"at"`
+	ID string   `json:"id"`
 }
 
 // A lapse is a Lapse as it is stored.
@@ -141,10 +140,6 @@ func encodeCheckpoint(c Checkpoint, t Trail) ([]byte, error) {
 		s.Epoch = c.Epoch.String()
 		if c.Began != (Beginning{}) {
 			s.Began = &beginning{At: positionOf(change.At(c.Began.At)), ID: c.Began.ID}
-			if !c.Began.Log.IsZero() {
-				log := positionOf(change.At(c.Began.Log))
-				s.Began.Log = &log
-			}
 		}
 	} else {
 		s.Claim = &claim{Number: c.Claim.Number, Process: c.Claim.Process, Started: c.Claim.Started, Node: c.Claim.Node, By: c.Claim.By}
@@ -228,9 +223,11 @@ func (s *stored) parse() (c Checkpoint, t Trail, err error) {
 			return c, t, err
 		}
 		if s.Began != nil {
-			if c.Began, err = s.Began.parse(); err != nil {
+			at, err := s.Began.At.bound()
+			if err != nil {
 				return c, t, fmt.Errorf("beginning: %w", err)
 			}
+			c.Began = Beginning{At: at.Time, ID: s.Began.ID}
 		}
 	case s.Claim == nil:
 		return c, t, errors.New("it has neither a partition nor a claim")
@@ -276,18 +273,6 @@ func (s *lapse) parse() (*Lapse, error) {
 	}
 	at, err := s.At.bound()
 	return &Lapse{Coverage: s.Coverage, At: at.Time}, err
-}
-
-// parse returns the beginning if it makes sense.
-func (s *beginning) parse() (Beginning, error) {
-	at, err := s.At.bound()
-	b := Beginning{At: at.Time, ID: s.ID}
-	if s.Log == nil || err != nil {
-		return b, err
-	}
-	log, err := s.Log.bound()
-	b.Log = log.Time
-	return b, err
 }
 
 // parse returns the loss if it makes sense.

@@ -46,7 +46,7 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 		}
 		list := make([]change.Partition, 0, len(places))
 		for p, place := range places {
-			attached[p], elsewhere[p], list = terms[p], s.beginning(s.movedBack(place)), append(list, p)
+			attached[p], elsewhere[p], list = terms[p], s.movedBack(place), append(list, p)
 		}
 		if s.cfg.Owner {
 			s.owed = slices.Concat(s.owed, s.takenOut(places))
@@ -58,9 +58,6 @@ func (s *Session) Attach(places map[change.Partition]Place, terms map[change.Par
 			s.compensateAttached(places)
 		}
 		rest := Place{At: at}
-		if at.Compare(s.began.At) == 0 { // nothing has been read
-			rest.Begins = s.began.Begins
-		}
 		if at.IsZero() { // the session has not begun
 			rest = elsewhere[list[0]]
 		}
@@ -128,15 +125,6 @@ func (s *Session) Pause(ctx context.Context) {
 	}
 }
 
-// beginning returns the place of a client in a partition, which begins with the log if the session
-// has begun there, and with it.
-func (s *stream) beginning(p Place) Place {
-	if m := newMarker(p); !s.start.Begins.IsZero() && m.exact && m.place.At.Compare(s.start.At) == 0 {
-		p.Begins = s.start.Begins
-	}
-	return p
-}
-
 // generation returns the checkpoint generation in which the session reads.
 func (s *Session) generation() uint64 {
 	s.mu.Lock()
@@ -160,7 +148,6 @@ func (s *Session) movedBack(p Place) Place {
 // partitions is not later anywhere, only the generation changes.
 func (s *Session) Rewind(to change.Position, generation uint64, namespaces []string) {
 	s.do(func(s *stream) {
-		s.start = Place{}
 		at := s.at()
 		rest := Place{At: at}
 		of := map[change.Partition]Place(nil)
@@ -230,8 +217,7 @@ func (s *stream) readAgain(rest Place, of map[change.Partition]Place, generation
 	at := s.at()
 	s.queue(at)
 	s.breakHold()
-	differs, _ := newSeen(rest, of)
-	isThere := s.reread.Since.IsZero() && differs == nil && rest.From().Covers(at) && generation == s.generation()
+	isThere := s.reread.Since.IsZero() && newSeen(rest, of) == nil && rest.From().Covers(at) && generation == s.generation()
 	switch live := s.loop != nil; {
 	case live && isThere:
 		then()

@@ -39,7 +39,6 @@ func (h *Hub) Open(ctx context.Context, cfg SessionConfig, subscriptions []Subsc
 	if cfg.Attached {
 		s.attached.Store(&map[change.Partition]change.Term{})
 	}
-	s.start = cfg.Start
 	s.startAt(cfg.Start, cfg.Partitions, cfg.Generation)
 	left := slices.DeleteFunc(slices.Clone(cfg.Snapshots), func(p snapshot.Progress) bool { // of removed subscriptions
 		return !slices.ContainsFunc(subscriptions, func(sub Subscription) bool { return sub.ID == p.Subscription })
@@ -79,14 +78,18 @@ func (s *stream) welcome(at change.Position) {
 // startAt sets the places from which the session reads, in a generation. The session must not be on
 // the live path.
 func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation uint64) {
-	s.seen, s.began = newSeen(rest, of)
+	s.seen = newSeen(rest, of)
+	s.began = rest
+	from := rest.From()
 	if s.seen != nil {
+		s.began = Place{}
 		s.seen.owner = s.cfg.Owner
+		from = s.seen.from()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.reading = newReading(rest, of, generation)
-	s.mu.considered = s.began.At.Clone()
+	s.mu.considered = from.Clone()
 }
 
 // turn serves the session while it is off the live path, until it has nothing to do or has ended.

@@ -71,9 +71,8 @@ func (s *stream) tellAt(loss *oplog.Loss, to change.Position) bool {
 	return true
 }
 
-// beginsWith reports whether the subscriber began with the log, which now begins after a loss, and
-// had nothing before that. It is told of what the retained log may still have, and of changes since
-// it began.
+// beginsWith reports whether the subscriber has asked for the beginning of the log, and had nothing
+// before a loss. It is told of what the retained log may still have.
 func (s *stream) beginsWith(loss *oplog.Loss) bool {
 	switch {
 	case loss.Unanswered:
@@ -81,7 +80,7 @@ func (s *stream) beginsWith(loss *oplog.Loss) bool {
 	case s.seen != nil:
 		return s.seen.beginWith(loss.To)
 	}
-	return loss.To.Time.Compare(s.began.Begins) <= 0 && !loss.From.After(s.began.From())
+	return s.began.Begins && !loss.From.After(s.began.From())
 }
 
 // recover begins the snapshots that compensate for a loss.

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/mongostream/streamer/change"
-	"github.com/mongostream/streamer/oplog"
 )
 
 // A loss in place of two contains both, whichever ends later.
@@ -17,56 +16,5 @@ func TestJoinedLossesContainBoth(t *testing.T) {
 	}
 	if both := lost[0]; len(lost) != maxLost || both.From.Compare(at(5)) != 0 || both.To.Compare(at(90)) != 0 || both.Namespaces != nil {
 		t.Errorf("%d losses, the first is %+v", len(lost), both)
-	}
-}
-
-// A loss is none where all partitions that it concerns began with the log, which had it then.
-func TestPartitionsBeginWithTheLog(t *testing.T) {
-	at := func(i uint32) change.Position { return change.At(change.Timestamp{T: 1, I: i}) }
-	begins := func(i, log uint32) Place { return Place{At: at(i), Begins: change.Timestamp{T: 1, I: log}} }
-	stays := func(i uint32) Place { return Place{At: at(i)} }
-	ref := func(p Place) Place { return Place{Ref: p.At.Ref(), Begins: p.Begins} }
-	for name, test := range map[string]struct {
-		rest    Place
-		of      Place
-		passed  bool
-		from    uint32
-		to      uint32
-		isNone  bool
-		reading bool // there are several places
-	}{
-		"all":                        {begins(5, 50), begins(5, 50), false, 5, 20, true, false},
-		"all, as a client says":      {begins(5, 50), ref(begins(5, 50)), false, 5, 20, true, true},
-		"none":                       {stays(5), stays(5), false, 5, 20, false, false},
-		"all but the rest":           {stays(5), begins(5, 50), false, 5, 20, false, false},
-		"the rest":                   {begins(5, 50), stays(5), false, 5, 20, false, false},
-		"the rest, as a client says": {begins(5, 50), ref(stays(5)), false, 5, 20, false, true},
-		"one that is after it":       {begins(5, 50), stays(20), false, 5, 20, true, true},
-		"one that is within it":      {begins(5, 50), stays(10), false, 5, 20, false, true},
-		"one that was before":        {begins(5, 50), stays(3), false, 3, 20, false, true},
-		"at two places":              {begins(5, 50), begins(7, 50), false, 5, 20, true, true},
-		"up to the end of the log":   {begins(5, 20), begins(5, 50), false, 5, 20, true, false},
-		"after the end of the log":   {begins(5, 19), begins(5, 50), false, 5, 20, false, false},
-		"after the end of another":   {begins(5, 50), begins(7, 19), false, 5, 20, false, true},
-		"after something was read":   {begins(5, 50), begins(5, 50), false, 6, 20, false, false},
-		"after one has read":         {begins(5, 50), begins(7, 50), true, 6, 20, false, true},
-	} {
-		s := &stream{}
-		s.seen, s.began = newSeen(test.rest, map[change.Partition]Place{1: test.of})
-		if (s.seen != nil) != test.reading {
-			t.Errorf("%s: %v", name, s.seen)
-			continue
-		}
-		if test.passed {
-			s.seen.drained(at(6))
-		}
-		loss := oplog.Loss{From: at(test.from), To: at(test.to)}
-		if isNone := s.beginsWith(&loss); isNone != test.isNone {
-			t.Errorf("%s: %t", name, isNone)
-		}
-		loss.Unanswered = true
-		if s.beginsWith(&loss) {
-			t.Errorf("%s: none, although the retained log may have it", name)
-		}
 	}
 }

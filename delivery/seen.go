@@ -9,12 +9,12 @@ import (
 )
 
 // A Place is a subscriber's place in the log: a position, or a Ref received from a client. At is
-// used if it is set. If Begins is set, the log began there when the subscriber began, and ended at
-// Begins: that some of these changes have left the log since is not reported as a loss.
+// used if it is set. Begins says that the log began there when the subscriber asked where it
+// begins: changes that have left the log since are not reported as a loss.
 type Place struct {
 	At     change.Position
 	Ref    change.Ref
-	Begins change.Timestamp
+	Begins bool
 }
 
 // From returns the position after which the subscriber has seen nothing; for a Ref that is the
@@ -75,9 +75,9 @@ func headOf(h change.Head) (head [change.HeadSize]byte) {
 }
 
 // newSeen returns a seen for a subscriber at rest, and at other places in some partitions; nil if a
-// cursor that starts at rest suffices. began is the place from which the log must be read.
-func newSeen(rest Place, of map[change.Partition]Place) (s *seen, began Place) {
-	s = &seen{of: make(map[change.Partition]*marker)}
+// cursor that starts at rest suffices.
+func newSeen(rest Place, of map[change.Partition]Place) *seen {
+	s := &seen{of: make(map[change.Partition]*marker)}
 	known := make(map[string]*marker)
 	add := func(p Place) *marker {
 		key := p.At.Time.String() + string(p.At.Token)
@@ -90,9 +90,7 @@ func newSeen(rest Place, of map[change.Partition]Place) (s *seen, began Place) {
 			known[key] = m
 			s.markers = append(s.markers, m)
 		}
-		if p.Begins.Compare(m.place.Begins) < 0 {
-			m.place.Begins = p.Begins
-		}
+		m.place.Begins = m.place.Begins && p.Begins
 		return m
 	}
 	s.rest = add(rest)
@@ -102,25 +100,9 @@ func newSeen(rest Place, of map[change.Partition]Place) (s *seen, began Place) {
 		}
 	}
 	if len(s.markers) == 1 && s.rest.exact {
-		return nil, s.rest.place
+		return nil
 	}
-	return s, s.began()
-}
-
-// began returns the place from which the log must be read.
-func (s *seen) began() Place {
-	began := Place{At: s.from()}
-	first := true
-	for _, m := range s.markers {
-		if m.place.From().Compare(began.At) != 0 {
-			continue
-		}
-		if first || m.place.Begins.Compare(began.Begins) < 0 {
-			began.Begins = m.place.Begins
-		}
-		first = false
-	}
-	return began
+	return s
 }
 
 // from returns the position after which the log must be read.
@@ -150,12 +132,12 @@ func (s *seen) where(p change.Partition, considered change.Position) Place {
 	return Place{At: considered}
 }
 
-// beginWith reports whether the partitions that are before a position began with the log, which had
-// that position.
+// beginWith reports whether the partitions that are before a position have asked for the beginning
+// of the log.
 func (s *seen) beginWith(to change.Position) (begin bool) {
 	for _, m := range s.markers {
 		switch before := to.After(m.place.From()); {
-		case m.passed, before && to.Time.Compare(m.place.Begins) > 0:
+		case m.passed, before && !m.place.Begins:
 			return false
 		case before:
 			begin = true

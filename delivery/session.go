@@ -228,8 +228,7 @@ type stream struct {
 	leavers       leavers
 	groups        map[string]*group
 	seen          *seen           // nil if everything that follows is new
-	start         Place           // where the session has begun, until it is moved back
-	began         Place           // where reading has begun
+	began         Place           // where reading has begun, unless seen has that
 	reread        oplog.Reread    // zero once that is over, so on the live path; see Reread
 	announced     oplog.Reread    // that begins when partitions are attached; zero if none does
 	kept          *oplog.Cursor   // of the last catch-up, if the next one may continue with its stream

@@ -145,7 +145,8 @@ func (s *Sink) reopen(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name, is := s.due(now)
-	if !is || s.mu.failed || s.mu.paused || s.mu.halted != nil {
+	rests := s.mu.failed || s.mu.paused || s.mu.halted != nil
+	if !is || rests {
 		return
 	}
 	to := s.mu.parked[name]

@@ -20,8 +20,9 @@ func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = star
 // before anything is served: the next owner must not begin later, and must know what targets have
 // had. After a repartition or an adoption (a later incarnation) it is unknown whether the
 // subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot
-// it then reads the documents, too.
-func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) error {
+// it then reads the documents, too. begin returns the time at which they begin with the log, zero if
+// they do not.
+func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) (log change.Timestamp, err error) {
 	n := s.node
 	var first []checkpoint.Checkpoint
 	var places []int
@@ -35,53 +36,56 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 		}
 	}
 	if len(first) == 0 {
-		return nil
+		return log, nil
 	}
 	others, err := n.store.Load(ctx, s.name)
 	if err != nil && len(others) == 0 {
-		return err
+		return log, err
 	}
 	others = slices.DeleteFunc(others, func(c checkpoint.Checkpoint) bool { return !c.Shared || c.Partitions != n.cfg.Origin.Partitions })
-	at, log := beginningOf(others)
+	at := beginningOf(others)
 	if at.IsZero() {
-		if at, log, err = s.startTime(ctx, first[0].Epoch.Incarnation); err != nil {
-			return err
+		var begins bool
+		if at, begins, err = s.startTime(ctx, first[0].Epoch.Incarnation); err != nil {
+			return log, err
+		}
+		if begins {
+			log = at
 		}
 	}
 	for i := range first {
-		if err := s.beginAt(ctx, &first[i], at, log); err != nil {
-			return err
+		if err := s.beginAt(ctx, &first[i], at); err != nil {
+			return log, err
 		}
 	}
 	if err := errors.Join(n.store.Save(ctx, first)...); err != nil {
-		return fmt.Errorf("save where it begins: %w", err)
+		return log, fmt.Errorf("save where it begins: %w", err)
 	}
 	for i, c := range first {
 		claimed[places[i]] = c
 	}
-	return nil
+	return log, nil
 }
 
 // beginningOf returns a subscriber's start from its checkpoints in other partitions, zero if it has
 // none. A partition without a checkpoint has never begun, or has lost its checkpoint, so it begins
-// at the same start. If the checkpoints do not contain the start, it is the earliest of them. log is
-// where the log ended then, if the subscriber began with it.
-func beginningOf(others []checkpoint.Checkpoint) (at, log change.Timestamp) {
+// at the same start. If the checkpoints do not contain the start, it is the earliest of them.
+func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
 	for _, c := range others {
 		began := c.Began.At
 		if began.IsZero() {
 			began = c.Position.Time
 		}
 		if at.IsZero() || at.Compare(began) > 0 {
-			at, log = began, c.Began.Log
+			at = began
 		}
 	}
-	return at, log
+	return at
 }
 
 // beginAt sets where a checkpoint begins: at the last entry of its history if it has been lost,
-// otherwise at a time, with a log that ends at another one, or not with the log.
-func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at, log change.Timestamp) error {
+// otherwise at a time.
+func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at change.Timestamp) error {
 	n := s.node
 	entries, err := n.store.History(ctx, c.Key)
 	if err != nil && len(entries) == 0 {
@@ -96,7 +100,6 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at, log 
 	} else {
 		c.Position = change.At(at)
 		c.Began = checkpoint.NewBeginning(at)
-		c.Began.Log = log
 	}
 	if s.start == StartSnapshot { // the unread documents are unknown
 		c.Snapshots = s.documents
@@ -105,13 +108,13 @@ func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at, log 
 }
 
 // startTime returns the cluster time at which the subscriber begins in an incarnation of the
-// origin: that of its terms, because the node may have read the origin before an adoption. If
-// the log begins there, log is where it ends.
-func (s *Shared) startTime(ctx context.Context, incarnation uint64) (at, log change.Timestamp, err error) {
+// origin: that of its terms, because the node may have read the origin before an adoption. begins
+// says that the log begins there.
+func (s *Shared) startTime(ctx context.Context, incarnation uint64) (at change.Timestamp, begins bool, err error) {
 	n := s.node
 	if incarnation > 1 {
 		origin, err := n.store.Origin(ctx)
-		return origin.Start, log, err
+		return origin.Start, false, err
 	}
 	switch s.start {
 	case 0, StartTime:
@@ -121,27 +124,27 @@ func (s *Shared) startTime(ctx context.Context, incarnation uint64) (at, log cha
 			at = reach.At(s.from)
 		}
 		if err != nil || reach.Begins().Compare(at) <= 0 {
-			return at, log, err
+			return at, false, err
 		}
 		// The log never had this span for the subscriber, so there is no loss.
 		n.logger.Warn("subscriber begins later than its start, where the log does", "subscriber", s.name, "start", at.String(), "log_begins", reach.Begins().String())
 		at, err = n.log.Earliest(ctx, reach.Begins())
-		return at, reach.Last, err
+		return at, true, err
 	case StartEarliest:
 		reach, err := n.cfg.Range.Recently(ctx)
 		if err != nil {
-			return at, log, err
+			return at, false, err
 		}
 		if reach.Begins().IsZero() {
-			return at, log, fault.Newf(fault.LogHidden, "cannot determine the oldest oplog entry: use a start time")
+			return at, false, fault.Newf(fault.LogHidden, "cannot determine the oldest oplog entry: use a start time")
 		}
 		at, err = n.log.Earliest(ctx, reach.Begins())
-		return at, reach.Last, err
+		return at, true, err
 	case StartSnapshot: // a later one is not reached while nothing happens
 		reach, err := n.cfg.Range.Now(ctx)
-		return reach.Last, log, err
+		return reach.Last, false, err
 	default:
 		reach, err := n.cfg.Range.Now(ctx)
-		return reach.Last.Next(), log, err
+		return reach.Last.Next(), false, err
 	}
 }

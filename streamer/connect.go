@@ -278,44 +278,44 @@ func (n *Node) ownProgress(r Request, stored checkpoint.Checkpoint) []snapshot.P
 }
 
 // startTime returns the time at which a session begins by its start policy. reach is the extent of
-// the log. If the log begins there, the subscriber has missed nothing before it, and log is where
-// the log ends.
-func (n *Node) startTime(ctx context.Context, r Request, reach gap.Reach) (at, log change.Timestamp, err error) {
-	earliest := func(reach gap.Reach) (first, log change.Timestamp, err error) {
-		if first, err = n.log.Earliest(ctx, reach.Begins()); err != nil {
-			return first, log, fault.New(fault.MongoUnreachable, err)
+// the log. begins says that the log begins there: the subscriber has missed nothing before it.
+func (n *Node) startTime(ctx context.Context, r Request, reach gap.Reach) (at change.Timestamp, begins bool, err error) {
+	earliest := func(reach gap.Reach) (change.Timestamp, bool, error) {
+		first, err := n.log.Earliest(ctx, reach.Begins())
+		if err != nil {
+			return first, false, fault.New(fault.MongoUnreachable, err)
 		}
-		return first, reach.Last, nil
+		return first, true, nil
 	}
 	switch r.Start {
 	case StartEarliest:
 		if reach.Begins().IsZero() {
-			return at, log, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
+			return at, false, fault.Newf(fault.SessionBadRequest, "cannot determine the oldest oplog entry: use a start time")
 		}
 		return earliest(reach)
 	case StartResume:
-		return at, log, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
+		return at, false, fault.Newf(fault.SessionUnknown, "subscriber %q has no saved position", r.Subscriber)
 	case StartTime, StartNow, StartSnapshot:
 	}
 	now, err := n.cfg.Range.Now(ctx)
 	switch {
 	case err != nil:
-		return at, log, fault.New(fault.MongoUnreachable, err)
+		return at, false, fault.New(fault.MongoUnreachable, err)
 	case r.Start == StartNow:
-		return now.Last.Next(), log, nil
+		return now.Last.Next(), false, nil
 	case r.Start == StartSnapshot: // a later one is not reached while nothing happens. The newest change comes again, before the documents
-		return now.Last, log, nil
+		return now.Last, false, nil
 	}
 	at = now.At(r.Time)
 	if now.Ahead(change.At(at)) {
-		return at, log, fault.Newf(fault.SessionBadRequest, "the start %s is in the future: MongoDB is at %s", r.Time.UTC().Format(time.RFC3339), now.Last.Time().Format(time.RFC3339))
+		return at, false, fault.Newf(fault.SessionBadRequest, "the start %s is in the future: MongoDB is at %s", r.Time.UTC().Format(time.RFC3339), now.Last.Time().Format(time.RFC3339))
 	}
 	if now.Begins().Compare(at) > 0 {
 		// The log never had this span for the subscriber, so there is no loss: the session begins
 		// where the log does, and its client gets that start.
 		return earliest(now)
 	}
-	return at, log, nil
+	return at, false, nil
 }
 
 // movedBack returns the checkpoint at which a subscriber begins whose own positions are from before

@@ -154,10 +154,11 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 	if len(terms) == 0 {
 		return nil
 	}
-	if err := s.begin(ctx, terms, claimed); err != nil {
+	log, err := s.begin(ctx, terms, claimed)
+	if err != nil {
 		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
-	places, err := s.places(ctx, terms, claimed)
+	places, err := s.places(ctx, claimed, log)
 	if err != nil { // it cannot be served; the others can
 		s.session.Close(err)
 		return nil
@@ -187,16 +188,14 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 	return nil
 }
 
-// places returns where partitions begin: at their checkpoints. Those of which nothing has been
-// acknowledged may still begin with the log, but not after an adoption.
-func (s *Shared) places(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) (map[change.Partition]delivery.Place, error) {
+// places returns where partitions begin: at their checkpoints, some of which may be at the time at
+// which the log begins.
+func (s *Shared) places(ctx context.Context, claimed []checkpoint.Checkpoint, log change.Timestamp) (map[change.Partition]delivery.Place, error) {
 	n := s.node
 	places := make(map[change.Partition]delivery.Place, len(claimed))
-	for i, c := range claimed {
+	for _, c := range claimed {
 		at := n.openable(c.Position, c.Fingerprint)
-		if terms[i].Epoch.Incarnation == 1 && c.Position.Compare(change.At(c.Began.At)) == 0 {
-			at.Begins = c.Began.Log
-		}
+		at.Begins = !log.IsZero() && c.Position.Compare(change.At(log)) == 0
 		if err := n.ahead(ctx, at); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", c.Partition, err)
 		}

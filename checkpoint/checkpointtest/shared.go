@@ -26,7 +26,7 @@ func testFields(h harness) {
 			Snapshots:   snapshots(i),
 			Fingerprint: "0123456789abcdef",
 			Epoch:       term.Epoch,
-			Began:       checkpoint.Beginning{At: change.Timestamp{T: 1_600_000_000, I: 4}, ID: "ABC", Log: change.Timestamp{T: 1_600_000_000, I: uint32(i)}},
+			Began:       checkpoint.Beginning{At: change.Timestamp{T: 1_600_000_000, I: 4}, ID: "ABC"},
 			At:          time.Date(2031, time.January, 2, 3, 4, 5, 678_000_000, time.UTC),
 			By:          "knoten-ä/1",
 			Reason:      reason,

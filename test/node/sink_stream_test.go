@@ -180,7 +180,10 @@ func TestStreamsAreContinued(t *testing.T) {
 			}
 			gone = next
 			write()
-			n.until("the sink waits for a stream", func() bool { st := out().Status(); return st.State != sink.Publishing && st.Error != "" })
+			n.until("the sink waits for a stream, and nothing is on its way to one", func() bool {
+				st := out().Status()
+				return st.State == sink.Waiting && st.UnderWay == 0
+			})
 			s.create()
 			out().Resume()
 			arrives("what follows a deletion of the stream arrives")
