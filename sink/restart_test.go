@@ -158,3 +158,22 @@ func TestRestartedSinkPublishesFirstWhatHasWaited(t *testing.T) {
 		t.Errorf("%+v; %d messages are published again", s.Status(), len(again))
 	}
 }
+
+// What an operator releases while other messages are published again is published, too, and before
+// anything new.
+func TestResumedSinkPublishesWhatWasReleasedMeanwhile(t *testing.T) {
+	s := sending(&mute{}, 2)
+	fails, waits := s.mu.flights[0].messages[0], s.mu.flights[1].messages[0]
+	fails.Done(errors.New("away"))
+	waits.Done(&RefusedError{Err: errors.New("no topic"), Destination: true})
+	waits.state = parked
+	_, again := s.again()
+	if slices.Contains(again, waits) {
+		t.Fatal("what waits is published again")
+	}
+	s.Resume()
+	s.repeat(t.Context(), again)
+	if _, again = s.again(); !slices.Contains(again, waits) || !s.rests() {
+		t.Errorf("%d messages are published again, it rests %t", len(again), s.rests())
+	}
+}

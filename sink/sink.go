@@ -707,7 +707,7 @@ func (s *Sink) repeat(ctx context.Context, messages []*Message) {
 		}
 		m.state = waiting
 	}
-	s.mu.failed = false
+	s.mu.failed = s.mu.resumed // what an operator has released meanwhile needs an attempt, too
 	s.finish()
 	s.mu.Unlock()
 	s.publish(ctx, messages)
