@@ -471,17 +471,23 @@ func TestSegmentsThatStayStopNoExpiry(t *testing.T) {
 	})
 }
 
+// silencer has a store answer nothing while it is set.
+func silencer(store *retentiontest.Memory) *atomic.Bool {
+	var silent atomic.Bool
+	store.Before = func(context.Context, string, string) error {
+		if silent.Load() {
+			return errors.New("silent")
+		}
+		return nil
+	}
+	return &silent
+}
+
 // A request that failed is no trouble for ever where nobody asks again.
 func TestFailedReadIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var down atomic.Bool
 		mongo, store := newMongo(), &retentiontest.Memory{}
-		store.Before = func(context.Context, string, string) error {
-			if down.Load() {
-				return errors.New("down")
-			}
-			return nil
-		}
+		down := silencer(store)
 		n := start(t, mongo, store, retention.WriterConfig{})
 		defer n.stop()
 		all := write(mongo, 200, 0)
@@ -673,14 +679,8 @@ func TestDamageIsABoundedLoss(t *testing.T) {
 // span is a loss before it continues in MongoDB.
 func TestSilentStoreHidesNoDamage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var silent atomic.Bool
 		mongo, store := newMongo(), &retentiontest.Memory{}
-		store.Before = func(context.Context, string, string) error {
-			if silent.Load() {
-				return errors.New("silent")
-			}
-			return nil
-		}
+		silent := silencer(store)
 		n := start(t, mongo, store, retention.WriterConfig{})
 		defer n.stop()
 		all := write(mongo, 5, 0)
@@ -748,14 +748,8 @@ func TestSilentStoreHidesNoDamage(t *testing.T) {
 // the reader then skips: the loss says so.
 func TestSilentStoreMayHaveWhatWasSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var silent atomic.Bool
 		mongo, store := newMongo(), &retentiontest.Memory{}
-		store.Before = func(context.Context, string, string) error {
-			if silent.Load() {
-				return errors.New("silent")
-			}
-			return nil
-		}
+		silent := silencer(store)
 		n := start(t, mongo, store, retention.WriterConfig{})
 		defer n.stop()
 		all := write(mongo, 50, 0)

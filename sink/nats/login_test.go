@@ -96,16 +96,7 @@ func TestLoginOverTLS(t *testing.T) {
 // newStream makes the stream of the changes, as somebody who is let in.
 func newStream(t *testing.T, url string, login ...client.Option) jetstream.Stream {
 	t.Helper()
-	conn, err := client.Connect(url, login...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "changes", Subjects: []string{"changes.>"}})
+	stream, err := jetStream(t, url, login...).CreateStream(t.Context(), jetstream.StreamConfig{Name: "changes", Subjects: []string{"changes.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,21 @@ func start(t *testing.T) (*devbroker.NATS, jetstream.Stream) {
 	return s, stream
 }
 
+// jetStream connects to a server beside the target.
+func jetStream(t *testing.T, url string, options ...natsio.Option) jetstream.JetStream {
+	t.Helper()
+	conn, err := natsio.Connect(url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
 func target(t *testing.T, s *devbroker.NATS) *nats.Target {
 	t.Helper()
 	n, err := nats.New(nats.Config{URL: s.URL(), Subject: "changes.{partition}.{db}.{coll}", Losses: "changes.losses", Fence: true})
@@ -252,15 +267,7 @@ func TestRefusalNamesSubjectLimitAndRemedy(t *testing.T) {
 	s, stream := start(t)
 	cfg := stream.CachedInfo().Config
 	cfg.MaxMsgSize = 1000
-	conn, err := natsio.Connect(s.URL(), natsio.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, s.URL(), natsio.Timeout(time.Minute))
 	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -303,21 +310,13 @@ func TestFullStreamRefusesWhateverComes(t *testing.T) {
 	cfg := stream.CachedInfo().Config
 	cfg.MaxMsgs = 1
 	cfg.Discard = jetstream.DiscardNew
-	conn, err := natsio.Connect(s.URL(), natsio.Timeout(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := jetStream(t, s.URL(), natsio.Timeout(time.Minute))
 	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	n := target(t, s)
 	publish(t, n, message(1, 1))
-	err = sink.One(t.Context(), n, message(2, 1))
+	err := sink.One(t.Context(), n, message(2, 1))
 	if refused, is := errors.AsType[*sink.RefusedError](err); !is || !refused.Destination || !strings.Contains(err.Error(), "stream changes stores nothing") {
 		t.Errorf("%v", err)
 	}
