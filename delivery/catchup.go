@@ -79,12 +79,14 @@ func (s *stream) welcome(at change.Position) {
 // the live path.
 func (s *stream) startAt(rest Place, of map[change.Partition]Place, generation uint64) {
 	s.seen = newSeen(rest, of)
-	s.began = rest
 	from := rest.From()
 	if s.seen != nil {
-		s.began = Place{}
 		s.seen.owner = s.cfg.Owner
 		from = s.seen.from()
+	}
+	s.began = Place{At: from, Begins: rest.Begins}
+	for _, place := range of {
+		s.began.Begins = s.began.Begins && place.Begins
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

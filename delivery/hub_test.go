@@ -814,14 +814,17 @@ func (s silent) Open(ctx context.Context, from change.Position) (oplog.Stream, e
 	return stream, nil
 }
 
-// A subscriber that begins with the log is told of what that may still have.
+// A subscriber that begins with the log is told of what that may still have, or one of its partitions
+// had asked for.
 func TestSubscriberThatBeginsWithTheLogIsToldOfTrueLosses(t *testing.T) {
 	for name, test := range map[string]struct {
-		through func(*oplogtest.Log) oplog.Source
-		losses  int
+		through   func(*oplogtest.Log) oplog.Source
+		elsewhere bool // a partition has another place
+		losses    int
 	}{
-		"gone":       {func(l *oplogtest.Log) oplog.Source { return l }, 0},
-		"unanswered": {func(l *oplogtest.Log) oplog.Source { return silent{l} }, 1},
+		"gone":         {func(l *oplogtest.Log) oplog.Source { return l }, false, 0},
+		"gone for one": {func(l *oplogtest.Log) oplog.Source { return l }, true, 1},
+		"unanswered":   {func(l *oplogtest.Log) oplog.Source { return silent{l} }, false, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -830,8 +833,11 @@ func TestSubscriberThatBeginsWithTheLogIsToldOfTrueLosses(t *testing.T) {
 				source.Truncate(10)
 				b := beginThrough(t, source, test.through(source), delivery.Config{})
 				defer b.end()
-				start := delivery.Place{At: change.At(old[3].Time), Begins: true}
-				s := b.open(delivery.SessionConfig{Start: start}, deliverytest.Everything(t))
+				cfg := delivery.SessionConfig{Start: delivery.Place{At: change.At(old[3].Time), Begins: true}}
+				if test.elsewhere {
+					cfg.Partitions = map[change.Partition]delivery.Place{0: {At: old[5].Position()}}
+				}
+				s := b.open(cfg, deliverytest.Everything(t))
 				losses := 0
 				for _, b := range deliverytest.Receive(t, s, 10+test.losses) {
 					if b.Loss != nil {

@@ -228,7 +228,7 @@ type stream struct {
 	leavers       leavers
 	groups        map[string]*group
 	seen          *seen           // nil if everything that follows is new
-	began         Place           // where reading has begun, unless seen has that
+	began         Place           // where reading has begun; Begins if all partitions begin with the log
 	reread        oplog.Reread    // zero once that is over, so on the live path; see Reread
 	announced     oplog.Reread    // that begins when partitions are attached; zero if none does
 	kept          *oplog.Cursor   // of the last catch-up, if the next one may continue with its stream

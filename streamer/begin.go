@@ -22,7 +22,7 @@ func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = star
 // subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot
 // it then reads the documents, too. begin returns the time at which they begin with the log, zero if
 // they do not.
-func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) (log change.Timestamp, err error) {
+func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) (logBegins change.Timestamp, err error) {
 	n := s.node
 	var first []checkpoint.Checkpoint
 	var places []int
@@ -36,35 +36,35 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 		}
 	}
 	if len(first) == 0 {
-		return log, nil
+		return logBegins, nil
 	}
 	others, err := n.store.Load(ctx, s.name)
 	if err != nil && len(others) == 0 {
-		return log, err
+		return logBegins, err
 	}
 	others = slices.DeleteFunc(others, func(c checkpoint.Checkpoint) bool { return !c.Shared || c.Partitions != n.cfg.Origin.Partitions })
 	at := beginningOf(others)
 	if at.IsZero() {
 		var begins bool
 		if at, begins, err = s.startTime(ctx, first[0].Epoch.Incarnation); err != nil {
-			return log, err
+			return logBegins, err
 		}
 		if begins {
-			log = at
+			logBegins = at
 		}
 	}
 	for i := range first {
 		if err := s.beginAt(ctx, &first[i], at); err != nil {
-			return log, err
+			return logBegins, err
 		}
 	}
 	if err := errors.Join(n.store.Save(ctx, first)...); err != nil {
-		return log, fmt.Errorf("save where it begins: %w", err)
+		return logBegins, fmt.Errorf("save where it begins: %w", err)
 	}
 	for i, c := range first {
 		claimed[places[i]] = c
 	}
-	return log, nil
+	return logBegins, nil
 }
 
 // beginningOf returns a subscriber's start from its checkpoints in other partitions, zero if it has

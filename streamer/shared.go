@@ -154,11 +154,11 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 	if len(terms) == 0 {
 		return nil
 	}
-	log, err := s.begin(ctx, terms, claimed)
+	logBegins, err := s.begin(ctx, terms, claimed)
 	if err != nil {
 		return fmt.Errorf("begin %s: %w", s.name, err)
 	}
-	places, err := s.places(ctx, claimed, log)
+	places, err := s.places(ctx, claimed, logBegins)
 	if err != nil { // it cannot be served; the others can
 		s.session.Close(err)
 		return nil
@@ -190,12 +190,12 @@ func (s *Shared) attach(ctx context.Context, terms []change.Term, since time.Tim
 
 // places returns where partitions begin: at their checkpoints, some of which may be at the time at
 // which the log begins.
-func (s *Shared) places(ctx context.Context, claimed []checkpoint.Checkpoint, log change.Timestamp) (map[change.Partition]delivery.Place, error) {
+func (s *Shared) places(ctx context.Context, claimed []checkpoint.Checkpoint, logBegins change.Timestamp) (map[change.Partition]delivery.Place, error) {
 	n := s.node
 	places := make(map[change.Partition]delivery.Place, len(claimed))
 	for _, c := range claimed {
 		at := n.openable(c.Position, c.Fingerprint)
-		at.Begins = !log.IsZero() && c.Position.Compare(change.At(log)) == 0
+		at.Begins = !logBegins.IsZero() && c.Position.Compare(change.At(logBegins)) == 0
 		if err := n.ahead(ctx, at); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", c.Partition, err)
 		}
