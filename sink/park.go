@@ -145,8 +145,7 @@ func (s *Sink) reopen(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name, is := s.due(now)
-	rests := s.mu.failed || s.mu.paused || s.mu.halted != nil
-	if !is || rests {
+	if !is || s.holds() {
 		return
 	}
 	to := s.mu.parked[name]

@@ -148,7 +148,7 @@ func TestRestartedSinkPublishesFirstWhatHasWaited(t *testing.T) {
 	waits.Done(&RefusedError{Err: errors.New("no topic"), Destination: true})
 	follows.Done(nil)
 	s.wait(waits, waits.err)
-	if first, _ := s.again(); first != nil || s.rests() || s.Status().State != Waiting {
+	if first, _ := s.again(); first != nil || !s.rests() || s.Status().State != Waiting {
 		t.Fatalf("before the restart: %+v", s.Status())
 	}
 	if err := s.renew(t.Context()); err != nil {
@@ -158,6 +158,36 @@ func TestRestartedSinkPublishesFirstWhatHasWaited(t *testing.T) {
 		t.Errorf("%+v; %d messages are published again", s.Status(), len(again))
 	}
 }
+
+// Where changes have destinations, of which none may take over a loss, nothing new is published while
+// a loss waits, also if it is refused again after a restart.
+func TestLossThatWaitsIsNotOvertaken(t *testing.T) {
+	target := &mute{}
+	s := sending(target, 1)
+	s.target = &routed{target}
+	s.cfg.Renew = func() (Target, Target, error) { return s.target, nil, nil }
+	for restart := range 2 {
+		loss := s.mu.flights[0].messages[0]
+		loss.Op = OpLoss
+		if restart == 0 {
+			loss.Done(errors.New("no topic"))
+			s.mu.flights[0].messages[1].Done(nil)
+		}
+		s.wait(loss, errors.New("no topic"))
+		if first, _ := s.again(); first != nil || !s.rests() {
+			t.Errorf("%d restarts: %v is published again, it rests %t", restart, first, s.rests())
+		}
+		if err := s.renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A routed target has destinations.
+type routed struct{ Target }
+
+// Destination implements Router.
+func (*routed) Destination(*Message) string { return "topic" }
 
 // What an operator releases while other messages are published again is published, too, and before
 // anything new.
