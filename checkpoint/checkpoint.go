@@ -76,8 +76,8 @@ type Claim struct {
 	// Number counts the processes, and the lone sessions, that have claimed the name. A Save with a
 	// lower number is fenced.
 	Number uint64
-	// Process is the random ID of the process, Started its start time by its own clock, but not
-	// later than its first claim.
+	// Process is the random ID of the process, Started its start time, but not later than its first
+	// claim.
 	Process string
 	Started time.Time
 	// Node is the claiming node, By the identity of the process.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mongostream/streamer/gateway/streampb"
@@ -319,7 +320,7 @@ func (c *Client) reject(ctx context.Context, r Rejected) {
 // subscriptions.
 func (c *Client) hello(s *session) *streampb.Hello {
 	m := &streampb.Hello{
-		Subscriber: c.cfg.Subscriber, ProcessId: c.process, StartedAt: timestamppb.New(c.started), Checks: c.checks(),
+		Subscriber: c.cfg.Subscriber, ProcessId: c.process, StartedAt: timestamppb.New(c.started), RunningFor: durationpb.New(time.Since(c.started)), Checks: c.checks(),
 		Start: c.cfg.Start.message(), Partitions: streampb.Partitions_PARTITIONS_ALL, Ack: streampb.AckMode_ACK_MODE_EXPLICIT,
 	}
 	if c.fleet != nil {

@@ -25,7 +25,7 @@ func TestChangesReachTheirHandlersAndAreAcknowledged(t *testing.T) {
 	n, j := newNode(t), newJournal()
 	p := start(t, config(j, n.address), j.handle)
 	v := n.welcomed(t, 2, "a")
-	if h := v.hello; h.GetSubscriber() != "g" || h.GetProcessId() == "" || h.GetStartedAt().AsTime().IsZero() || h.GetStart() != streampb.Start_START_NOW ||
+	if h := v.hello; h.GetSubscriber() != "g" || h.GetProcessId() == "" || h.GetStartedAt().AsTime().IsZero() || h.GetRunningFor() == nil || h.GetStart() != streampb.Start_START_NOW ||
 		v.says() != "" || h.GetAck() != streampb.AckMode_ACK_MODE_EXPLICIT || len(h.GetSubscriptions()) != 1 {
 		t.Errorf("hello: %v", h)
 	}

@@ -15,13 +15,18 @@ import (
 	"github.com/mongostream/streamer/streamer"
 )
 
-// startOf returns the start time of the subscriber's process. A process that does not report it
-// counts as just started.
+// startOf returns the start time of the subscriber's process: by the node's clock if the process
+// reports for how long it has run, else by its own. A process that reports neither counts as just
+// started.
 func startOf(m *streampb.Hello) time.Time {
-	if m.GetStartedAt() == nil {
+	switch {
+	case m.GetRunningFor() != nil:
+		return time.Now().Add(-m.GetRunningFor().AsDuration())
+	case m.GetStartedAt() != nil:
+		return m.GetStartedAt().AsTime()
+	default:
 		return time.Now()
 	}
-	return m.GetStartedAt().AsTime()
 }
 
 // readHello converts a Hello of an identity, which input has checked, to a request.

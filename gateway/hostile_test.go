@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/mongostream/streamer/change"
@@ -261,6 +263,38 @@ func TestClocksOfClients(t *testing.T) {
 	for name, started := range map[string]time.Time{"old": time.Unix(1, 0), "very old": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), "strange": time.Unix(-1<<50, 0)} {
 		if code, reason, text := w.open(w.as("owner"), process(name, started)).ends(); code != codes.AlreadyExists || !strings.Contains(text, `"process-5" of "owner" at node n`) {
 			t.Errorf("%s: %s %s %s", name, code, reason, text)
+		}
+	}
+	w.write(1, 0)
+	last.events(1)
+}
+
+// Which of two processes started later is judged by for how long each has run, if they say so:
+// whatever their clocks show, nobody is locked out, and the earlier one does not come back.
+func TestWrongClocksOfClientsDoNotMatter(t *testing.T) {
+	w := newWorld(t, options{server: gateway.Config{Access: closed(t, "owner")}})
+	process := func(name string, ahead, running time.Duration) *streampb.Hello {
+		return hello(func(h *streampb.Hello) {
+			h.ProcessId, h.StartedAt, h.RunningFor = name, timestamppb.New(time.Now().Add(ahead-running)), durationpb.New(running)
+		})
+	}
+	const year = 365 * 24 * time.Hour
+	last := w.connectAs("owner", process("first", 0, time.Hour))
+	for _, later := range []*streampb.Hello{
+		process("behind", -year, 50*time.Minute), process("behind by more", -50*year, 40*time.Minute), process("ahead", year, 30*time.Minute),
+		process("right", 0, 20*time.Minute), process("backwards", 0, -year), // now, that is
+	} {
+		s := w.connectAs("owner", later)
+		if code, reason, text := last.ends(); code != codes.AlreadyExists || !strings.Contains(text, fmt.Sprintf("process %q", later.GetProcessId())) {
+			t.Errorf("the one before %s: %s %s %s", later.GetProcessId(), code, reason, text)
+		}
+		last = s
+	}
+	for _, earlier := range []*streampb.Hello{
+		process("first", 0, time.Hour), process("ahead", year, 30*time.Minute), process("for ever", year, math.MaxInt64),
+	} {
+		if code, reason, text := w.open(w.as("owner"), earlier).ends(); code != codes.AlreadyExists || reason != string(fault.SessionReplaced) {
+			t.Errorf("%s: %s %s %s", earlier.GetProcessId(), code, reason, text)
 		}
 	}
 	w.write(1, 0)

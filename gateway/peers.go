@@ -16,7 +16,7 @@ import (
 // A Peer is a named subscriber with a session, as it describes itself.
 type Peer struct {
 	Name, Process string
-	Started       time.Time // by its own clock
+	Started       time.Time // of its process
 	Since         time.Time // when the session began
 	Reported      time.Time // when it last reported its checks
 	Failing       []string  // checks that fail, sorted

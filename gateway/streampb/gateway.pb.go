@@ -11,6 +11,7 @@ package streampb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -854,7 +855,8 @@ type Hello struct {
 	// The subscriber's name, the same after a restart: its checkpoint is kept under it. Without a name nothing is kept.
 	Subscriber string `protobuf:"bytes,1,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
 	// A random id of the process. Of two processes with one name, the one that started later wins.
-	ProcessId string                 `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// The start time of the process, by its own clock. It counts only without running_for.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// The subscriber's own health checks: at most 32, whose names have 1 to 256 bytes. Each Heartbeat replaces them.
 	Checks []*Check `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
@@ -877,7 +879,10 @@ type Hello struct {
 	Ack            AckMode    `protobuf:"varint,14,opt,name=ack,proto3,enum=streamer.v1.AckMode" json:"ack,omitempty"`
 	// With PARTITIONS_OWNED: the client handles Batch.detached. A session of another client keeps partitions that have moved until the client
 	// detaches them.
-	Detachable    bool `protobuf:"varint,15,opt,name=detachable,proto3" json:"detachable,omitempty"`
+	Detachable bool `protobuf:"varint,15,opt,name=detachable,proto3" json:"detachable,omitempty"`
+	// For how long the process has run, by a clock that nobody sets (monotonic). The node's clock then says when it started, and the client's may
+	// be wrong.
+	RunningFor    *durationpb.Duration `protobuf:"bytes,16,opt,name=running_for,json=runningFor,proto3" json:"running_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1015,6 +1020,13 @@ func (x *Hello) GetDetachable() bool {
 		return x.Detachable
 	}
 	return false
+}
+
+func (x *Hello) GetRunningFor() *durationpb.Duration {
+	if x != nil {
+		return x.RunningFor
+	}
+	return nil
 }
 
 // Check is a health check of a subscriber.
@@ -2443,7 +2455,7 @@ var File_streamer_v1_gateway_proto protoreflect.FileDescriptor
 
 const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\n" +
-	"\x19streamer/v1/gateway.proto\x12\vstreamer.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x02\n" +
+	"\x19streamer/v1/gateway.proto\x12\vstreamer.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x02\n" +
 	"\x0eConnectRequest\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.streamer.v1.HelloH\x00R\x05hello\x126\n" +
 	"\tsubscribe\x18\x02 \x01(\v2\x16.streamer.v1.SubscribeH\x00R\tsubscribe\x12<\n" +
@@ -2463,7 +2475,7 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x06notice\x18\x05 \x01(\v2\x13.streamer.v1.NoticeH\x00R\x06notice\x126\n" +
 	"\theartbeat\x18\x06 \x01(\v2\x16.streamer.v1.HeartbeatH\x00R\theartbeat\x123\n" +
 	"\btopology\x18\a \x01(\v2\x15.streamer.v1.TopologyH\x00R\btopologyB\t\n" +
-	"\amessage\"\x86\x05\n" +
+	"\amessage\"\xc2\x05\n" +
 	"\x05Hello\x12\x1e\n" +
 	"\n" +
 	"subscriber\x18\x01 \x01(\tR\n" +
@@ -2490,7 +2502,9 @@ const file_streamer_v1_gateway_proto_rawDesc = "" +
 	"\x03ack\x18\x0e \x01(\x0e2\x14.streamer.v1.AckModeR\x03ack\x12\x1e\n" +
 	"\n" +
 	"detachable\x18\x0f \x01(\bR\n" +
-	"detachable\"?\n" +
+	"detachable\x12:\n" +
+	"\vrunning_for\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"runningFor\"?\n" +
 	"\x05Check\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x12\n" +
@@ -2700,6 +2714,7 @@ var file_streamer_v1_gateway_proto_goTypes = []any{
 	(*Topology)(nil),              // 30: streamer.v1.Topology
 	(*Topology_Node)(nil),         // 31: streamer.v1.Topology.Node
 	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
 }
 var file_streamer_v1_gateway_proto_depIdxs = []int32{
 	11, // 0: streamer.v1.ConnectRequest.hello:type_name -> streamer.v1.Hello
@@ -2724,32 +2739,33 @@ var file_streamer_v1_gateway_proto_depIdxs = []int32{
 	13, // 19: streamer.v1.Hello.positions:type_name -> streamer.v1.PartitionPosition
 	1,  // 20: streamer.v1.Hello.partitions:type_name -> streamer.v1.Partitions
 	2,  // 21: streamer.v1.Hello.ack:type_name -> streamer.v1.AckMode
-	4,  // 22: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
-	5,  // 23: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
-	3,  // 24: streamer.v1.Subscription.on_loss:type_name -> streamer.v1.OnLoss
-	14, // 25: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
-	13, // 26: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
-	12, // 27: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
-	6,  // 28: streamer.v1.Welcome.begin:type_name -> streamer.v1.Begin
-	22, // 29: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
-	26, // 30: streamer.v1.Batch.events:type_name -> streamer.v1.Event
-	28, // 31: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
-	27, // 32: streamer.v1.Batch.snapshot:type_name -> streamer.v1.Snapshot
-	4,  // 33: streamer.v1.Event.format:type_name -> streamer.v1.Format
-	7,  // 34: streamer.v1.Snapshot.state:type_name -> streamer.v1.Snapshot.State
-	8,  // 35: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
-	32, // 36: streamer.v1.Loss.from:type_name -> google.protobuf.Timestamp
-	32, // 37: streamer.v1.Loss.to:type_name -> google.protobuf.Timestamp
-	32, // 38: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
-	32, // 39: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
-	31, // 40: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
-	9,  // 41: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
-	10, // 42: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
-	42, // [42:43] is the sub-list for method output_type
-	41, // [41:42] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	33, // 22: streamer.v1.Hello.running_for:type_name -> google.protobuf.Duration
+	4,  // 23: streamer.v1.Subscription.format:type_name -> streamer.v1.Format
+	5,  // 24: streamer.v1.Subscription.deletes:type_name -> streamer.v1.Deletes
+	3,  // 25: streamer.v1.Subscription.on_loss:type_name -> streamer.v1.OnLoss
+	14, // 26: streamer.v1.Subscribe.subscriptions:type_name -> streamer.v1.Subscription
+	13, // 27: streamer.v1.Attach.positions:type_name -> streamer.v1.PartitionPosition
+	12, // 28: streamer.v1.Heartbeat.checks:type_name -> streamer.v1.Check
+	6,  // 29: streamer.v1.Welcome.begin:type_name -> streamer.v1.Begin
+	22, // 30: streamer.v1.Welcome.limits:type_name -> streamer.v1.Limits
+	26, // 31: streamer.v1.Batch.events:type_name -> streamer.v1.Event
+	28, // 32: streamer.v1.Batch.loss:type_name -> streamer.v1.Loss
+	27, // 33: streamer.v1.Batch.snapshot:type_name -> streamer.v1.Snapshot
+	4,  // 34: streamer.v1.Event.format:type_name -> streamer.v1.Format
+	7,  // 35: streamer.v1.Snapshot.state:type_name -> streamer.v1.Snapshot.State
+	8,  // 36: streamer.v1.Loss.kind:type_name -> streamer.v1.Loss.Kind
+	32, // 37: streamer.v1.Loss.from:type_name -> google.protobuf.Timestamp
+	32, // 38: streamer.v1.Loss.to:type_name -> google.protobuf.Timestamp
+	32, // 39: streamer.v1.Loss.found:type_name -> google.protobuf.Timestamp
+	32, // 40: streamer.v1.Notice.at:type_name -> google.protobuf.Timestamp
+	31, // 41: streamer.v1.Topology.nodes:type_name -> streamer.v1.Topology.Node
+	9,  // 42: streamer.v1.Gateway.Connect:input_type -> streamer.v1.ConnectRequest
+	10, // 43: streamer.v1.Gateway.Connect:output_type -> streamer.v1.ConnectResponse
+	43, // [43:44] is the sub-list for method output_type
+	42, // [42:43] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_streamer_v1_gateway_proto_init() }
