@@ -151,7 +151,7 @@ func gatewayEntries() []Entry {
 			Code:    SessionReplaced,
 			Summary: "another process has connected with the same subscriber name",
 			Meaning: "Of two processes with one name, the one that started later is served; the text names it. Nothing is lost: it continues from the positions that it sent.",
-			Remedy:  "Give every gateway its own name. After a restart of a gateway this concerns its old process only, and no action is needed. If it concerns the new one, the clock of its machine is behind: correct it and restart the process.",
+			Remedy:  "Give every gateway its own name. After a restart of a gateway this concerns its old process only, and no action is needed. If it concerns the new one, its client does not send `running_for`, and the clock of its machine is behind: correct it and restart the process.",
 		},
 		{
 			Code:    SessionSilent,
