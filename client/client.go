@@ -415,7 +415,7 @@ func (c *Client) deliver(ctx context.Context, d *doing) (wait time.Duration, err
 			continue
 		}
 		change := Change{
-			Subscription: sub.ID, Partition: e.partition, AllPartitions: e.all, Format: e.format, Snapshot: e.snapshot, Data: e.change, place: e.place,
+			Subscription: sub.ID, Partition: e.partition, AllPartitions: e.all, Format: e.format, Snapshot: e.snapshot, Data: d.batch.changeOf(e), place: e.place,
 			more: d.more || int(d.sub) < len(subs)-1,
 		}
 		if d.attempts == 0 {

@@ -117,9 +117,10 @@ func (b bearer) RequireTransportSecurity() bool { return false }
 type batch struct {
 	seq       uint64
 	to        place
+	message   []byte // which has the changes of the events
 	events    []event
 	documents bool          // some events are documents of a snapshot
-	subs      []*subscribed // subscriptions of the events
+	subs      []*subscribed // subscriptions of the events, once for all that have the same ones
 	loss      *streampb.Loss
 	attached  []uint32
 	detached  []uint32
@@ -134,16 +135,19 @@ type batch struct {
 // another form, or the leaving of its document. All events of a place are handled as one.
 func (b *batch) continues(e *event) bool { return e.next > 0 && b.events[e.next].place == e.place }
 
-// An event is one change in one format.
+// changeOf returns the encoded change of an event.
+func (b *batch) changeOf(e *event) []byte { return b.message[e.from:e.to:e.to] }
+
+// An event is one change in one format. It has no pointers, because a garbage collection would
+// follow those of all events that wait.
 type event struct {
 	place    place
 	all      bool // it concerns all partitions
 	snapshot bool // it is a document of a snapshot
-	// first and last are the range of its subscriptions in the batch; next is the next event of its
-	// partition there, 0 for none.
-	partition, first, last, next uint32
-	format                       Format
-	change                       []byte
+	// first and last are the range of its subscriptions in the batch, from and to that of its change
+	// in the message; next is the next event of its partition in the batch, 0 for none.
+	partition, first, last, from, to, next uint32
+	format                                 Format
 }
 
 // Field numbers of proto/streamer/v1/gateway.proto; a test compares them.
@@ -170,7 +174,7 @@ const (
 func decode(b []byte, find func(id []byte) *subscribed) (*batch, *streampb.ConnectResponse, error) {
 	if number, kind, n := protowire.ConsumeTag(b); n > 0 && number == fieldBatch && kind == protowire.BytesType {
 		if value, m := protowire.ConsumeBytes(b[n:]); m == len(b)-n {
-			d := decoder{batch: &batch{size: len(b)}, find: find}
+			d := decoder{batch: &batch{message: b, size: len(b)}, find: find}
 			if err := d.decode(value); err != nil {
 				return nil, nil, fmt.Errorf("%w: %w", errProtocol, err)
 			}
@@ -247,7 +251,7 @@ func (d *decoder) decode(b []byte) error {
 		return err
 	}
 	if events > 0 {
-		d.events, d.subs = make([]event, 0, events), make([]*subscribed, 0, events)
+		d.events = make([]event, 0, events)
 	}
 	d.size += eventOverhead * (events + 2)
 	err := fields(b, func(number protowire.Number, value uint64, bytes []byte) (err error) {
@@ -292,7 +296,8 @@ func (d *decoder) event(b []byte) error {
 		case fieldSnapshot:
 			e.snapshot = value != 0
 		case fieldChange:
-			e.change = slices.Clip(bytes)
+			e.from = uint32(cap(d.message) - cap(bytes)) // both end where the message does
+			e.to = e.from + uint32(len(bytes))
 		case fieldFormat:
 			if value == uint64(streampb.Format_FORMAT_JSON) {
 				e.format = JSON
@@ -313,11 +318,25 @@ func (d *decoder) event(b []byte) error {
 		return nil
 	})
 	e.last = uint32(len(d.subs))
+	d.share(e)
 	d.documents = d.documents || e.snapshot
 	if err == nil && !known {
 		err = fmt.Errorf("batch %d: event has no position", d.seq)
 	}
 	return err
+}
+
+// share lets the last event have the subscriptions of the one before it, if they are the same.
+func (d *decoder) share(e *event) {
+	if len(d.events) < 2 {
+		return
+	}
+	before := &d.events[len(d.events)-2]
+	if slices.Equal(d.subs[before.first:before.last], d.subs[e.first:e.last]) {
+		d.subs = d.subs[:e.first]
+		e.first = before.first
+		e.last = before.last
+	}
 }
 
 // appendPartitions appends a partition, or those of a packed list.
