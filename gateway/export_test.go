@@ -8,6 +8,12 @@ import (
 // ChangeBytes bounds an answer of Changes.
 const ChangeBytes = changeBytes
 
+// A FramePool keeps buffers of frames.
+type FramePool = framePool
+
+// Frames returns the pool of all frames.
+func Frames() *FramePool { return &frames }
+
 // ReadFor bounds how long a request reads.
 func (c *Changes) ReadFor(d time.Duration) { c.longest = d }
 

@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"math/bits"
+	"sync"
+
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec that ours wraps
 	"google.golang.org/grpc/mem"
@@ -86,18 +89,38 @@ const (
 	fieldSnapshot      = 7
 )
 
-// frames are the buffers of frames. A batch is at most some 256 KiB, for which gRPC's own pool has
-// buffers of 1 MiB.
+// frames are the buffers of frames.
 //
 //nolint:gochecknoglobals // a pool is shared
-var frames = newPool()
+var frames framePool
 
-func newPool() mem.BufferPool {
-	pool, err := mem.NewBinaryTieredBufferPool(8, 10, 12, 14, 15, 16, 17, 18, 19, 20)
-	if err != nil {
-		panic(err) // the sizes are constants
+// A framePool keeps buffers that were sent, by the power of two of their capacity. gRPC's own pools
+// clear a buffer of 512 KiB each time that they return it; frames are written from the beginning
+// anyway.
+type framePool [21]sync.Pool
+
+var _ mem.BufferPool = (*framePool)(nil)
+
+// Get implements mem.BufferPool. The contents of the buffer are arbitrary.
+func (p *framePool) Get(length int) *[]byte {
+	class := bits.Len(uint(max(1, length) - 1))
+	if class >= len(p) {
+		buffer := make([]byte, length)
+		return &buffer
 	}
-	return pool
+	if buffer, is := p[class].Get().(*[]byte); is {
+		*buffer = (*buffer)[:length]
+		return buffer
+	}
+	buffer := make([]byte, length, 1<<class)
+	return &buffer
+}
+
+// Put implements mem.BufferPool.
+func (p *framePool) Put(buffer *[]byte) {
+	if class := bits.Len(uint(cap(*buffer))) - 1; class < len(p) && cap(*buffer) == 1<<class {
+		p[class].Put(buffer)
+	}
 }
 
 // newFrame encodes a batch without a loss. The frame owns a buffer that gRPC releases after
@@ -121,7 +144,7 @@ func newFrame(b *delivery.Batch) *frame {
 	p = appendPartitions(p, fieldAttached, b.Attached)
 	p = appendPartitions(p, fieldDetached, b.Detached)
 	*buffer = p
-	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, frames)}}
+	return &frame{data: mem.BufferSlice{mem.NewBuffer(buffer, &frames)}}
 }
 
 // A frameWriter encodes events. The part after the payload is mostly the same for all events of a

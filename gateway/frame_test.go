@@ -14,6 +14,7 @@ import (
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/streampb"
 )
 
@@ -29,8 +30,37 @@ func (e ear) Unmarshal(data mem.BufferSlice, v any) error {
 	return e.CodecV2.Unmarshal(data, v)
 }
 
-// Batches are written by hand: byte for byte what protobuf writes of the same message.
+// The buffer of a frame that was sent is used again as it is: clearing it would cost as much as
+// writing the next frame.
+func TestBuffersOfFramesAreUsedAgainAsTheyAre(t *testing.T) {
+	pool := &gateway.FramePool{}
+	for range 100 { // the race detector makes pools forget buffers
+		poison(pool, 1<<19)
+		b := pool.Get(300 << 10)
+		if len(*b) != 300<<10 || cap(*b) != 1<<19 {
+			t.Fatalf("%d bytes of %d", len(*b), cap(*b))
+		}
+		if all := (*b)[:cap(*b)]; bytes.Count(all, []byte{0xa5}) == len(all) {
+			return
+		}
+	}
+	t.Error("no buffer was used again as it was")
+}
+
+// poison puts a buffer into a pool that has something of somebody else.
+func poison(pool *gateway.FramePool, size int) {
+	b := bytes.Repeat([]byte{0xa5}, size)[:0:size]
+	pool.Put(&b)
+}
+
+// Batches are written by hand: byte for byte what protobuf writes of the same message, whatever
+// their buffers had before.
 func TestBatchesAreWhatProtobufWrites(t *testing.T) {
+	for size := 1; size <= 1<<20; size *= 2 {
+		for range 10 {
+			poison(gateway.Frames(), size)
+		}
+	}
 	w := newWorld(t, options{})
 	heard := make(chan []byte, 1000)
 	w.client = streampb.NewGatewayClient(w.conn(grpc.WithDefaultCallOptions(grpc.ForceCodecV2(ear{encoding.GetCodecV2("proto"), heard}))))
