@@ -51,7 +51,10 @@ func (s *Scanner[T]) run(ctx context.Context, c *scanning[T]) {
 // the readers have to continue. While one is written, the next one is read. It returns the last
 // one, which may have failed.
 func (s *Scanner[T]) readPages(ctx context.Context, c *scanning[T], f *fetch) *fetch {
-	s.startFetch(c, f)
+	fetches := make(chan *fetch, 1)
+	defer close(fetches)
+	s.start(func(ctx context.Context) { s.runFetches(ctx, c, fetches) })
+	fetches <- f
 	write := c.stand.Writer()
 	for {
 		<-f.done
@@ -59,7 +62,10 @@ func (s *Scanner[T]) readPages(ctx context.Context, c *scanning[T], f *fetch) *f
 			return f
 		}
 		s.cfg.Turns.Charge(len(f.Page.Documents))
-		next := s.readAhead(ctx, c, f)
+		next := s.following(ctx, c, f)
+		if next != nil {
+			fetches <- next
+		}
 		written := write(&f.PageRead, c.encoded)
 		c.encoded = written + written/8
 		s.cfg.Do(ctx, func() {
@@ -75,9 +81,9 @@ func (s *Scanner[T]) readPages(ctx context.Context, c *scanning[T], f *fetch) *f
 	}
 }
 
-// readAhead begins to read the page after another one, at the same time. It returns nil if that is
-// not to be.
-func (s *Scanner[T]) readAhead(ctx context.Context, c *scanning[T], f *fetch) *fetch {
+// following returns the page after another one, to be read at the same time. It returns nil if there
+// is not to be one.
+func (s *Scanner[T]) following(ctx context.Context, c *scanning[T], f *fetch) *fetch {
 	readers, documents := 0, 0
 	s.cfg.Do(ctx, func() {
 		s.cut(c, f)
@@ -91,14 +97,15 @@ func (s *Scanner[T]) readAhead(ctx context.Context, c *scanning[T], f *fetch) *f
 	q := f.Query
 	q.From = f.Page.Next
 	q.Documents = documents
-	next := newFetch(q)
-	s.startFetch(c, next)
-	return next
+	return newFetch(q)
 }
 
-// startFetch begins to read a page.
-func (s *Scanner[T]) startFetch(c *scanning[T], f *fetch) {
-	s.start(func(ctx context.Context) { s.fetch(ctx, c, f) })
+// runFetches reads pages in one goroutine: the driver needs a deep stack, which a new goroutine
+// would have to grow for each page.
+func (s *Scanner[T]) runFetches(ctx context.Context, c *scanning[T], fetches <-chan *fetch) {
+	for f := range fetches {
+		s.fetch(ctx, c, f)
+	}
 }
 
 // fetch reads a page.

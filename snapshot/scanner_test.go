@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"log/slog"
+	"runtime/debug"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,6 +25,7 @@ type shelf struct {
 	documents int
 	late      uint32       // how much later than asked it is read
 	reads     atomic.Int64 // documents
+	readers   sync.Map     // the goroutines that have read
 }
 
 func (s *shelf) Collections(context.Context, string, string) ([]snapshot.Collection, change.Timestamp, error) {
@@ -43,8 +47,15 @@ func (s *shelf) Read(_ context.Context, q snapshot.Query) (p snapshot.Page, err 
 		p.Documents = append(p.Documents, change.WrapDocument(change.AppendElement(nil, id.Type, "_id", id.Data)))
 	}
 	s.reads.Add(int64(len(ids)))
+	s.readers.Store(goroutine(), nil)
 	p.To = change.Timestamp{T: q.After.T + s.late, I: q.After.I}
 	return p, nil
+}
+
+// goroutine returns the name of the calling goroutine.
+func goroutine() string {
+	name, _, _ := strings.Cut(string(debug.Stack()), " [")
+	return name
 }
 
 func idOf(n int) change.Value {
@@ -176,6 +187,28 @@ func TestScannerSharesItsReads(t *testing.T) {
 		d.whole(t, readers...)
 		if n := s.reads.Load(); n > 2*20 {
 			t.Errorf("%d documents were read for three readers of 20", n)
+		}
+		cancel()
+		d.scanner.Join()
+	})
+}
+
+// The pages that come at one time are read by one goroutine: its stack grows once.
+func TestScannerReadsThePagesOfATimeInOneGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &shelf{documents: 20}
+		d := newDesk(ctx, s)
+		r := d.offer("a")
+		synctest.Wait()
+		d.whole(t, r)
+		readers := 0
+		s.readers.Range(func(any, any) bool {
+			readers++
+			return true
+		})
+		if readers != 1 {
+			t.Errorf("%d goroutines read the pages of 20 documents", readers)
 		}
 		cancel()
 		d.scanner.Join()
