@@ -24,6 +24,10 @@
 // A client that receives nothing for the stall timeout is disconnected. It reconnects with its last
 // id and misses nothing.
 //
+// A stream over HTTP/1.1 takes its connection from the HTTP server, and its request returns: what a
+// waiting stream holds of it, buffers and a deep stack, would be half of its memory
+// (docs/adr/0010-connections-of-event-streams.md).
+//
 // A compressed stream is a gzip file of fragments, one for each event. They are shared by all
 // streams whose text is the same, and compressed when the first of them needs them. The text has
 // the event's id, in which the generation and the snapshot of a client may be.
@@ -33,6 +37,8 @@
 //   - A write that blocks on a full socket does not end with its request; a gRPC stream that is
 //     not taken stays in memory with its connection (gateway.TestEventStreamEndsWithItsClient,
 //     TestStalledGatewayLosesItsConnection)
+//   - A stream that has left its request ends with the node, its client and its credentials, as if it
+//     had not (gateway.TestDetachedStreamsEndWithTheNode, TestDetachedStreamsEndWithTheirRights)
 //   - An event is compressed without the events before it: a common window would show in its size
 //     whether a secret of another event begins like a text that an attacker has written
 //     (gateway.TestFragmentsAreIndependent)

@@ -25,6 +25,9 @@ import (
 
 // EventsConfig configures Events.
 type EventsConfig struct {
+	// Base ends the streams, as that of the HTTP server does, because many of them outlive their
+	// requests. nil never ends.
+	Base context.Context //nolint:containedctx // of streams, which outlive their calls
 	// Cluster is part of event ids, so that ids of another cluster are rejected. Required.
 	Cluster string
 	// Carries describes the contents of the log's events, for the validation of filters.
@@ -58,10 +61,12 @@ type Events struct {
 	metrics    metrics
 	clients    atomic.Int64
 	compressor *compressor
+	detached   streams
 }
 
 // NewEvents returns the handler.
 func NewEvents(cfg EventsConfig, node *streamer.Node) *Events {
+	cfg.Base = cmp.Or(cfg.Base, context.Background())
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	cfg.StallTimeout = cmp.Or(cfg.StallTimeout, 30*time.Second)
 	cfg.MaxClients = cmp.Or(cfg.MaxClients, 1000)
@@ -84,38 +89,35 @@ func retryAfter() time.Duration { return 500*time.Millisecond + rand.N(time.Seco
 // event end, and the response ends; an event begin says if the log begins later than start).
 // Snapshots need a subscriber; an end goes with neither. The header or parameter Last-Event-ID
 // resumes after the event with that id.
+//
+//nolint:contextcheck // the stream's context may outlive the request
 func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	reason, err := h.serve(w, r)
-	if err != nil {
-		reason = reasonOf(r.Context(), err)
+	ctx, life := h.lifetime(r)
+	c, err := h.open(ctx, w, r)
+	if err == nil && c != nil && h.detach(ctx, life, c, w, r) {
+		return
+	}
+	defer life.cancel()
+	defer life.untie()
+	switch {
+	case err != nil:
 		holdBack(r.Context(), h.cfg.Accounts, err)
 		h.refuse(w, r, err)
-	}
-	h.metrics.ended.count(reason)
-}
-
-// serve serves one connection and returns why it has ended, or an error before anything was
-// written. It releases all its resources before it returns. Everything that it needs only to begin
-// is on the stacks of other functions: this one stays on the stack of every stream that waits.
-func (h *Events) serve(w http.ResponseWriter, r *http.Request) (reason string, err error) {
-	c, err := h.open(w, r)
-	if err != nil {
-		return "", err
-	}
-	if c == nil {
+		h.metrics.ended.count(reasonOf(r.Context(), err))
+	case c == nil:
 		w.WriteHeader(http.StatusNoContent) // which keeps an EventSource from connecting again
-		return "ended", nil
+		h.metrics.ended.count("ended")
+	default:
+		c.serve(ctx)
 	}
-	defer func() { c.close(r, reason) }()
-	reason = c.run(r.Context())
-	c.finish()
-	return reason, nil
 }
 
 // open opens the session of a request, and prepares the response. It returns nil if the request is
 // for nothing more. The caller must close the client.
-func (h *Events) open(w http.ResponseWriter, r *http.Request) (c *client, err error) {
-	if err := leaving(r.Context()); err != nil {
+//
+//nolint:contextcheck // as ServeHTTP
+func (h *Events) open(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *client, err error) {
+	if err := leaving(r.Context()); err != nil { // that of the stream ends a moment later
 		return nil, err
 	}
 	filter, request, sub, until, err := h.parse(r)
@@ -140,37 +142,37 @@ func (h *Events) open(w http.ResponseWriter, r *http.Request) (c *client, err er
 		return nil, fault.Newf(fault.SessionTooMany, "%d clients are connected", h.cfg.MaxClients)
 	}
 	request.Account = account.Key()
-	program, missing, err := h.node.Hub().Compile(r.Context(), request.Account, filter, nil)
+	program, missing, err := h.node.Hub().Compile(ctx, request.Account, filter, nil)
 	if err == nil {
 		err = account.Keep(program, len(r.URL.RawQuery))
 	}
 	if err != nil {
-		return nil, cmp.Or(leaving(r.Context()), err)
+		return nil, cmp.Or(leaving(ctx), err)
 	}
-	subscriber, err := h.node.Connect(r.Context(), request, []delivery.Subscription{
+	subscriber, err := h.node.Connect(ctx, request, []delivery.Subscription{
 		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves, Fresh: sub.Fresh, Missing: missing},
 	})
 	if err != nil {
-		return nil, cmp.Or(leaving(r.Context()), err)
+		return nil, cmp.Or(leaving(ctx), err)
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
 	w.Header().Set("X-Accel-Buffering", "no")
-	c = &client{events: h, account: account, subscriber: subscriber, w: w, out: http.NewResponseController(w), at: request.At.Ref, until: until}
+	c = &client{events: h, account: account, subscriber: subscriber, out: served{w, http.NewResponseController(w)}, at: request.At.Ref, until: until}
 	if request.Known {
 		last, _ := input.Resumes(r, r.URL.Query()) // parse has checked it
 		c.id = []byte(last)
 	}
 	if h.cfg.Gzip {
 		w.Header().Add("Vary", "Accept-Encoding")
-		c.compress(r.Header)
+		c.compress(r.Header, w.Header())
 	}
 	if asked := request.Start == streamer.StartTime && !request.Known; asked && !until.IsZero() {
 		if at := subscriber.Session().State().At.Time; at.Compare(change.Timestamp{T: uint32(request.Time.Unix()), I: 1}) > 0 {
 			c.begins = at
 		}
 	}
-	c.over = h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(r.Context()), request.Subscriber)
+	c.over = h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(ctx), request.Subscriber)
 	return c, nil
 }
 

@@ -30,8 +30,7 @@ type client struct {
 	events     *Events
 	account    *access.Account
 	subscriber *streamer.Exclusive
-	w          http.ResponseWriter
-	out        *http.ResponseController
+	out        response
 	buffer     []byte
 	gzip       *gzipped   // nil if the response is not compressed
 	unfinished bool       // a write has begun and has not succeeded
@@ -51,11 +50,21 @@ type client struct {
 }
 
 // close releases the client's resources.
-func (c *client) close(r *http.Request, reason string) {
+func (c *client) close(ctx context.Context, reason string) {
 	c.over(reason)
-	c.subscriber.Close(r.Context(), nil)
+	c.subscriber.Close(ctx, nil)
 	c.events.clients.Add(-1)
 	c.account.Close()
+	c.events.metrics.ended.count(reason)
+}
+
+// serve writes events until the stream ends, and releases the client's resources. Everything that
+// it needs only to begin is on the stacks of other functions: run stays on the stack of every
+// stream that waits.
+func (c *client) serve(ctx context.Context) {
+	reason := c.run(ctx)
+	c.finish()
+	c.close(ctx, reason)
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
@@ -83,11 +92,11 @@ func (c *client) run(ctx context.Context) (reason string) {
 }
 
 // compress has the response compressed if the client accepts that.
-func (c *client) compress(request http.Header) {
+func (c *client) compress(request, response http.Header) {
 	if !acceptsGzip(request) {
 		return
 	}
-	c.w.Header().Set("Content-Encoding", "gzip")
+	response.Set("Content-Encoding", "gzip")
 	c.gzip = &gzipped{compressor: c.events.compressor}
 	c.buffer = c.gzip.begin(c.buffer)
 }
@@ -99,11 +108,11 @@ func (c *client) seal() {
 	}
 }
 
-// finish ends a compressed response after the last write, unless a write has failed. The server
-// writes the end when the request returns, with that of the body.
+// finish ends a compressed response after the last write, unless a write has failed. The end of the
+// body comes later, when everything is released.
 func (c *client) finish() {
 	if c.gzip != nil && !c.unfinished {
-		_, _ = c.w.Write(c.gzip.end()) //nolint:gosec // never taken for HTML; the stream ends anyway
+		_, _ = c.out.Write(c.gzip.end()) // the stream ends anyway
 	}
 }
 
@@ -407,7 +416,7 @@ func (c *client) send(ctx context.Context) error {
 	if isGone(ctx) { // later, abandon moves the deadline
 		return context.Cause(ctx)
 	}
-	if _, err := c.w.Write(c.buffer); err != nil { //nolint:gosec // text/event-stream is never taken for HTML
+	if _, err := c.out.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	c.unfinished, c.sent = false, now                                      // as the deadline, which outlives a write that took long

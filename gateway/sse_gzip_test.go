@@ -165,14 +165,11 @@ func TestCompressedBytesCountForTheRate(t *testing.T) {
 	o := compressing()
 	w := newWorld(t, o)
 	o.events.Cluster, o.events.Accounts = "c", access.NewAccounts(access.Defaults{})
+	base, stop := context.WithCancelCause(t.Context())
+	o.events.Base = base
 	events := gateway.NewEvents(o.events, w.node)
 	server := newList(t, "token name=a namespace=* bytes_per_second=1").config(gateway.Config{}) // and 256 KiB at once
-	stop := make(chan context.CancelCauseFunc, 1)
-	web := httptest.NewServer(server.Access.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancelCause(r.Context())
-		stop <- cancel
-		events.ServeHTTP(w, r.WithContext(ctx))
-	})))
+	web := httptest.NewServer(server.Access.Handler(events))
 	t.Cleanup(web.Close)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, web.URL+"/v1/events", nil)
 	if err != nil {
@@ -192,7 +189,7 @@ func TestCompressedBytesCountForTheRate(t *testing.T) {
 	}
 	w.source.Append(changetest.Event{ID: 8, Pad: 600_000, Noise: true})
 	w.until("the last one is compressed", func() bool { return events.Fragments("data: ") == n+1 })
-	(<-stop)(fault.Newf(fault.NodeStopping, "the node stops"))
+	stop(fault.Newf(fault.NodeStopping, "the node stops"))
 	if m, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("%.100q, %v", m.Data, err)
 	}

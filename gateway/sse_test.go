@@ -232,58 +232,74 @@ func TestStreamOutlivesItsStallTimeout(t *testing.T) {
 	t.Fatalf("the stream ended after %v: %v", time.Since(began), lines.Err())
 }
 
-// A deadlines is a response whose writes have deadlines.
-type deadlines struct {
-	http.ResponseWriter
+// A timed listener has connections whose writes have deadlines.
+type timedListener struct {
+	net.Listener
 
 	most   time.Duration
 	report func(left time.Duration)
+}
+
+func (l timedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &timedConn{Conn: conn, listener: l}, err
+}
+
+type timedConn struct {
+	net.Conn
+
+	listener timedListener
 
 	mu    sync.Mutex
 	limit time.Time
 }
 
-func (d *deadlines) Unwrap() http.ResponseWriter { return d.ResponseWriter }
-
-func (d *deadlines) SetWriteDeadline(limit time.Time) error {
-	d.mu.Lock()
-	d.limit = limit
-	d.mu.Unlock()
-	return http.NewResponseController(d.ResponseWriter).SetWriteDeadline(limit)
+func (c *timedConn) SetWriteDeadline(limit time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = limit
+	return c.Conn.SetWriteDeadline(limit)
 }
 
-func (d *deadlines) Write(text []byte) (int, error) {
-	d.mu.Lock()
-	left := time.Until(d.limit)
-	d.mu.Unlock()
-	if left > d.most || left < d.most-d.most/10 {
-		d.report(left)
+func (c *timedConn) Write(text []byte) (int, error) {
+	c.mu.Lock()
+	left := time.Until(c.limit)
+	c.mu.Unlock()
+	if left > c.listener.most || left < c.listener.most-c.listener.most/10 {
+		c.listener.report(left)
 	}
-	return d.ResponseWriter.Write(text)
+	return c.Conn.Write(text)
 }
 
 // Each write may block for the stall timeout: neither longer, nor much shorter because of an
-// earlier one.
+// earlier one. So it is for streams with a connection of their own, and for those within a request.
 func TestWritesMayBlockForTheStallTimeout(t *testing.T) {
 	const stall = time.Hour
-	w := newWorld(t, options{})
-	events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c", StallTimeout: stall}, w.node)
-	wrong := make(chan time.Duration, 100)
-	web := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		events.ServeHTTP(&deadlines{ResponseWriter: rw, most: stall, report: func(left time.Duration) { wrong <- left }}, r)
-	}))
-	defer web.Close()
-	defer web.CloseClientConnections()
-	w.web.URL = web.URL
-	r := w.get("", "")
-	for id := int64(1); id <= 3; id++ {
-		w.source.Append(changetest.Event{ID: id})
-		event(t, r)
-	}
-	select {
-	case left := <-wrong:
-		t.Errorf("a write may block for %s", left)
-	default:
+	for name, detached := range map[string]bool{"detached": true, "within the request": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{})
+			events := gateway.NewEvents(gateway.EventsConfig{Cluster: "c", StallTimeout: stall}, w.node)
+			if !detached {
+				events.Wait(t.Context()) // as when the node stops
+			}
+			wrong := make(chan time.Duration, 100)
+			web := httptest.NewUnstartedServer(events)
+			web.Listener = timedListener{web.Listener, stall, func(left time.Duration) { wrong <- left }}
+			web.Start()
+			defer web.Close()
+			defer web.CloseClientConnections()
+			w.web.URL = web.URL
+			r := w.get("", "")
+			for id := int64(1); id <= 3; id++ {
+				w.source.Append(changetest.Event{ID: id})
+				event(t, r)
+			}
+			select {
+			case left := <-wrong:
+				t.Errorf("a write may block for %s", left)
+			default:
+			}
+		})
 	}
 }
 

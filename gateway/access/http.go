@@ -16,13 +16,19 @@ import (
 	"github.com/mongostream/streamer/internal/input"
 )
 
-type identityKey struct{}
+type admissionKey struct{}
+
+// An admission is an identity in a context, and who looks after its credentials.
+type admission struct {
+	identity *Identity
+	by       *Authenticator
+}
 
 // From returns the identity in a context that Admit returned; nil, which has no rights, if there is
 // none.
 func From(ctx context.Context) *Identity {
-	i, _ := ctx.Value(identityKey{}).(*Identity)
-	return i
+	a, _ := ctx.Value(admissionKey{}).(admission)
+	return a.identity
 }
 
 // Admit authenticates a peer and returns a context for From, which ends when the credentials are no
@@ -36,8 +42,23 @@ func (a *Authenticator) Admit(ctx context.Context, p Peer) (context.Context, con
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, release := a.Hold(context.WithValue(ctx, identityKey{}, i), i)
+	ctx, release := a.enter(ctx, i)
 	return ctx, release, nil
+}
+
+// enter is Hold with the identity in the context.
+func (a *Authenticator) enter(ctx context.Context, i *Identity) (context.Context, context.CancelFunc) {
+	return a.Hold(context.WithValue(ctx, admissionKey{}, admission{i, a}), i)
+}
+
+// Keep returns a context with the identity of ctx, if any, that ends with base, and like that of
+// Admit, but not with ctx: for what goes on when a request has returned. The caller must call the
+// function when that ends.
+func Keep(ctx, base context.Context) (context.Context, context.CancelFunc) {
+	if a, ok := ctx.Value(admissionKey{}).(admission); ok {
+		return a.by.enter(base, a.identity)
+	}
+	return context.WithCancel(base)
 }
 
 // Handler authenticates requests (Admit) before it passes them to next, which must check rights

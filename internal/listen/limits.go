@@ -1,6 +1,8 @@
 package listen
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -88,6 +90,12 @@ func (t *timedResponse) FlushError() error {
 func (t *timedResponse) SetWriteDeadline(deadline time.Time) error {
 	t.timed.Store(true)
 	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(deadline)
+}
+
+// Hijack is for http.ResponseController. The deadlines are then those of whoever has the connection.
+func (t *timedResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	t.timed.Store(true)
+	return http.NewResponseController(t.ResponseWriter).Hijack()
 }
 
 // Unwrap is for http.ResponseController.

@@ -31,6 +31,7 @@ type servers struct {
 	probing    net.Listener // nil where probes are answered at listener
 	grpc       net.Listener // nil without a gRPC server
 	gateway    *gateway.Server
+	events     *gateway.Events
 	server     *http.Server
 	probes     *http.Server // nil where probes are answered by server
 	endClients func()       // ends the event streams of subscribers
@@ -87,12 +88,14 @@ func (s *Service) buildServers() error {
 	accounts := s.listeners.Accounts
 	mux, v1 := http.NewServeMux(), http.NewServeMux()
 	heartbeat := min(cfg.HTTP.Heartbeat, cfg.HTTP.StallTimeout/2) // over HTTP/2 the deadline of a write also ends a stream that is idle
-	events := gateway.NewEvents(gateway.EventsConfig{
-		Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
+	clients, endClients := context.WithCancelCause(context.Background())
+	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
+	s.events = gateway.NewEvents(gateway.EventsConfig{
+		Base: clients, Cluster: s.origin.Cluster, Carries: s.carries(), Heartbeat: heartbeat, StallTimeout: cfg.HTTP.StallTimeout,
 		MaxClients: cfg.HTTP.MaxClients, Gzip: cfg.HTTP.Compression == "gzip", Accounts: accounts, Audit: s.auditor.Session, Logger: s.logger, Registerer: s.registry,
 	}, s.node)
-	v1.Handle("/v1/events", events)
-	v1.Handle("GET /v1/changes", gateway.NewChanges(events, mongodb.ParseID))
+	v1.Handle("/v1/events", s.events)
+	v1.Handle("GET /v1/changes", gateway.NewChanges(s.events, mongodb.ParseID))
 	v1.Handle("GET /v1/snapshot", gateway.NewPages(gateway.EventsConfig{
 		Cluster: s.origin.Cluster, Carries: s.carries(), Accounts: accounts, Logger: s.logger,
 	}, s.node))
@@ -108,8 +111,6 @@ func (s *Service) buildServers() error {
 	if err := statuspage.Handle(mux); err != nil {
 		return err
 	}
-	clients, endClients := context.WithCancelCause(context.Background())
-	s.endClients = func() { endClients(fault.Newf(fault.NodeStopping, "the node stops")) }
 	s.server = s.listeners.Server(clients, mux, s.logger)
 	// Probes and metrics answer whatever the parameters are: a probe that is refused restarts a
 	// node.
@@ -221,6 +222,7 @@ func (s *Service) runServer(ctx context.Context, server *http.Server, serve func
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = server.Shutdown(grace) // connections that are still open then close with the process
+		s.events.Wait(grace)
 	})
 	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		stop()

@@ -22,11 +22,11 @@ func stacksInUse() int64 {
 	return int64(m.StackInuse)
 }
 
-// An event stream that waits has a stack of 8 KiB, and one of 2 KiB that notices its end: a few
-// hundred bytes more in the handlers on the way to it, and the first would be of 16. The race
-// detector makes them larger. Not parallel: others have stacks, too.
+// An event stream that waits has left its request: it has a stack of 4 KiB, and one of 2 KiB that
+// notices its end. Within the request the first would be of 8. The race detector makes them larger.
+// Not parallel: others have stacks, too.
 func TestStacksOfWaitingEventStreams(t *testing.T) {
-	const streams, most = 500, 14 << 10
+	const streams, most = 500, 9 << 10
 	n := newRig(t, devmongo.Config{}).beginWith(nil)
 	n.status()
 	before := stacksInUse()
