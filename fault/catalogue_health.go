@@ -115,8 +115,8 @@ func healthEntries() []Entry {
 		{
 			Code:    SubscriberLate,
 			Summary: "a sink is late",
-			Meaning: "Its target acknowledges, but more slowly than changes come, so its checkpoint is more than reliability.lag_threshold old.",
-			Remedy:  "Look at the target's own load, and at the sink's retries and rate (`streamer sinks status`).",
+			Meaning: "Its target acknowledges, but more slowly than changes come, or an operator has paused it, so its checkpoint is more than reliability.lag_threshold old.",
+			Remedy:  "If it is paused, resume it: `streamer sinks resume NAME`. Otherwise look at the target's own load, and at the sink's retries and rate (`streamer sinks status`).",
 		},
 	}
 }

@@ -164,11 +164,12 @@ func (d *Donor) move(ctx context.Context, node string, terms []change.Term, offe
 	for range n {
 		d.metrics.observe(took, span.SpanContext())
 	}
-	log := d.cfg.Logger.Info
+	log := d.cfg.Logger.With("to", node, "partitions", n, "of", len(terms), "plan", view.Plan.Version, "took", took.String())
 	if err != nil {
-		log = d.cfg.Logger.Warn
+		log.Warn("partitions were handed over in part", "error", err)
+	} else {
+		log.Info("partitions were handed over")
 	}
-	log("partitions were handed over", "to", node, "partitions", n, "of", len(terms), "plan", view.Plan.Version, "took", took.String(), "error", err)
 	moved := partitionsOf(terms)
 	d.cfg.Board.Post(handedOver(d.cfg.Node, view.Plan, to.Node, moved, n, took))
 	d.cfg.Server.Announce(node, moved)

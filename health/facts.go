@@ -114,8 +114,9 @@ type Subscriber struct {
 	Unacknowledged Since
 	// Lost says that it has yet to acknowledge a loss.
 	Lost Since
-	// Late says that its lag is more than is tolerated.
-	Late Since
+	// Late says that its lag is more than is tolerated, Paused that an operator has paused the sink.
+	Late   Since
+	Paused bool
 	// Near says that its position is about to leave the oplog, HeadRoom in which log time, and
 	// Urgent that this is less than the critical threshold.
 	Near     Since

@@ -139,6 +139,9 @@ func Judge(f Facts) Verdict {
 	all := own
 	if f.Etcd.At.IsZero() && f.Detached.At.IsZero() { // otherwise the reports of others are old
 		for _, p := range f.Others {
+			if p.OfNodes() && f.Node != "" { // the node knows better
+				continue
+			}
 			p.rests = restsOf(p.Subject, p.Code)
 			all = append(all, p)
 		}
@@ -156,12 +159,15 @@ func Judge(f Facts) Verdict {
 	return v
 }
 
+// OfNodes reports whether the problem is that nodes are missing. Each node sees that by itself, so
+// another one's report of it is only for those who read the shared state without being a node.
+func (p Problem) OfNodes() bool { return p.Subject == subjectNodes }
+
 // Reported returns the problems that the node reports to others in its heartbeats, at most n.
 func Reported(f Facts, most int) (told []Problem) {
 	causes, _ := explain(problems(&f))
 	for _, p := range causes {
-		isOwn := p.Subject != subjectNodes && p.Subject != subjectLeader
-		if p.Severity != Info && isOwn && len(told) < most {
+		if p.Severity != Info && p.Subject != subjectLeader && len(told) < most {
 			told = append(told, p.Told())
 		}
 	}

@@ -229,6 +229,11 @@ func situations() map[string]situation {
 		"etcd is back, partitions are not, then a node is frozen": {all(etcdBack(9*time.Second), func(f *Facts) {
 			f.Unowned, f.Missing, f.MissingNodes = ago(12*time.Second, away()), ago(5*time.Second, away()), []string{"c"}
 		}), Healthy, true, etcd + " nodes:STRM-NODE-MISSING:critical"},
+		"etcd is back, a sink is late":              {all(etcdBack(time.Second), sunk(func(s *Subscriber) { s.Late = ago(0, away()) })), Degraded, true, etcd},
+		"etcd is back, a sink was late":             {all(etcdBack(time.Second), longAgo(sinkLate)), Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
+		"etcd was away for 30 s, a sink is late":    {all(etcdBack(11*time.Second), sinkLate), Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
+		"etcd is back, a target is away":            {all(etcdBack(time.Second), sinkAway), Degraded, true, target},
+		"etcd is back, a sink is halted":            {all(etcdBack(time.Second), sinkHalted), Degraded, true, "sink/out:STRM-SINK-HALTED:critical"},
 		"etcd is back, another node had not served": {all(etcdBack(time.Second), missing, other("partitions", fault.ClusterUnowned)), Healthy, true, etcd + " partitions:STRM-CLUSTER-UNOWNED:critical"},
 		"etcd is back, another node had waited":     {all(etcdBack(time.Second), missing, other("sweeps", fault.SupervisorMissing)), Healthy, true, etcd + " sweeps:STRM-SUPERVISOR-SWEEP-MISSING:critical"},
 		"a sink is near the end, urgently":          {sunk(func(s *Subscriber) { s.Near, s.Urgent = ago(0, away()), true }), Degraded, true, "sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
@@ -316,6 +321,7 @@ func TestCardOfASinkHasAllItsCauses(t *testing.T) {
 	}{
 		"late, then the target fails": {sunk(func(s *Subscriber) { s.Unacknowledged, s.Late = ago(4*time.Second, target), ago(time.Hour, away()) }),
 			fault.SinkTarget, acknowledges + " " + late + hour, 4 * time.Second},
+		"late because it is paused": {sunk(func(s *Subscriber) { s.Late, s.Paused = ago(time.Hour, away()), true }), fault.SubscriberLate, "Sink out is paused, and late.", time.Hour},
 		"late because the target fails": {sunk(func(s *Subscriber) { s.Unacknowledged, s.Late = ago(time.Hour, target), ago(time.Minute, away()) }),
 			fault.SinkTarget, acknowledges, time.Hour},
 		"late, and noticed with the target": {sunk(func(s *Subscriber) {
@@ -495,10 +501,18 @@ func TestReportsFitIntoAHeartbeat(t *testing.T) {
 	}
 	missing(&f)
 	starting(&f)
-	for _, p := range Reported(f, 100) {
-		if p.Subject == subjectNodes || p.Severity == Info {
+	leaderless(&f)
+	heard = Reported(f, 100)
+	for _, p := range heard {
+		if p.Subject == subjectLeader || p.Severity == Info {
 			t.Errorf("%s is reported", p.Subject)
 		}
+	}
+	if v := Judge(Facts{Now: now(), Node: "b", Others: heard}); slices.ContainsFunc(v.Problems, Problem.OfNodes) {
+		t.Error("a node believes another one that nodes are missing")
+	}
+	if v := Judge(Facts{Now: now(), Others: heard}); !slices.ContainsFunc(v.Problems, Problem.OfNodes) {
+		t.Error("who reads the shared state is not told that nodes are missing")
 	}
 }
 

@@ -57,8 +57,8 @@ func kinds() []kind {
 		{"certificates", nil, "StreamerSettings"},
 		{"identities", nil, "StreamerSettings"},
 		{"log", nil, "StreamerSettings"},
-		{"sink/", []string{SubjectMongoDB, subjectReading}, "StreamerSinkLate"},
-		{"stdout", []string{SubjectMongoDB, subjectReading}, "StreamerSinkLate"},
+		{"sink/", []string{SubjectMongoDB, SubjectEtcd, subjectReading}, "StreamerSinkLate"},
+		{"stdout", []string{SubjectMongoDB, SubjectEtcd, subjectReading}, "StreamerSinkLate"},
 		{subjectClients, nil, "StreamerSubscriberLagging"},
 		{subjectOplog, nil, "StreamerHeadRoomLow"},
 		{subjectSweeps, []string{SubjectEtcd, subjectMembership, subjectLeader, subjectNodes}, "SupervisorSweepMissing"},
@@ -86,12 +86,16 @@ func kindOf(subject string) kind {
 }
 
 // restsOf returns the subjects whose problems explain one of this subject and code. A problem of
-// reading explains that a sink is late, not that it has stopped.
+// reading explains that a sink is late, not that it has stopped; one of etcd, without which nothing
+// is published, explains nothing else of a sink.
 func restsOf(subject string, code fault.Code) []string {
 	kind := kindOf(subject)
 	rests := kind.rests
-	if kind.runbook == "StreamerSinkLate" && !slices.Contains([]fault.Code{fault.SinkTarget, fault.SubscriberLate, fault.SubscriberHeadRoom}, code) {
-		rests = slices.DeleteFunc(slices.Clone(rests), func(s string) bool { return s == subjectReading })
+	if kind.runbook == "StreamerSinkLate" {
+		isLate := code == fault.SubscriberLate || code == fault.SubscriberHeadRoom
+		rests = slices.DeleteFunc(slices.Clone(rests), func(s string) bool {
+			return !isLate && (s == SubjectEtcd || s == subjectReading && code != fault.SinkTarget)
+		})
 	}
 	if slug, is := strings.CutPrefix(subject, componentPrefix+"sink-"); is {
 		rests = append(slices.Clone(rests), "sink/"+slug)
@@ -223,14 +227,15 @@ func problems(f *Facts) (all []Problem) {
 			p.Affects.Nodes = f.MissingNodes
 			if len(f.MissingNodes) > 0 {
 				p.Cause = "No heartbeat comes from " + strings.Join(f.MissingNodes, ", ") + "."
+				p.Detail = ""
 			}
 		case subjectSaving:
 			p.rests = []string{f.Store}
 		}
 		all = append(all, p)
 	}
-	all = append(all, ofEtcd(f, all)...)
 	all = append(all, ofShared(f)...)
+	all = append(all, ofEtcd(f, all)...)
 	all = append(all, ofClients(f)...)
 	for _, v := range f.Stalled {
 		all = append(all, Problem{
@@ -241,7 +246,7 @@ func problems(f *Facts) (all []Problem) {
 	return all
 }
 
-// ofEtcd returns the problem of etcd while the node gets over it: etcd answers again, and problems
+// ofEtcd returns the problem of etcd while the node recovers: etcd answers again, and problems
 // that its outage caused are still there. So these do not become problems of their own in between.
 func ofEtcd(f *Facts, others []Problem) []Problem {
 	lasted := f.EtcdBack.Sub(f.EtcdWas.At)
@@ -249,7 +254,7 @@ func ofEtcd(f *Facts, others []Problem) []Problem {
 		return nil
 	}
 	outage := Problem{
-		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node gets over it.", Severity: Critical,
+		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node is recovering.", Severity: Critical,
 		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd, ""), makes: Healthy, ended: f.EtcdBack,
 	}
 	if !slices.ContainsFunc(others, outage.explains) {
@@ -304,7 +309,11 @@ func ofShared(f *Facts) (all []Problem) {
 		detailed(s.Unacknowledged, passing, fault.SinkTarget, Warning, "The target of "+name+" acknowledges nothing.")
 		detailed(s.Waits, 0, fault.SinkWaiting, Warning, "What goes to a destination of "+name+" waits.")
 		add(s.Lost, 0, fault.LogHistoryLost, Critical, label+" has yet to acknowledge a loss.")
-		add(s.Late, 0, fault.SubscriberLate, Warning, label+" is late.")
+		isLate := label + " is late."
+		if s.Paused {
+			isLate = label + " is paused, and late."
+		}
+		add(s.Late, 0, fault.SubscriberLate, Warning, isLate)
 		add(s.Near, 0, fault.SubscriberHeadRoom, near, label+" is near the end of the oplog.")
 		if s.Near.lasted(f.Now, 0) {
 			all[len(all)-1].more = " Its position has left the oplog."

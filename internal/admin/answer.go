@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
@@ -35,13 +36,28 @@ func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 	return text
 }
 
-// refuse answers with the reason why there is no answer: that the node stops, where that has ended
-// the request.
-func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
-	if cause := context.Cause(r.Context()); fault.Of(err) == "" && fault.Of(cause) != "" {
-		err = cause
+// readTimeout bounds how long the store may take to answer a request that only reads: longer than
+// etcd is away before that is a problem, and shorter than the page and the commands wait.
+const readTimeout = 5 * time.Second
+
+// reading returns the context of what a request reads from the store. etcd's client retries until
+// it ends, and tells nothing but that.
+func reading(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(r.Context(), readTimeout, fault.Newf(fault.EtcdUnreachable, "no answer within %s", readTimeout))
+}
+
+// reason returns an error, or why its context has ended, where only that says what is wrong: that
+// the store does not answer, or that the node stops.
+func reason(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && fault.Of(err) == "" && fault.Of(cause) != "" {
+		return cause
 	}
-	refuseWith(w, r, http.StatusServiceUnavailable, err, logger)
+	return err
+}
+
+// refuse answers with the reason why there is no answer.
+func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
+	refuseWith(w, r, http.StatusServiceUnavailable, reason(r.Context(), err), logger)
 }
 
 // refuseWith answers with a status and the reason, in full only to identities that may read

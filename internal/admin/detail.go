@@ -135,8 +135,10 @@ func ServeDetail(node Filtering, s checkpoint.Store, logger *slog.Logger) http.H
 			access.Refuse(w, http.StatusBadRequest, fault.Newf(fault.CommandBadArgument, "parameter subscriber: required"))
 			return
 		}
-		d, err := Detail(r.Context(), s, name)
-		d.Error = shownError(i, err, logger)
+		reads, stop := reading(r)
+		defer stop()
+		d, err := Detail(reads, s, name)
+		d.Error = shownError(i, reason(reads, err), logger)
 		ctx, cancel := context.WithTimeout(r.Context(), filterTimeout)
 		defer cancel()
 		filters, total, connected := node.Filters(ctx, name, shownFilters)

@@ -20,7 +20,10 @@ type GapLog struct {
 // entries of its namespaces.
 func ServeGaps(keeper checkpoint.GapKeeper, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		gaps, err := keeper.Gaps(r.Context())
+		reads, cancel := reading(r)
+		defer cancel()
+		gaps, err := keeper.Gaps(reads)
+		err = reason(reads, err)
 		if err != nil && len(gaps) == 0 {
 			refuse(w, r, err, logger)
 			return

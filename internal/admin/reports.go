@@ -41,14 +41,16 @@ func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
 			}
 			limit = n
 		}
-		reports, err := reader.Reports(r.Context(), limit)
+		reads, cancel := reading(r)
+		defer cancel()
+		reports, err := reader.Reports(reads, limit)
 		if err != nil {
-			refuse(w, r, err, logger)
+			refuse(w, r, reason(reads, err), logger)
 			return
 		}
-		standing, err := reader.Look(r.Context())
+		standing, err := reader.Look(reads)
 		if err != nil {
-			refuse(w, r, err, logger)
+			refuse(w, r, reason(reads, err), logger)
 			return
 		}
 		answer(w, http.StatusOK, Reports{Reports: append([]supervisor.Report{}, reports...), Paused: standing.Paused})

@@ -109,7 +109,9 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 		}
 		_, n.Drained = view.Directives.Drained[m.Node]
 		for _, p := range m.Problems {
-			n.Problems = append(n.Problems, p.Subject)
+			if !p.OfNodes() { // it is not the node's own
+				n.Problems = append(n.Problems, p.Subject)
+			}
 		}
 		for _, g := range m.Gateways {
 			if !g.Left {

@@ -425,7 +425,10 @@ func ServeSubscribers(name string, node Node, s Store, source LogSource, logger 
 			return
 		}
 		defer done()
-		list, err := Subscribers(ctx, s)
+		reads, cancel := reading(r)
+		defer cancel()
+		list, err := Subscribers(reads, s)
+		err = reason(reads, err)
 		if list == nil {
 			list = &SubscriberList{Subscribers: []Subscriber{}}
 		}

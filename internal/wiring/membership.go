@@ -465,8 +465,12 @@ func lags(subscribers []streamer.SubscriberStatus, held int) map[string]float64 
 }
 
 // SharedLag returns how late a shared subscriber is where it is latest; known is false while some
-// node that serves partitions does not say it, and while nobody serves some partition.
+// node that serves partitions does not say it, while nobody serves some partition, and while the
+// node is cut off from the others: what they said is old then.
 func (m *Membership) SharedLag(subscriber string) (seconds float64, known bool) {
+	if !m.Trusted() {
+		return 0, false
+	}
 	return sharedLag(m.Overview().Members, m.cfg.Partitions, subscriber)
 }
 

@@ -6,8 +6,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"runtime"
 	"slices"
@@ -96,8 +98,17 @@ func (r *metricsRegistry) fail(err error) {
 	r.logger.Error("collecting metrics failed, series are missing", "error", err)
 }
 
-// Println implements promhttp.Logger, for errors of collected metrics.
-func (r *metricsRegistry) Println(v ...any) { r.fail(fmt.Errorf("%s", fmt.Sprint(v...))) }
+// Println implements promhttp.Logger, for errors of collected metrics. One of the connection is
+// none, and promhttp tells it once for each metric: whoever asked has gone.
+func (r *metricsRegistry) Println(v ...any) {
+	for _, of := range v {
+		var broken net.Error
+		if err, is := of.(error); is && errors.As(err, &broken) {
+			return
+		}
+	}
+	r.fail(fmt.Errorf("%s", fmt.Sprint(v...)))
+}
 
 // handler serves the metrics of a gatherer, those that can be collected.
 func (r *metricsRegistry) handler(from prometheus.Gatherer, openMetrics bool) http.Handler {

@@ -1,13 +1,16 @@
 package wiring
 
 import (
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,6 +70,28 @@ func TestMetricsAnswerAlthoughACollectorFails(t *testing.T) {
 	if r.Register(spoilt{"good", ""}) == nil {
 		t.Error("one metric was registered twice")
 	}
+}
+
+// A scraper that goes away meanwhile is no failure of the metrics: promhttp would tell it once for
+// each of them.
+func TestScraperThatGoesAwayIsNotLogged(t *testing.T) {
+	var text strings.Builder
+	r := newMetricsRegistry("v", slog.New(slog.NewTextHandler(&text, nil)))
+	r.handler(r, false).ServeHTTP(gone{httptest.NewRecorder()}, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+	if text.Len() > 0 {
+		t.Error(text.String())
+	}
+	r.Println("error gathering metrics:", errors.New("spoilt"))
+	if strings.Count(text.String(), "level=ERROR") != 1 {
+		t.Errorf("a failure is not logged: %s", &text)
+	}
+}
+
+// gone writes to a connection that is broken.
+type gone struct{ http.ResponseWriter }
+
+func (gone) Write([]byte) (int, error) {
+	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 }
 
 // The charts of the last hour ask the histograms alone: not what has a series for each subscriber,

@@ -570,6 +570,8 @@ func (o *observed) published(now time.Time, sub *health.Subscriber, st sink.Stat
 		sub.Failed = o.fact("halted "+sub.Name, now, time.Time{}, fault.Newf(fault.SinkHalted, "%s", st.Error))
 	case sink.Waiting:
 		sub.Waits = o.fact("waits "+sub.Name, now, time.Time{}, fault.Newf(fault.SinkWaiting, "%s", st.Error))
+	case sink.Paused:
+		sub.Paused = true
 	}
 	if st.Silent != nil {
 		sub.Unacknowledged = o.without(health.Since{At: *st.Silent, Err: fault.Newf(fault.SinkTarget, "%s", cmp.Or(st.Error, "no answer yet"))}, now)

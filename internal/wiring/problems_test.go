@@ -284,6 +284,7 @@ func TestFactsOfASinkDoNotHideEachOther(t *testing.T) {
 		"it waits":                  {sink.Status{State: sink.Waiting, Error: "topic"}, false, true, false},
 		"it waits and all is away":  {sink.Status{State: sink.Waiting, Silent: &silent, Error: "away"}, false, true, true},
 		"it is halted":              {sink.Status{State: sink.Halted, Error: "refused"}, true, false, false},
+		"it is paused":              {sink.Status{State: sink.Paused}, false, false, false},
 		"it is halted in part, too": {sink.Status{State: sink.Halted, Silent: &silent, Error: "away"}, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -291,7 +292,7 @@ func TestFactsOfASinkDoNotHideEachOther(t *testing.T) {
 			sub := health.Subscriber{Name: "sink/out", Shared: true}
 			o.look(silent)
 			o.published(silent.Add(time.Minute), &sub, c.status)
-			if is := func(s health.Since) bool { return !s.At.IsZero() }; is(sub.Failed) != c.failed || is(sub.Waits) != c.waits || is(sub.Unacknowledged) != c.quiet {
+			if is := func(s health.Since) bool { return !s.At.IsZero() }; is(sub.Failed) != c.failed || is(sub.Waits) != c.waits || is(sub.Unacknowledged) != c.quiet || sub.Paused != (c.status.State == sink.Paused) {
 				t.Errorf("%+v", sub)
 			}
 		})

@@ -78,9 +78,10 @@ func (t *teller) step(now time.Time, v health.Verdict, board *notice.Board, lead
 			t.gone[subject] = now
 		case now.Sub(at) >= overAfter:
 			o := t.open[subject]
+			lasted := now.Sub(o.at).Truncate(time.Second)
 			board.Post(notice.Notice{
-				Channel: notice.Health, Kind: notice.KindProblemOver, Level: notice.Info, Text: "over: " + subject,
-				Fields: map[string]any{"subject": subject, "code": string(o.code), "lasted_seconds": int(now.Sub(o.at).Seconds())},
+				Channel: notice.Health, Kind: notice.KindProblemOver, Level: notice.Info, Text: fmt.Sprintf("%s is over after %s: %s", o.code, lasted, subject),
+				Fields: map[string]any{"subject": subject, "code": string(o.code), "lasted_seconds": int(lasted.Seconds())},
 			})
 		}
 	}

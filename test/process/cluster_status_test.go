@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
 )
 
 // assembly is what status --plan prints.
@@ -108,8 +109,13 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 		m := decode[membership](t, ask(t, cut.url()+"/health").body).Membership
 		return m.Detached && m.Owned == 0 && m.Lag < fleetTTL.Seconds()/3
 	})
-	if human := f.lab.result("status", "--address", cut.url()); !strings.Contains(human, "DETACHED") {
+	if human := f.lab.result("status", "--address", cut.url()); !strings.Contains(human, "DETACHED") || !strings.Contains(human, "as last seen") {
 		t.Errorf("%s", human)
+	}
+	for _, s := range decode[admin.SubscriberList](t, ask(t, cut.url()+"/v1/subscribers").body).Subscribers {
+		if s.Lag != nil {
+			t.Errorf("the lag of %s is %v, by what others said before", s.Subscriber, *s.Lag)
+		}
 	}
 	until(t, "the other one owns everything", func() bool {
 		c = decode[assembly](t, f.lab.result("status", "--plan", "-o", "json"))

@@ -274,6 +274,7 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	frozen.signal(syscall.SIGSTOP)
 	f.show("a node is frozen", others, "nodes STRM-NODE-MISSING")
 	f.toldOnce("problem", "STRM-NODE-MISSING")
+	until(t, "status --plan says the same", func() bool { return slices.Equal(f.planned(), []string{"nodes STRM-NODE-MISSING"}) })
 	others[0].picture("frozen", "No heartbeat comes from")
 	for _, kind := range []string{"dead", "degraded", "breaker_opened", "component_down"} { // what merely happened
 		for _, s := range others {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -196,7 +197,16 @@ func showAtNode(ctx context.Context, o *command, subscriber string, w io.Writer)
 	if err != nil {
 		return err
 	}
-	return o.print(w, d, d.write)
+	return cmp.Or(o.print(w, d, d.write), unread(d.Error))
+}
+
+// unread is the error of a node that answers, and cannot read some or all checkpoints; nil for no
+// text.
+func unread(text string) error {
+	if text == "" {
+		return nil
+	}
+	return fmt.Errorf("the node cannot read the checkpoints: %s", text)
 }
 
 // deleteAtNode deletes the checkpoints of a subscriber through one of the cluster's nodes.
@@ -226,11 +236,18 @@ func (d detailed) write(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "The checkpoints of subscriber %s are deleted.\n", quoted(d.Subscriber))
 		return
 	}
-	fmt.Fprintf(t, "subscriber\t%s\nkind\t%s\nconnected\t%s\n", quoted(d.Subscriber), orDash(string(d.Kind)), orDash(printable(d.Session)))
+	connected := orDash(printable(d.Session))
+	if d.Kind == admin.Shared {
+		connected = atOwners
+	}
+	fmt.Fprintf(t, "subscriber\t%s\nkind\t%s\nconnected\t%s\n", quoted(d.Subscriber), orDash(string(d.Kind)), connected)
 	if d.Error != "" {
 		fmt.Fprintf(t, "unreadable\t%s\n", printable(d.Error))
 	}
-	fmt.Fprintf(t, "\nthe %d earliest of %d places:\nPARTITION\tPOSITION\tTIME\n", len(d.Places), d.PlacesTotal)
+	if len(d.Places) == 0 {
+		return
+	}
+	fmt.Fprintf(t, "\nthe %d earliest of %d positions:\nPARTITION\tPOSITION\tTIME\n", len(d.Places), d.PlacesTotal)
 	for _, p := range d.Places {
 		partition := "all others"
 		if p.Partition != nil {

@@ -48,7 +48,7 @@ func TestSubscriberIsShownAndDeletedByANode(t *testing.T) {
 		return text.String(), err
 	}
 	shown, err := command("show", "gateway/orders")
-	for _, want := range []string{"exclusive", "node-2", "the 2 earliest of 9 places", "2026-01-31 12:00:00 UTC", "all others", "interval", "node-1"} {
+	for _, want := range []string{"exclusive", "node-2", "the 2 earliest of 9 positions", "2026-01-31 12:00:00 UTC", "all others", "interval", "node-1"} {
 		if err != nil || !strings.Contains(shown, want) {
 			t.Errorf("%v, without %q:\n%s", err, want, shown)
 		}
@@ -68,5 +68,36 @@ func TestSubscriberIsShownAndDeletedByANode(t *testing.T) {
 	}
 	if text, err := command("delete", "gateway/orders", "--yes"); err != nil || deleted != "gateway/orders" || !strings.Contains(text, "are deleted") {
 		t.Errorf("%v, deleted %q: %s", err, deleted, text)
+	}
+}
+
+// A node that cannot read the checkpoints says what it knows, and the command fails: another etcd
+// than the node's, which no configuration names, is not asked. A sink without a session there is
+// connected at the owners of its partitions.
+func TestSubscribersOfANodeThatCannotReadThem(t *testing.T) {
+	lonely(t)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/subscribers", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"node":"node-1","subscribers":[{"subscriber":"sink/hook","kind":"shared"}],"error":"read origin: etcd is away"}`))
+	})
+	mux.HandleFunc("GET /v1/subscribers/detail", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"subscriber":"sink/hook","kind":"shared","error":"read checkpoints: etcd is away"}`))
+	})
+	node := httptest.NewServer(mux)
+	t.Cleanup(node.Close)
+	t.Setenv("STREAMER_ADDRESS", node.URL)
+	for _, args := range [][]string{{"list"}, {"show", "sink/hook"}} {
+		var text strings.Builder
+		root := &cobra.Command{Use: "streamer", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(Commands()...)
+		root.SetArgs(append([]string{"subscribers"}, args...))
+		root.SetOut(&text)
+		err := root.ExecuteContext(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "etcd is away") || strings.Contains(err.Error(), "2379") {
+			t.Errorf("%v: %v", args, err)
+		}
+		if shown := text.String(); !strings.Contains(shown, "sink/hook") || !strings.Contains(shown, atOwners) || strings.Contains(shown, "of 0 p") || strings.Contains(shown, "0 partitions") {
+			t.Errorf("%v: %s", args, shown)
+		}
 	}
 }

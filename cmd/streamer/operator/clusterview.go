@@ -192,9 +192,11 @@ func (a *clusterView) plannedFor(node string) (n int) {
 
 // failing lists the problems of a node.
 func failing(m memberView) string {
-	subjects := make([]string, len(m.Problems))
-	for i, p := range m.Problems {
-		subjects[i] = p.Subject
+	var subjects []string
+	for _, p := range m.Problems {
+		if !p.OfNodes() { // it is not the node's own
+			subjects = append(subjects, p.Subject)
+		}
 	}
 	return orDash(strings.Join(subjects, ","))
 }

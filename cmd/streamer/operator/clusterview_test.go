@@ -76,6 +76,11 @@ func TestPlanShowsTheVerdict(t *testing.T) {
 	if a := newClusterView("c", v); len(a.Problems) != 1 || a.Problems[0].Code != fault.ClusterUnowned {
 		t.Errorf("a partition has no owner: %+v", a.Problems)
 	}
+	v.Members[0].Problems = []health.Problem{{Code: fault.NodeMissing, Subject: "nodes", Cause: "No heartbeat comes from n3.", Severity: health.Critical, Since: at, Affects: health.Affects{Nodes: []string{"n3"}}}}
+	if a := newClusterView("c", v); len(a.Problems) != 1 || a.Problems[0].Cause != "No heartbeat comes from n3." || failing(a.Members[0]) != "-" {
+		t.Errorf("a node is frozen: %+v", a.Problems)
+	}
+	v.Members[0].Problems = nil
 	v.Plan.At = time.Now()
 	if a := newClusterView("c", v); len(a.Problems) != 0 {
 		t.Errorf("the plan is being carried out: %+v", a.Problems)

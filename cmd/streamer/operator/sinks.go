@@ -69,7 +69,7 @@ func writeSinks(t *tabwriter.Writer, l admin.SinkList) {
 		fmt.Fprintln(t, "No sinks.")
 		return
 	}
-	fmt.Fprintln(t, "SINK\tNODE\tSTATE\tUNACKNOWLEDGED\tPUBLISHED\tRETRIED\tDEAD LETTERS\tERROR")
+	fmt.Fprintln(t, "SINK\tNODE\tSTATE\tUNDER WAY\tPUBLISHED\tRETRIED\tDEAD LETTERS\tERROR")
 	for _, s := range l.Sinks {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", printable(s.Name), printable(l.Node), s.State, s.UnderWay, s.Published, s.Retried, s.DeadLetters, printable(s.Error))
 	}

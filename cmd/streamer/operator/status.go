@@ -112,6 +112,9 @@ func writeReport(t *tabwriter.Writer, r health.Report, all bool) {
 		shown = worstPartitions(shown)
 		fmt.Fprintf(t, "\npartitions\t%s\nthe worst %d of %d (--all shows every one):\n", countStates(r.Partitions), len(shown), len(r.Partitions))
 	}
+	if len(shown) == 0 {
+		return
+	}
 	fmt.Fprintln(t, "\nPARTITION\tSTATE\tLAG\tEVENTS/S\tLAST EVENT\tHEAD-ROOM")
 	for _, p := range shown {
 		last := "-"
@@ -210,13 +213,19 @@ func writeProblems(t *tabwriter.Writer, problems []health.Problem) {
 
 // writeMembership writes a node's view of its cluster.
 func writeMembership(t *tabwriter.Writer, m *health.Membership) {
+	seen := ""
 	if m.Detached {
+		seen = " as last seen"
 		fmt.Fprintln(t, "DETACHED: the node is not a member of its cluster now and owns no partitions")
 	}
-	fmt.Fprintf(t, "lease expires in\t%s unless renewed\n", formatDuration(seconds(m.LeaseDeadlineLag)))
-	fmt.Fprintf(t, "leader\t%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), m.Plan, m.Owned, m.Planned)
+	if m.LeaseDeadlineLag < 0 {
+		fmt.Fprintf(t, "lease expired\t%s ago\n", formatDuration(-seconds(m.LeaseDeadlineLag)))
+	} else {
+		fmt.Fprintf(t, "lease expires in\t%s unless renewed\n", formatDuration(seconds(m.LeaseDeadlineLag)))
+	}
+	fmt.Fprintf(t, "leader\t%s%s\nplan\t%d\npartitions\t%d owned, %d planned\n", cmp.Or(m.Leader, "nobody"), seen, m.Plan, m.Owned, m.Planned)
 	for _, status := range slices.Sorted(maps.Keys(m.Members)) {
-		fmt.Fprintf(t, "members %s\t%d\n", status, m.Members[status])
+		fmt.Fprintf(t, "members %s\t%d%s\n", status, m.Members[status], seen)
 	}
 	fmt.Fprintln(t)
 }

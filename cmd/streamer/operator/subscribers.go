@@ -146,10 +146,10 @@ func listCommand() *cobra.Command {
 		return look(cmd.Context(), out, opts.watch, func(w io.Writer) error {
 			if o.file == "" && !configured(os.Environ()) {
 				all, err := readSubscribers(cmd.Context(), &client)
-				if err == nil && all.Origin.Cluster != "" {
-					return show(cmd.Context(), listing{SubscriberList: all}, w)
+				if err == nil {
+					return cmp.Or(show(cmd.Context(), listing{SubscriberList: all}, w), unread(all.Error))
 				}
-				if err != nil && (client.names() || fault.Of(err) != fault.NodeUnreachable) {
+				if client.names() || fault.Of(err) != fault.NodeUnreachable {
 					return err
 				}
 			}
@@ -227,7 +227,9 @@ func measure(ctx context.Context, conn *backend.Conn, all *admin.SubscriberList)
 
 // write writes the subscribers for people.
 func (l listing) write(t *tabwriter.Writer, wide bool) {
-	fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n", l.Origin.Cluster, l.Origin.Partitions, l.Origin.Incarnation, l.Origin.Source)
+	if l.Origin.Cluster != "" {
+		fmt.Fprintf(t, "cluster %s, %d partitions, incarnation %d, of %s\n", l.Origin.Cluster, l.Origin.Partitions, l.Origin.Incarnation, l.Origin.Source)
+	}
 	if l.NodeError != "" {
 		fmt.Fprintf(t, "connections are unknown: %s\n", l.NodeError)
 	}
@@ -265,6 +267,9 @@ func (l listing) write(t *tabwriter.Writer, wide bool) {
 	}
 }
 
+// atOwners says where a shared subscriber is connected.
+const atOwners = "at the owners of its partitions"
+
 // connected tells whether a subscriber is connected, how, and where.
 func (l listing) connected(s admin.Subscriber) string {
 	state := connected(s)
@@ -274,7 +279,7 @@ func (l listing) connected(s admin.Subscriber) string {
 	case len(at) > 0 && s.Kind != admin.Shared:
 		return "yes, at " + printable(strings.Join(at, ", "))
 	case s.Kind == admin.Shared && s.Connected == nil:
-		return "at the owners of its partitions"
+		return atOwners
 	}
 	return state
 }

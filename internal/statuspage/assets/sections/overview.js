@@ -39,9 +39,11 @@ function build(root) {
       const total = s.nodes.reduce((sum, n) => sum + n.rate, 0);
       events.set(rate(total), `${bytes(s.nodes.reduce((sum, n) => sum + n.queued_bytes, 0))} queued`, '', view);
       events.chart.draw(past('rate'));
-      const well = s.nodes.filter((n) => n.status === 'healthy').length;
+      // A degraded node does its own job: something that it serves is late.
+      const degraded = s.nodes.filter((n) => n.status === 'degraded').length;
+      const serving = s.nodes.filter((n) => n.status === 'healthy').length + degraded;
       const all = Math.max(s.nodes.length + s.absent.length, s.expected_nodes);
-      nodes.set(`${well} of ${all}`, s.leader ? `healthy · ${s.leader} leads` : 'healthy · no leader', well < all ? 'warning' : '', view);
+      nodes.set(`${serving} of ${all}`, `${degraded ? `${degraded} degraded` : 'healthy'} · ${s.leader ? `${s.leader} leads` : 'no leader'}`, serving < all || degraded ? 'warning' : '', view);
       const n = s.partitions.owners.length;
       const owned = s.partitions.states.filter((x) => x >= 0).length;
       const moving = s.partitions.owners.filter((o, p) => o !== s.partitions.planned[p]).length;
@@ -57,7 +59,7 @@ function build(root) {
       lag.set(late ? lagOf(state, late) : '–', late ? late.subscriber : 'unknown', '', age, 30);
       const near = worst((x) => x.head_room_seconds, (a, b) => a < b);
       const length = (new Date(list.newest_entry) - new Date(list.oplog_begins)) / 1000;
-      room.set(duration(near?.head_room_seconds), near ? `${near.subscriber}, of ${list.oplog_oldest ? 'a log' : 'an oplog'} of ${duration(length)}` : 'unknown', '', age, 30);
+      room.set(duration(near?.head_room_seconds), near ? `${near.subscriber}, of ${list.oplog_oldest ? 'a log' : 'an oplog'} of ${duration(length)}` : list.oplog_begins && list.subscribers.some((x) => x.position) ? 'nothing leaves the oplog yet' : 'unknown', '', age, 30);
     }
   };
 }
