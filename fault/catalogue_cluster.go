@@ -86,7 +86,7 @@ func clusterEntries() []Entry {
 			Code:    EtcdUnreachable,
 			Summary: "no etcd endpoint can be reached",
 			Meaning: "None of etcd.endpoints answered within etcd.dial_timeout. Checkpoints are as they were.",
-			Remedy:  "Check etcd.endpoints, the network, and that etcd runs; or keep the checkpoints in MongoDB with reliability.checkpoint.backend: mongo.",
+			Remedy:  "Check etcd.endpoints, the network, and that etcd runs. One node that runs alone can do without it, with reliability.checkpoint.backend: mongo.",
 		},
 		{
 			Code:    CheckpointCorrupt,

@@ -40,7 +40,7 @@ func explainCommand() *cobra.Command {
 			e, ok := lookup(args[0])
 			switch {
 			case !ok:
-				return fault.Newf(fault.CommandBadArgument, "unknown code %q%s: `streamer explain` lists all of them", strings.ToUpper(args[0]), similar(args[0]))
+				return fault.Newf(fault.CommandBadArgument, "unknown code %q%s (`streamer explain` lists all)", strings.ToUpper(args[0]), similar(args[0]))
 			case output == "json":
 				return operator.PrintJSON(w, explain(e))
 			}

@@ -40,11 +40,9 @@ func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 // etcd is away before that is a problem, and shorter than the page and the commands wait.
 const readTimeout = 5 * time.Second
 
-// reading returns the context of what a request reads from the store. etcd's client retries until
-// it ends, and tells nothing but that.
-func reading(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(r.Context(), readTimeout, fault.Newf(fault.EtcdUnreachable, "no answer within %s", readTimeout))
-}
+// silence is why what a request reads has ended then: etcd's client retries until its context ends,
+// and tells nothing but that.
+func silence() error { return fault.Newf(fault.EtcdUnreachable, "no answer within %s", readTimeout) }
 
 // reason returns an error, or why its context has ended, where only that says what is wrong: that
 // the store does not answer, or that the node stops.

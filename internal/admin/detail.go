@@ -135,7 +135,7 @@ func ServeDetail(node Filtering, s checkpoint.Store, logger *slog.Logger) http.H
 			access.Refuse(w, http.StatusBadRequest, fault.Newf(fault.CommandBadArgument, "parameter subscriber: required"))
 			return
 		}
-		reads, stop := reading(r)
+		reads, stop := context.WithTimeoutCause(r.Context(), readTimeout, silence())
 		defer stop()
 		d, err := Detail(reads, s, name)
 		d.Error = shownError(i, reason(reads, err), logger)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -20,7 +21,7 @@ type GapLog struct {
 // entries of its namespaces.
 func ServeGaps(keeper checkpoint.GapKeeper, logger *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		reads, cancel := reading(r)
+		reads, cancel := context.WithTimeoutCause(r.Context(), readTimeout, silence())
 		defer cancel()
 		gaps, err := keeper.Gaps(reads)
 		err = reason(reads, err)

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -41,7 +42,7 @@ func ServeReports(reader supervisor.Reader, logger *slog.Logger) http.Handler {
 			}
 			limit = n
 		}
-		reads, cancel := reading(r)
+		reads, cancel := context.WithTimeoutCause(r.Context(), readTimeout, silence())
 		defer cancel()
 		reports, err := reader.Reports(reads, limit)
 		if err != nil {

@@ -309,7 +309,7 @@ func (p *RewindPlan) Check() error {
 	case p.Moves() == 0 && len(p.Steps) == 1:
 		return fault.Newf(fault.CheckpointRewind, "subscriber %q is at %s, which is not after %s", p.Subscriber, p.Steps[0].From, p.To)
 	case p.Moves() == 0:
-		return fault.Newf(fault.CheckpointRewind, "subscriber %q is after %s in no partition", p.Subscriber, p.To)
+		return fault.Newf(fault.CheckpointRewind, "subscriber %q is nowhere after %s (%s): there is nothing to repeat", p.Subscriber, p.To.Time.Format(time.RFC3339), p.To)
 	}
 	return nil
 }

@@ -425,7 +425,7 @@ func ServeSubscribers(name string, node Node, s Store, source LogSource, logger 
 			return
 		}
 		defer done()
-		reads, cancel := reading(r)
+		reads, cancel := context.WithTimeoutCause(r.Context(), readTimeout, silence())
 		defer cancel()
 		list, err := Subscribers(reads, s)
 		err = reason(reads, err)

@@ -292,7 +292,7 @@ func TestBadInputOfOperatorsChangesNothing(t *testing.T) {
 				{"malformed token", rewind("--partition", "3", "--to", "82ZZ"), nil, nil, fault.CommandBadArgument, `"82ZZ"`},
 				{"token that is cut off", rewind("--partition", "3", "--to", "8265A1B2C3000000012B"), nil, nil, fault.CommandBadArgument, "resume token"},
 				{"to the future", rewind("--partition", "3", "--to", now), nil, nil, fault.CheckpointRewind, "is not after"},
-				{"all to the future", rewind("--to", now), nil, nil, fault.CheckpointRewind, "in no partition"},
+				{"all to the future", rewind("--to", now), nil, nil, fault.CheckpointRewind, "is nowhere after"},
 				{"to before the oplog", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), nil, nil, fault.CheckpointRewind, "the oplog begins at"},
 				{"MongoDB away", rewind("--partition", "3", "--to", "1970-01-01T00:01:00Z"), mongoAway, nil, fault.MongoUnreachable, closed},
 				{"unknown flag", []string{"subscribers", "list", "--all"}, nil, nil, fault.CommandBadArgument, "--all"},

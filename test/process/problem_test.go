@@ -143,6 +143,8 @@ func (s *ship) picture(name, text string) {
 
 // One broken sink, MongoDB away, etcd away, a frozen node: each is one problem, the same on every
 // surface of every node, and nothing is left of it afterwards. A client with an old start is none.
+// How long it takes depends on what else the machine does and is only logged; that operators hear
+// of it within 5 s is wiring.TestProblemsAreToldInTime, by a clock that stands still meanwhile.
 func TestOneProblemOnEverySurface(t *testing.T) {
 	t.Parallel()
 	direct, _ := newDevLab(t, "etcd")

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/mongostream/streamer/handoff"
 )
@@ -28,7 +29,7 @@ func writeMoves(t *tabwriter.Writer, l *handoff.History) {
 	}
 	fmt.Fprintln(t, "\nENDED\tFROM\tTO\tPARTITIONS\tHANDED OVER\tTOOK\tPLAN\tCAUSE")
 	for _, r := range l.Recent {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d of %d\t%d ms\t%d\t%s\n", formatTime(r.At), r.From, cmp.Or(r.To, "-"), formatRanges(r.Partitions), r.HandedOver, len(r.Partitions),
-			r.TookMS, r.Plan, r.Cause)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d of %d\t%s\t%d\t%s\n", formatTime(r.At), r.From, cmp.Or(r.To, "-"), formatRanges(r.Partitions), r.HandedOver, len(r.Partitions),
+			formatDuration(time.Duration(r.TookMS)*time.Millisecond), r.Plan, r.Cause)
 	}
 }

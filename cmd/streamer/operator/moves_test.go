@@ -23,7 +23,7 @@ func TestMovesAreShownShortly(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := text.String()
-	for _, want := range []string{"b joined", "node a drained", "partition 10 at b", "1-3,7,9-10", "12 ms", "5 of 6", time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).Format("2006-01-02 15:04:05 MST")} {
+	for _, want := range []string{"b joined", "node a drained", "partition 10 at b", "1-3,7,9-10", "12ms", "5 of 6", time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local).Format("2006-01-02 15:04:05 MST")} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
