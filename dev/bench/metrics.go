@@ -54,6 +54,11 @@ func (f *metric) otherValues() string {
 	return " Beside it: " + strings.Join(values, ", ") + "."
 }
 
+// misses reports whether a target is missed.
+func (f *metric) misses() bool {
+	return slices.ContainsFunc(f.Targets, func(t target) bool { return !t.Reached })
+}
+
 // A target is a bound on a value.
 type target struct {
 	What    string  `json:"what"`

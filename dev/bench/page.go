@@ -107,8 +107,26 @@ var (
 	legend string
 )
 
-// reasons writes the CPU profiles of the contenders that have missed their targets, as far as
-// profiles exist.
+// causes says why figures are missed where they are, and where their limits are.
+//
+//nolint:gochecknoglobals // constant
+var causes = map[string]string{
+	"node_vs_raw": "the driver's change stream counts, parses and checks each reply before a node gets it, which raw discards: " +
+		"`go test -run '^$' -bench Reply ./internal/mongodb/stream` measures that alone. " +
+		"The rest is to parse, match and encode the events, and to write them to a socket; `bench -quick -race paced -profile DIR` shows the shares.",
+	"partitions_4096_vs_1": "the events of a batch are of as many partitions, so that the client queues each by itself: " +
+		"what differs most is the CPU of the clients. `go test -run '^$' -bench Client ./client` measures these alone.",
+	"catchup_vs_raw": "the server sends nothing between a reply and the next request, and the driver's change stream checks the events of a reply before it makes that: " +
+		"`go test -run '^$' -bench Reply ./internal/mongodb/stream` measures for how long.",
+	"added_latency_ms": "at half of the capacity the cores are busy, and a change passes six goroutines of the node and three of the client, each of which may have to wait for a core. " +
+		"The values at 500 events a second are without such waits.",
+	"snapshot_vs_find": "a document is copied into an event, sent, and received once more, so that two more processes want the cores. " +
+		"`limit` is what they leave to a node that needs no more CPU than find; `bench -quick -race snapshot -profile DIR` shows what it needs. " +
+		"Paced, the server sends nothing between a page and the request for the next one, which begins at its last document.",
+}
+
+// reasons writes why targets were missed: the causes that are known, and the CPU profiles of the
+// contenders, as far as there are any.
 func (o flags) reasons(ctx context.Context, w io.Writer, r *report) {
 	missed := make(map[string][]string)
 	for name, f := range r.each {
@@ -118,10 +136,18 @@ func (o flags) reasons(ctx context.Context, w io.Writer, r *report) {
 			}
 		}
 	}
-	if len(missed) == 0 || o.profile == "" {
+	if len(missed) == 0 {
 		return
 	}
-	writeProfile(ctx, w, missed, o.profileOf)
+	fmt.Fprint(w, "\n## Why\n\n")
+	for name, f := range r.each {
+		if cause := causes[name]; cause != "" && f.misses() {
+			fmt.Fprintf(w, "- `%s`: %s\n", name, cause)
+		}
+	}
+	if o.profile != "" {
+		writeProfile(ctx, w, missed, o.profileOf)
+	}
 }
 
 // profileOf returns the file of a contender's CPU profile.

@@ -58,7 +58,7 @@ func withoutTypes(line string) string { return generic.ReplaceAllString(line, "[
 // writeProfile writes the CPU profiles of the contenders that have missed a target. file returns
 // the profile of a contender.
 func writeProfile(ctx context.Context, w io.Writer, missed map[string][]string, file func(key string) string) {
-	fmt.Fprint(w, "\n## Why\n\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
+	fmt.Fprint(w, "\nWhere the CPU time went, in the last round of each contender that has missed something.\n")
 	for _, key := range slices.Sorted(maps.Keys(missed)) {
 		fmt.Fprintf(w, "\n%s: %s\n", key, strings.Join(missed[key], ", "))
 		header, lines, err := profileTop(ctx, file(key))

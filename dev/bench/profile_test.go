@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,24 @@ func TestPickKeepsWhatTells(t *testing.T) {
 	if header != "Duration: 4s, Total samples = 1.84s (45.96%)" || len(lines) != 4 || !strings.HasSuffix(lines[1], "(*Hub).pass") ||
 		!strings.HasSuffix(lines[2], "streamer.(*Queue[…]).Note") || !strings.HasSuffix(lines[3], "runtime.memmove") {
 		t.Errorf("%q, %q", header, lines)
+	}
+}
+
+// The page says of a missed figure why it is, and of no other.
+func TestPageHasTheCausesOfWhatIsMissed(t *testing.T) {
+	for name := range causes {
+		if !slices.Contains(order(), name) {
+			t.Errorf("%s is no figure", name)
+		}
+	}
+	r := &report{
+		"node_vs_raw":      {Targets: []target{atLeast("events/s", 1, 0.98), atMost("CPU", 2, 1.5)}},
+		"snapshot_vs_find": {Targets: []target{atLeast("documents/s", 1, 0.8)}},
+	}
+	var page strings.Builder
+	flags{}.reasons(t.Context(), &page, r)
+	if got := page.String(); !strings.Contains(got, causes["node_vs_raw"]) || strings.Contains(got, "snapshot_vs_find") {
+		t.Errorf("the page has %q", got)
 	}
 }
 
