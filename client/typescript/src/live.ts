@@ -216,7 +216,8 @@ interface Said {
 
 /** steps returns the steps of a field. */
 function steps(field: string, { paths }: Said): Step[] {
-  return paths?.[field] ?? field.split(".").map((step, i) => (paths && i > 0 && isIndex(step) ? Number(step) : step));
+  if (paths && Object.hasOwn(paths, field)) return paths[field]!; // a field may be called constructor
+  return field.split(".").map((step, i) => (paths && i > 0 && isIndex(step) ? Number(step) : step));
 }
 
 function isIndex(step: Step): boolean {

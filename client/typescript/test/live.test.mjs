@@ -226,3 +226,32 @@ test("a live query reads its documents once, although changes come again", async
   assert.deepEqual(w.query.documents.get("2"), { _id: 2, list: [1], n: 2 });
   assert.equal(pages, 2);
 });
+
+// The names of fields are those of documents, not of JavaScript's objects.
+test("a live query applies updates of fields that are called as members of objects are", async (t) => {
+  const names = ["constructor", "toString", "hasOwnProperty", "__proto__"];
+  let pages = 0;
+  const server = createServer((request, response) => {
+    if (request.url.startsWith("/v1/snapshot")) {
+      pages++;
+      return response.end('{"documents":[{"_id":1,"n":0}],"position":"p"}');
+    }
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    for (const name of [...names, "n"]) {
+      response.write(`data: {"operationType":"update","documentKey":{"_id":1},"updateDescription":{"updatedFields":{"${name}":7},"removedFields":[],"truncatedArrays":[],"disambiguatedPaths":{}}}\n\n`);
+    }
+    return undefined;
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const reasons = [];
+  const w = watch(t, { addresses: [`http://127.0.0.1:${server.address().port}`], onReconnect: (reason) => reasons.push(reason) });
+  await w.until(() => w.query.documents.get("1")?.n === 7 || reasons.length > 0);
+  assert.deepEqual(reasons, []);
+  assert.deepEqual(Object.entries(w.query.documents.get("1")).sort(), [["_id", 1], ["n", 7], ...names.map((name) => [name, 7])].sort());
+  assert.equal(pages, 1);
+});
