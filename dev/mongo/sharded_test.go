@@ -1,6 +1,7 @@
 package devmongo_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -49,6 +50,29 @@ func TestRouterHoldsAnEventUntilEveryShardIsPastIt(t *testing.T) {
 	}
 	insert(t, c, d("_id", 4))
 	equal(t, ids(s, 1), []int32{1})
+}
+
+// A router merges the events of a transaction that several shards have by their tokens, whatever
+// the length of these.
+func TestRouterMergesATransactionByItsTokens(t *testing.T) {
+	_, client := router(t, "7.0", func(p *devmongo.Profile) { p.NoopEvery = 5 * time.Millisecond })
+	c := client.Database("a").Collection("x")
+	s := watch(t, client, nil)
+	all := []any{d("_id", "long enough for another length"), d("_id", 1), d("_id", 2.5), d("_id", bson.ObjectID{1}), d("_id", 4), d("_id", "x")}
+	_, err := session(t, client).WithTransaction(t.Context(), func(ctx context.Context) (any, error) {
+		return c.InsertMany(ctx, all)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := ""
+	for range all {
+		token := text(s.next(), "_id", "_data")
+		if token <= before {
+			t.Errorf("%s came after %s", token, before)
+		}
+		before = token
+	}
 }
 
 func TestPositionBehindARouterIsThatOfItsSlowestShard(t *testing.T) {

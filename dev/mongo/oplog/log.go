@@ -210,7 +210,9 @@ func (l *Log) divide(entries []Entry, ops []Op) {
 	}
 	token := func(e *Entry) string {
 		id, _ := doc.Field(e.Event, "_id")
-		return string(id.Data)
+		data, _ := doc.Field(id.Data, "_data")
+		text, _ := data.StringValueOK() // an entry may have no event
+		return text
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(token(&a), token(&b)) })
 	for i := range entries {
