@@ -174,7 +174,7 @@ function open(root, name) {
       + 'Its checkpoints and their history are gone. When it comes back it begins at the position that it tells, or as its start policy says.',
   }));
   erase.show(true, `Delete ${name}`);
-  root.append(missing, about.element, hour.element, more.element, h('h3', 'Its own losses'), h('p.help', 'It came back when its position had left the log.'), own.element,
+  root.append(missing, about.element, hour.element, more.element, h('h3', 'Its own losses'), h('p.help', 'What it alone has missed, because it came back when its position had left the log.'), own.element,
     h('h3', 'Losses of everybody'), everybody.element, rewinding(name), h('div.bar.operate', erase.element));
   let newest = null;
   const query = new URLSearchParams({subscriber: name});
