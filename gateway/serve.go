@@ -10,11 +10,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
@@ -42,6 +45,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener, secure *tls.C
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		// And connections without traffic hold little.
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
+		grpc.InTapHandle(begins),
 		grpc.ForceServerCodecV2(newCodec(s.input)), grpc.UnaryInterceptor(s.admitCall),
 		grpc.StreamInterceptor(s.admitStream()), //nolint:contextcheck // a stream has a context of its own
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: s.cfg.ProbeAfter, Timeout: s.cfg.ProbeTimeout, MaxConnectionIdle: s.cfg.IdleTimeout}),
@@ -94,6 +98,18 @@ func (s *Server) checkBounds(services map[string]grpc.ServiceInfo) error {
 		}
 	}
 	return nil
+}
+
+// begins counts a stream that begins, before it costs anything, if the remote address has a method
+// Begins. That closes a connection on which streams begin too fast: clients may reset them at once,
+// so no bound of those that are open, and no delay, holds them back.
+func begins(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	if p, ok := peer.FromContext(ctx); ok {
+		if conn, ok := p.Addr.(interface{ Begins() bool }); ok && !conn.Begins() {
+			return ctx, status.Error(codes.ResourceExhausted, "streams begin too fast on this connection")
+		}
+	}
+	return ctx, nil
 }
 
 // closeAfter is how long a client must have taken nothing when its session ends to lose its

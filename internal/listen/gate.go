@@ -21,6 +21,9 @@ const (
 	// as fast as it can. At most maxTurned connections that will be closed wait.
 	pacePerSecond, paceShare, paceBurst = 500, 4, 50
 	maxTurned                           = 1000
+	// streamsPerSecond and streamsBurst bound how fast streams begin on a connection: even one
+	// that its client resets at once costs as much as a login.
+	streamsPerSecond, streamsBurst = 100, 1000
 )
 
 // A gate is a listener with a limit for all connections and one for each remote address.
@@ -166,7 +169,7 @@ func (g *gate) turnAway(conn net.Conn) {
 
 // pass makes Accept return a connection.
 func (g *gate) pass(conn net.Conn, from netip.Addr) {
-	c := &gated{Conn: conn, gate: g, from: from}
+	c := &gated{Conn: conn, gate: g, from: from, streams: rate.NewLimiter(streamsPerSecond, streamsBurst)}
 	c.shaken, c.leave = sync.OnceFunc(func() { g.shaken(c) }), sync.OnceFunc(func() { g.exit(c) })
 	if g.handshakes {
 		g.shakes(c)
@@ -261,8 +264,10 @@ type gated struct {
 
 	gate            *gate
 	from            netip.Addr
+	streams         *rate.Limiter
 	shaken, leave   func() // do so once
 	begun, accepted atomic.Bool
+	hasty           atomic.Bool // streams have begun too fast
 }
 
 var _ access.Handshaker = (*gated)(nil)
@@ -290,8 +295,8 @@ func (c *gated) SetLinger(seconds int) error {
 // HandshakeDone says that the TLS handshake is complete. Package gateway calls it.
 func (c *gated) HandshakeDone() { c.shaken() }
 
-// RemoteAddr implements net.Conn. The address closes the connection if it is an io.Closer, which
-// package gateway uses.
+// RemoteAddr implements net.Conn. The address has methods Close and Begins, with which package
+// gateway closes the connection.
 func (c *gated) RemoteAddr() net.Addr { return closingAddr{c.Conn.RemoteAddr(), c} }
 
 type closingAddr struct {
@@ -302,6 +307,19 @@ type closingAddr struct {
 
 // Close implements io.Closer.
 func (a closingAddr) Close() error { return a.conn.Close() }
+
+// Begins counts a stream that begins on the connection. It closes the connection and returns false
+// if these begin too fast.
+func (a closingAddr) Begins() bool {
+	if a.conn.streams.Allow() {
+		return true
+	}
+	if a.conn.hasty.CompareAndSwap(false, true) { // what has been read already may follow
+		a.conn.gate.refused.count("streams")
+		reset(a.conn)
+	}
+	return false
+}
 
 // reset closes a connection without waiting until its peer has received everything.
 func reset(conn net.Conn) {

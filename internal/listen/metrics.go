@@ -10,7 +10,7 @@ func (r refused) count(reason string) { r.by.WithLabelValues(reason).Inc() }
 func newRefused() refused {
 	return refused{prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "streamer_connections_refused_total",
-		Help: "Connections that a listener closed, by reason: address (too many of one address), handshakes (too many TLS handshakes under way).",
+		Help: "Connections that a listener closed, by reason: address (too many of one address), handshakes (too many TLS handshakes under way), streams (gRPC streams begin on it too fast).",
 	}, []string{"reason"})}
 }
 

@@ -409,6 +409,21 @@ func (i *intruder) raw(address, text string) net.Conn {
 	return conn
 }
 
+// frames opens a connection to the gRPC server whose frames the intruder writes itself; nil if that
+// fails.
+func (i *intruder) frames() *framed {
+	cfg := i.tls()
+	cfg.NextProtos = []string{"h2"}
+	d := tls.Dialer{NetDialer: from("127.0.1.1"), Config: cfg}
+	conn, err := d.DialContext(i.ctx, "tcp", i.service.Gateway())
+	if err != nil {
+		return nil
+	}
+	f := frame(conn)
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // until it is closed
+	return f
+}
+
 // withToken returns a context of calls with a token, and more metadata.
 func withToken(ctx context.Context, token string, more ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, append([]string{"authorization", "Bearer " + token}, more...)...)
@@ -641,6 +656,18 @@ func intrusions() map[string]func(i *intruder) {
 				for range 10 {
 					i.attempts.Add(1)
 					_, _ = i.say(conn, func(*streampb.Hello) {})
+				}
+			})
+		},
+		"streams that are reset at once": func(i *intruder) {
+			i.again(func(int) {
+				f := i.frames()
+				if f == nil {
+					return
+				}
+				defer func() { _ = f.Close() }()
+				for id := uint32(1); i.ctx.Err() == nil && f.beginAndReset(id, i.token) == nil; id += 2 {
+					i.attempts.Add(1)
 				}
 			})
 		},
