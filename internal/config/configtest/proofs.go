@@ -60,7 +60,7 @@ func Proofs() []Proof {
 		{"http.cors_origins", "internal/listen.TestPagesOfOthersAreRefusedOnLoopback", ""},
 		{"http.heartbeat", "test/node.TestIdleEventStreamsAreWrittenToAsConfigured", ""},
 		{"http.stall_timeout", "test/node.TestEventStreamThatIsNotReadEndsAsConfigured", ""},
-		{"http.max_clients", "internal/listen.TestConnectionsAreBounded", ""},
+		{"http.max_clients", "gateway.TestClientThatTakesNothingIsCutOff", "MaxClients"},
 		{"http.compression", "test/node.TestEventStreamsAreCompressedAsConfigured", ""},
 		{"http.tls.cert_file", "internal/listen.TestAuthoritiesVouchForTheirOwnListener", ""},
 		{"http.tls.key_file", "internal/listen.TestAuthoritiesVouchForTheirOwnListener", ""},
