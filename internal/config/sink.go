@@ -273,11 +273,27 @@ func (c *Config) findSinkConflicts(t *table) {
 func (s *Sink) files() map[string]string {
 	of := make(map[string]string)
 	if s.Type == SinkFile && s.File.Path != "" {
-		of["file.path"] = filepath.Clean(s.File.Path)
+		of["file.path"] = sameFile(s.File.Path)
 	}
 	sends := s.Type == SinkKafka || s.Type == SinkNATS // dead letters have a topic or a subject
 	if !sends && s.DeadLetter != "" {
-		of["dead_letter"] = filepath.Clean(s.DeadLetter)
+		of["dead_letter"] = sameFile(s.DeadLetter)
 	}
 	return of
+}
+
+// sameFile returns one path for all paths of a file, which may not exist yet: absolute, and with the
+// folders that links lead to.
+func sameFile(path string) string {
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	if linked, err := filepath.EvalSymlinks(path); err == nil {
+		return linked
+	}
+	folder, name := filepath.Split(filepath.Clean(path))
+	if linked, err := filepath.EvalSymlinks(folder); err == nil {
+		folder = linked
+	}
+	return filepath.Join(folder, name)
 }

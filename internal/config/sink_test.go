@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -75,6 +77,40 @@ func TestSinksThatCannotWorkAreRefused(t *testing.T) {
 	}
 	if _, err := parse("f", []byte("sinks: {name: a}\n"), nil, noFile); err == nil || !strings.Contains(err.Error(), "must be a list") {
 		t.Error(err)
+	}
+}
+
+// Two paths of one file are refused, whether it exists or not.
+func TestSinksWithOneFileAreRefused(t *testing.T) {
+	folder := t.TempDir()
+	t.Chdir(folder)
+	if err := os.Mkdir("real", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("real", "linked"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("real/old", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("old", "real/other"); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		a, b    string
+		refused bool
+	}{
+		{"real/new", filepath.Join(folder, "real/new"), true},
+		{"real/new", "linked/new", true},
+		{"real/old", "linked/other", true},
+		{"real/new", "linked/old", false},
+		{"nowhere/a", "nowhere/b", false},
+	} {
+		file := fmt.Sprintf("sinks:\n  - {name: a, type: file, file: {path: %s}}\n  - {name: b, type: stdout, dead_letter: %s}\n", test.a, test.b)
+		_, err := parse("f", []byte(file), nil, noFile)
+		if refused := err != nil && strings.Contains(err.Error(), "two targets would write into one file"); refused != test.refused {
+			t.Errorf("%s and %s: %v", test.a, test.b, err)
+		}
 	}
 }
 
