@@ -88,7 +88,7 @@ func Proofs() []Proof {
 		{"gateway.credit_bytes", "test/node.TestEveryClientIsToldAllOfAPosition", ""},
 		{"gateway.queue_bytes", "gateway.TestSumOfAllQueuesIsBounded", "QueueBytes"},
 		{"gateway.ack_timeout", "test/node.TestGatewayThatAcknowledgesNothingIsNamed", ""},
-		{"gateway.max_sessions", "test/node.TestIdentityKeepsWithinItsQuotas", ""},
+		{"gateway.max_sessions", "gateway.TestSessionsAreBounded", "MaxSessions"},
 		{"gateway.max_subscriptions", "gateway.TestSubscribesAreBounded", "MaxSubscriptions"},
 		{"gateway.max_filter_bytes", "gateway.TestFiltersTakeBoundedMemory", "MaxFilterBytes"},
 		{"gateway.subscribe_rate", "gateway.TestSubscriptionsOfAHelloArePaced", "SubscribeRate"},
