@@ -49,13 +49,25 @@ type Problem struct {
 // explains reports whether p explains q: q rests on it, and did not begin before it, nor after it
 // had ended. So a problem that operators know does not disappear when something else fails as well.
 // An expected one, as a start, may also be explained by a problem that began later.
+//
+// An outage of etcd explains that a sink is late only from its end on, when a node that was cut off
+// gets its partitions again. One that is not cut off publishes without etcd.
 func (p Problem) explains(q Problem) bool {
 	if !slices.Contains(q.rests, p.Subject) {
 		return false
 	}
+	if p.Subject == SubjectEtcd && q.Code == fault.SubscriberLate {
+		return !q.leaves() && !p.ended.IsZero() && !q.Since.Before(p.ended.Add(-passing))
+	}
 	before := q.Severity != Info && q.Since.Before(p.Since.Add(-noticing))
 	after := !p.ended.IsZero() && !q.Since.Before(p.ended.Add(passing)) // it may be noticed later
 	return !before && !after
+}
+
+// leaves reports whether the position of a sink is about to leave the oplog, by the sink's own
+// problem or, urgently, by one of its lateness.
+func (p Problem) leaves() bool {
+	return p.Code == fault.SubscriberHeadRoom || p.Code == fault.SubscriberLate && p.Severity == Critical
 }
 
 // Affects lists everything that a problem concerns.
@@ -80,10 +92,10 @@ func union[T int | string](a, b []T) []T {
 
 // Told returns the problem as a node reports it to others: short, for a heartbeat.
 func (p Problem) Told() Problem {
-	const most = 200
+	const most, nodes = 200, 16
 	return Problem{
 		Code: p.Code, Subject: shortened(p.Subject, most), Cause: shortened(p.Cause, most), Severity: p.Severity, Since: p.Since,
-		Detail: shortened(p.Detail, most), Affects: Affects{Nodes: p.Affects.Nodes},
+		Detail: shortened(p.Detail, most), Affects: Affects{Nodes: p.Affects.Nodes[:min(nodes, len(p.Affects.Nodes))]},
 	}
 }
 
@@ -192,6 +204,14 @@ func (p *Problem) take(q Problem) {
 	}
 }
 
+// swallow takes a consequence of p. How soon a position leaves the oplog stays said.
+func (p *Problem) swallow(q Problem) {
+	p.take(q)
+	if q.leaves() && !strings.Contains(p.Cause, q.Cause) {
+		p.Cause += " " + q.Cause + q.more
+	}
+}
+
 // ordered are codes of one subject: one may cause those after it, unless they began before it.
 func ordered() []fault.Code {
 	return []fault.Code{
@@ -274,7 +294,7 @@ func explain(all []Problem) (causes []Problem, explained []string) {
 		if r == i {
 			continue
 		}
-		causes[of(all[r].Subject)].take(all[i])
+		causes[of(all[r].Subject)].swallow(all[i])
 		if of(all[i].Subject) < 0 && !slices.Contains(explained, all[i].Subject) {
 			explained = append(explained, all[i].Subject)
 		}

@@ -96,6 +96,12 @@ func sinkWaits(f *Facts) {
 	sunk(func(s *Subscriber) { s.Waits = ago(time.Minute, fault.Newf(fault.SinkWaiting, "topic")) })(f)
 }
 
+func sinkNear(f *Facts) {
+	sunk(func(s *Subscriber) { s.Near, s.Urgent, s.HeadRoom = ago(0, away()), true, time.Minute })(f)
+}
+
+func sinkLateNow(f *Facts) { sunk(func(s *Subscriber) { s.Late = ago(0, away()) })(f) }
+
 func sinkLate(f *Facts) { sunk(func(s *Subscriber) { s.Late = ago(6*time.Second, away()) })(f) }
 
 func sinkHalted(f *Facts) {
@@ -130,6 +136,14 @@ func stalled(slug string) func(f *Facts) {
 	return func(f *Facts) { f.Stalled = append(f.Stalled, Stall{Slug: slug, Since: now().Add(-11 * time.Second)}) }
 }
 
+// lateElsewhere is a sink that is late at another node, and near the end of the oplog.
+func lateElsewhere(f *Facts) {
+	f.Others = append(f.Others, Problem{
+		Subject: "sink/out", Code: fault.SubscriberLate, Cause: "Sink out is late. Its position leaves the oplog in 1m0s.", Severity: Critical, Since: now(),
+		Affects: Affects{Nodes: []string{"b"}},
+	})
+}
+
 func other(subject string, code fault.Code) func(f *Facts) {
 	return func(f *Facts) {
 		f.Others = append(f.Others, Problem{
@@ -144,6 +158,8 @@ func situations() map[string]situation {
 		mongo  = "mongodb:STRM-MONGODB-UNREACHABLE:critical"
 		etcd   = "etcd:STRM-ETCD-UNREACHABLE:critical"
 		target = "sink/out:STRM-SINK-TARGET:warning"
+
+		lateSink = "sink/out:STRM-SUBSCRIBER-LATE:warning"
 	)
 	return map[string]situation{
 		"nothing":                          {all(), Healthy, true, ""},
@@ -229,7 +245,15 @@ func situations() map[string]situation {
 		"etcd is back, partitions are not, then a node is frozen": {all(etcdBack(9*time.Second), func(f *Facts) {
 			f.Unowned, f.Missing, f.MissingNodes = ago(12*time.Second, away()), ago(5*time.Second, away()), []string{"c"}
 		}), Healthy, true, etcd + " nodes:STRM-NODE-MISSING:critical"},
-		"etcd is back, a sink is late":              {all(etcdBack(time.Second), sunk(func(s *Subscriber) { s.Late = ago(0, away()) })), Degraded, true, etcd},
+		"etcd is back, a sink is late":              {all(etcdBack(time.Second), sinkLateNow), Degraded, true, etcd},
+		"etcd is back for 5 s, a sink is late":      {all(etcdBack(5*time.Second), sinkLateNow), Degraded, true, etcd},
+		"etcd is back, a sink was late meanwhile":   {all(etcdBack(time.Second), sinkLate), Degraded, true, lateSink},
+		"etcd is back, a sink is near the end":      {all(etcdBack(time.Second), missing, sinkNear), Degraded, true, etcd + " sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
+		"etcd is back, a sink is near it elsewhere": {all(etcdBack(time.Second), missing, lateElsewhere), Healthy, true, etcd + " sink/out:STRM-SUBSCRIBER-LATE:critical"},
+		"etcd is away, a sink is late":              {all(etcdAway, sinkLateNow), Degraded, true, etcd + " " + lateSink},
+		"etcd is away, a sink is near the end":      {all(etcdAway, sinkNear), Degraded, true, etcd + " sink/out:STRM-SUBSCRIBER-HEAD-ROOM:critical"},
+		"etcd has an alarm, a sink is late":         {all(func(f *Facts) { f.Alarm = ago(time.Minute, fault.Newf(fault.EtcdAlarm, "NOSPACE")) }, sinkLateNow), Degraded, true, "etcd:STRM-ETCD-ALARM:critical " + lateSink},
+		"the state is damaged, a sink is late":      {all(func(f *Facts) { f.Unread = ago(time.Minute, fault.Newf(fault.ClusterCorrupt, "plan")) }, sinkLateNow), Degraded, true, "etcd:STRM-CLUSTER-CORRUPT:critical " + lateSink},
 		"etcd is back, a sink was late":             {all(etcdBack(time.Second), longAgo(sinkLate)), Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
 		"etcd was away for 30 s, a sink is late":    {all(etcdBack(11*time.Second), sinkLate), Degraded, true, "sink/out:STRM-SUBSCRIBER-LATE:warning"},
 		"etcd is back, a target is away":            {all(etcdBack(time.Second), sinkAway), Degraded, true, target},
@@ -311,6 +335,7 @@ func TestEverySituationHasOneVerdict(t *testing.T) {
 // an old lateness is not hidden by a target that fails now, and nothing is named twice.
 func TestCardOfASinkHasAllItsCauses(t *testing.T) {
 	target := fault.Newf(fault.SinkTarget, "post")
+	readLate := late
 	const acknowledges, late, near, leaves = "The target of sink out acknowledges nothing.", "Sink out is late", "Sink out is near the end of the oplog", " Its position leaves the oplog in 1m0s."
 	const hour = ", since 2026-03-01 11:00:00 UTC."
 	for name, c := range map[string]struct {
@@ -342,6 +367,8 @@ func TestCardOfASinkHasAllItsCauses(t *testing.T) {
 		"near the end, then the target fails": {sunk(func(s *Subscriber) {
 			s.Unacknowledged, s.Near, s.HeadRoom = ago(4*time.Second, target), ago(time.Hour, away()), time.Minute
 		}), fault.SinkTarget, acknowledges + " " + near + hour + leaves, 4 * time.Second},
+		"near the end, as the log is late":       {all(readLate, sinkNear), fault.LogLate, "The node reads the oplog late. " + near + "." + leaves, 6 * time.Second},
+		"the same at another node, late as well": {all(readLate, lateElsewhere), fault.LogLate, "The node reads the oplog late. " + late + "." + leaves, 6 * time.Second},
 		"late, then halted": {sunk(func(s *Subscriber) {
 			s.Failed, s.Late = ago(time.Second, fault.Newf(fault.SinkHalted, "x")), ago(time.Hour, away())
 		}), fault.SinkHalted, "Sink out has stopped, whole or in part. " + late + hour, time.Second},
@@ -507,6 +534,12 @@ func TestReportsFitIntoAHeartbeat(t *testing.T) {
 		if p.Subject == subjectLeader || p.Severity == Info {
 			t.Errorf("%s is reported", p.Subject)
 		}
+	}
+	for i := range 1000 {
+		f.MissingNodes = append(f.MissingNodes, fmt.Sprintf("node-%d.%s", i, strings.Repeat("n", 50)))
+	}
+	if text, err := json.Marshal(Reported(f, 16)); err != nil || len(text) > 16<<10 || !strings.Contains(string(text), "node-0.") {
+		t.Errorf("with 1,000 nodes missing: %d bytes, %v", len(text), err)
 	}
 	if v := Judge(Facts{Now: now(), Node: "b", Others: heard}); slices.ContainsFunc(v.Problems, Problem.OfNodes) {
 		t.Error("a node believes another one that nodes are missing")

@@ -86,15 +86,15 @@ func kindOf(subject string) kind {
 }
 
 // restsOf returns the subjects whose problems explain one of this subject and code. A problem of
-// reading explains that a sink is late, not that it has stopped; one of etcd, without which nothing
-// is published, explains nothing else of a sink.
+// reading explains that a sink is late, or near the end of the oplog, not that it has stopped; one
+// of etcd explains only that it is late.
 func restsOf(subject string, code fault.Code) []string {
 	kind := kindOf(subject)
 	rests := kind.rests
 	if kind.runbook == "StreamerSinkLate" {
-		isLate := code == fault.SubscriberLate || code == fault.SubscriberHeadRoom
+		isRead := slices.Contains([]fault.Code{fault.SinkTarget, fault.SubscriberLate, fault.SubscriberHeadRoom}, code)
 		rests = slices.DeleteFunc(slices.Clone(rests), func(s string) bool {
-			return !isLate && (s == SubjectEtcd || s == subjectReading && code != fault.SinkTarget)
+			return s == SubjectEtcd && code != fault.SubscriberLate || s == subjectReading && !isRead
 		})
 	}
 	if slug, is := strings.CutPrefix(subject, componentPrefix+"sink-"); is {

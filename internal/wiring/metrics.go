@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"runtime"
 	"slices"
@@ -98,23 +96,37 @@ func (r *metricsRegistry) fail(err error) {
 	r.logger.Error("collecting metrics failed, series are missing", "error", err)
 }
 
-// Println implements promhttp.Logger, for errors of collected metrics. One of the connection is
-// none, and promhttp tells it once for each metric: whoever asked has gone.
-func (r *metricsRegistry) Println(v ...any) {
-	for _, of := range v {
-		var broken net.Error
-		if err, is := of.(error); is && errors.As(err, &broken) {
-			return
-		}
-	}
-	r.fail(fmt.Errorf("%s", fmt.Sprint(v...)))
-}
-
 // handler serves the metrics of a gatherer, those that can be collected.
 func (r *metricsRegistry) handler(from prometheus.Gatherer, openMetrics bool) http.Handler {
-	return promhttp.HandlerFor(from, promhttp.HandlerOpts{
-		Registry: r.Registry, EnableOpenMetrics: openMetrics, ErrorHandling: promhttp.ContinueOnError, ErrorLog: r,
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		to := &scraper{ResponseWriter: w, registry: r}
+		promhttp.HandlerFor(from, promhttp.HandlerOpts{
+			Registry: r.Registry, EnableOpenMetrics: openMetrics, ErrorHandling: promhttp.ContinueOnError, ErrorLog: to,
+		}).ServeHTTP(to, req)
 	})
+}
+
+// A scraper is whoever has asked for the metrics. That it goes away meanwhile is no failure of
+// them, and promhttp would tell it once for each metric.
+type scraper struct {
+	http.ResponseWriter
+
+	registry *metricsRegistry
+	gone     bool
+}
+
+// Write implements http.ResponseWriter.
+func (s *scraper) Write(text []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(text)
+	s.gone = s.gone || err != nil
+	return n, err
+}
+
+// Println implements promhttp.Logger, for errors of collected metrics.
+func (s *scraper) Println(v ...any) {
+	if !s.gone {
+		s.registry.fail(fmt.Errorf("%s", fmt.Sprint(v...)))
+	}
 }
 
 // metrics returns the handler of /metrics at the address for clients: identities that may not read

@@ -73,13 +73,14 @@ func (o *observed) report(status health.Status, problems []health.Problem) {
 	}
 }
 
-// urgent returns the problems that others must know at once.
+// urgent returns the problems that others must know at once. That nodes are missing each sees by
+// itself.
 func (r *reported) urgent() (all []string) {
 	if r == nil {
 		return nil
 	}
 	for _, p := range r.problems {
-		if !p.OfClients() {
+		if !p.OfClients() && !p.OfNodes() {
 			all = append(all, fmt.Sprint(p.Subject, " ", p.Code, " ", p.Severity))
 		}
 	}

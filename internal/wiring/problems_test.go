@@ -239,6 +239,18 @@ func TestHeartbeatsCountTheChangesOfTheirProblems(t *testing.T) {
 	}
 }
 
+// That other nodes are missing each node sees by itself: it is told with the next heartbeat, and
+// makes nobody look at the cluster.
+func TestMissingNodesAreNoNews(t *testing.T) {
+	s := &Service{}
+	s.observed.news = make(chan struct{}, 1)
+	s.observed.report(health.Healthy, nil)
+	s.observed.report(health.Healthy, []health.Problem{{Subject: "nodes", Code: fault.NodeMissing, Severity: health.Critical}})
+	if _, problems, changes := s.reported(); len(problems) != 1 || changes != 0 || len(s.observed.news) != 0 {
+		t.Errorf("%d problems after %d changes, %d hints", len(problems), changes, len(s.observed.news))
+	}
+}
+
 // A node that has joined and is not ready yet is starting for those who look at the cluster, and
 // what it is afterwards when it is ready.
 func TestNodeThatIsNotReadyIsStartingForOthers(t *testing.T) {

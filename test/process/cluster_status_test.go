@@ -112,7 +112,11 @@ func TestStatusPlanTellsWhoOwnsWhatAndWhy(t *testing.T) {
 	if human := f.lab.result("status", "--address", cut.url()); !strings.Contains(human, "DETACHED") || !strings.Contains(human, "as last seen") {
 		t.Errorf("%s", human)
 	}
-	for _, s := range decode[admin.SubscriberList](t, ask(t, cut.url()+"/v1/subscribers").body).Subscribers {
+	listed := decode[admin.SubscriberList](t, ask(t, cut.url()+"/v1/subscribers").body).Subscribers
+	if !slices.ContainsFunc(listed, func(s admin.Subscriber) bool { return s.Subscriber == "stdout" }) {
+		t.Errorf("stdout is not listed: %+v", listed)
+	}
+	for _, s := range listed {
 		if s.Lag != nil {
 			t.Errorf("the lag of %s is %v, by what others said before", s.Subscriber, *s.Lag)
 		}
