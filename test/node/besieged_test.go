@@ -750,10 +750,10 @@ func besieged(t *testing.T, nodes, rounds, changes int, floor time.Duration) {
 			return median(under) <= 5*max(median(quiet), floor, time.Duration(float64(cheapest)*median(slowed)))
 		}
 		for r := 0; r < rounds || r < mostRounds && !within(); r++ {
-			quiet = append(quiet, f.window(changes))
 			before := threadTime()
+			quiet = append(quiet, f.window(changes))
+			slowed = append(slowed, threadTime().slowed(before)) // not by what the attack has others do
 			under = append(under, f.under(attacks[name], fmt.Sprint("evil", n), name, changes))
-			slowed = append(slowed, threadTime().slowed(before))
 		}
 		f.unharmed(name, begun)
 		t.Logf("%-40s p99 %v, without an attack %v, others slow it down %.1f times", name, median(under), median(quiet), median(slowed))

@@ -14,6 +14,8 @@ const (
 	// probeGap is how far apart two answers are at most between which the cluster counts as
 	// answering.
 	probeGap = time.Second
+	// probeRun is how long answers must have come without a break to count.
+	probeRun = 2 * time.Second
 )
 
 // A Probe asks a cluster again and again, as a client that has nothing to do with the program under
@@ -98,9 +100,9 @@ func (p *Probe) record(answered bool) {
 	}
 }
 
-// Answered returns for how long the cluster answered without a break at most after one moment and
-// before another.
-func (p *Probe) Answered(from, to time.Time) (longest time.Duration) {
+// Answered returns for how long in all the cluster answered after one moment and before another.
+// Only times of some length count, in which a node can do what it has to.
+func (p *Probe) Answered(from, to time.Time) (sum time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range p.mu.runs {
@@ -110,7 +112,9 @@ func (p *Probe) Answered(from, to time.Time) (longest time.Duration) {
 		if r.to.After(to) {
 			r.to = to
 		}
-		longest = max(longest, r.to.Sub(r.from))
+		if lasted := r.to.Sub(r.from); lasted >= probeRun {
+			sum += lasted
+		}
 	}
-	return longest
+	return sum
 }
