@@ -22,7 +22,9 @@ import (
 type Client struct {
 	cfg     Config
 	process string
-	started time.Time
+	// started and startedAt are when the process started, by the monotonic and by the wall clock.
+	started, startedAt time.Time
+
 	dial    func(ctx context.Context, address string) (stream, error)
 	ran     atomic.Bool
 	room    *room
@@ -74,6 +76,7 @@ func New(cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("configure the client: %w", err)
 	}
 	c := &Client{cfg: cfg.withDefaults(), process: rand.Text(), started: time.Now()}
+	c.startedAt = c.started.Round(0)
 	c.dial = func(ctx context.Context, address string) (stream, error) {
 		return dial(ctx, address, c.cfg.TLS, c.cfg.Token, c.cfg.MaxMessage)
 	}
@@ -316,11 +319,17 @@ func (c *Client) reject(ctx context.Context, r Rejected) {
 	}
 }
 
+// runningFor returns for how long the process has run. Only the wall clock knows of the time during
+// which its machine was suspended: a process that wakes up is no later than its successor.
+func (c *Client) runningFor(now time.Time) time.Duration {
+	return max(now.Sub(c.started), now.Round(0).Sub(c.startedAt))
+}
+
 // hello builds the Hello of a session and registers the session for later changes to the
 // subscriptions.
 func (c *Client) hello(s *session) *streampb.Hello {
 	m := &streampb.Hello{
-		Subscriber: c.cfg.Subscriber, ProcessId: c.process, StartedAt: timestamppb.New(c.started), RunningFor: durationpb.New(time.Since(c.started)), Checks: c.checks(),
+		Subscriber: c.cfg.Subscriber, ProcessId: c.process, StartedAt: timestamppb.New(c.startedAt), RunningFor: durationpb.New(c.runningFor(time.Now())), Checks: c.checks(),
 		Start: c.cfg.Start.message(), Partitions: streampb.Partitions_PARTITIONS_ALL, Ack: streampb.AckMode_ACK_MODE_EXPLICIT,
 	}
 	if c.fleet != nil {

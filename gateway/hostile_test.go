@@ -269,7 +269,7 @@ func TestClocksOfClients(t *testing.T) {
 	last.events(1)
 }
 
-// Which of two processes started later is judged by for how long each has run, if they say so:
+// Which of two processes started later is judged by how long each has run, if they say so:
 // whatever their clocks show, nobody is locked out, and the earlier one does not come back.
 func TestWrongClocksOfClientsDoNotMatter(t *testing.T) {
 	w := newWorld(t, options{server: gateway.Config{Access: closed(t, "owner")}})

@@ -102,7 +102,7 @@ func (s *Server) checkBounds(services map[string]grpc.ServiceInfo) error {
 
 // begins counts a stream that begins, before it costs anything, if the remote address has a method
 // Begins. That closes a connection on which streams begin too fast: clients may reset them at once,
-// so no bound of those that are open, and no delay, holds them back.
+// so neither the limit of open streams nor a delay stops them.
 func begins(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if conn, ok := p.Addr.(interface{ Begins() bool }); ok && !conn.Begins() {

@@ -62,9 +62,10 @@ func (c *client) close(ctx context.Context, reason string) {
 // it needs only to begin is on the stacks of other functions: run stays on the stack of every
 // stream that waits.
 func (c *client) serve(ctx context.Context) {
-	reason := c.run(ctx)
+	reason := "failed" // if it panics
+	defer func() { c.close(ctx, reason) }()
+	reason = c.run(ctx)
 	c.finish()
-	c.close(ctx, reason)
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
@@ -381,7 +382,7 @@ func (c *client) flush(ctx context.Context) (reason string) {
 	}
 	events := c.written
 	if err := c.send(ctx); err != nil {
-		switch late := !time.Now().Before(c.limit); { // a failed write ends the request's context as well
+		switch late := !time.Now().Before(c.limit); { // a failed write may end the context as well
 		case late && (errors.Is(err, context.DeadlineExceeded) || isTimeout(err)):
 			c.events.logger.Warn("subscriber disconnected", "code", fault.SessionStalled, "stall_timeout", c.events.cfg.StallTimeout)
 			return "stalled"

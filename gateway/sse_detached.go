@@ -7,10 +7,18 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/mongostream/streamer/gateway/access"
+)
+
+const (
+	// smallChunk is the size in bytes up to which a text is copied to be sent in one piece.
+	smallChunk = 16 << 10
+	// mostUnasked bounds what is read of a client that sends more than its request.
+	mostUnasked = 64 << 10
 )
 
 // A response is what the events of a client are written to.
@@ -29,8 +37,8 @@ type served struct {
 
 // A detached response is written to a connection that the HTTP server has given up, so that nothing
 // of the request stays in memory for as long as the stream waits: neither the server's buffers nor
-// its goroutine, with the handlers on its stack. It is that of HTTP/1.1 (RFC 9112), which is most of
-// them; HTTP/2 has one connection for many streams.
+// its goroutine, with the handlers on its stack. It speaks HTTP/1.1 (RFC 9112), as most clients do;
+// HTTP/2 has one connection for many streams.
 type detached struct {
 	net.Conn
 
@@ -62,24 +70,31 @@ func head(header http.Header) []byte {
 	return text.Bytes()
 }
 
-// Write implements io.Writer. The text is one chunk, which is not empty.
+// Write implements io.Writer. The text is one chunk, which is not empty. A small one is sent in one
+// piece with what surrounds it; a large one is not copied.
 func (d *detached) Write(text []byte) (int, error) {
 	buffer, ok := d.chunks.Get().(*[]byte)
 	if !ok {
 		buffer = new([]byte)
 	}
-	chunk := fmt.Appendf(append((*buffer)[:0], d.head...), "%x\r\n", len(text))
-	chunk = append(append(chunk, text...), "\r\n"...)
+	defer d.chunks.Put(buffer)
+	*buffer = fmt.Appendf(append((*buffer)[:0], d.head...), "%x\r\n", len(text))
 	d.head = nil
-	_, err := d.Conn.Write(chunk)
-	if cap(chunk) <= 2*maxWrite {
-		*buffer = chunk
-		d.chunks.Put(buffer)
+	if len(text) > smallChunk {
+		return len(text), d.writeAll(*buffer, text, []byte("\r\n"))
 	}
-	if err != nil {
-		return 0, err
+	*buffer = append(append(*buffer, text...), "\r\n"...)
+	return len(text), d.writeAll(*buffer)
+}
+
+// writeAll writes texts one after the other.
+func (d *detached) writeAll(texts ...[]byte) error {
+	for _, text := range texts {
+		if _, err := d.Conn.Write(text); err != nil {
+			return fmt.Errorf("write to the connection: %w", err)
+		}
 	}
-	return len(text), nil
+	return nil
 }
 
 // Flush has nothing to do: every write is sent at once.
@@ -90,12 +105,19 @@ func (d *detached) end() {
 	_, _ = d.Conn.Write([]byte("0\r\n\r\n")) // the connection is closed anyway
 }
 
-// watch calls left when the client closes the connection, until it is closed here. Like the HTTP
-// server it does not see that of a client that sends more than its request.
+// watch calls left when the client closes the connection, until it is closed here. What a client
+// sends after its request is discarded: unread, it would hide that the client leaves, and have the
+// connection reset when it is closed here. It does not notice the leaving of one that sends too
+// much.
 func (d *detached) watch(left func()) {
-	var more [1]byte
-	if _, err := d.Read(more[:]); err != nil {
-		left()
+	var unasked [64]byte
+	for sum := 0; sum < mostUnasked; {
+		n, err := d.Read(unasked[:])
+		if err != nil {
+			left()
+			return
+		}
+		sum += n
 	}
 }
 
@@ -116,7 +138,7 @@ func (h *Events) lifetime(r *http.Request) (context.Context, lifetime) {
 	return ctx, lifetime{func() { cancel(nil); release() }, untie}
 }
 
-// Streams counts the detached streams of Events.
+// streams are what the detached streams of Events share.
 type streams struct {
 	mu      sync.Mutex
 	closed  bool
@@ -137,7 +159,7 @@ func (s *streams) begin() bool {
 // detach serves a client over its own connection, after the request has returned. It returns false
 // if that is not possible.
 func (h *Events) detach(ctx context.Context, life lifetime, c *client, w http.ResponseWriter, r *http.Request) bool {
-	if !h.detached.begin() {
+	if !c.until.IsZero() || !h.detached.begin() { // a stretch is short, and another one may follow it
 		return false
 	}
 	out := h.detached.takeOver(w, r)
@@ -147,19 +169,28 @@ func (h *Events) detach(ctx context.Context, life lifetime, c *client, w http.Re
 	}
 	life.untie()
 	c.out = out
-	go func(left func()) {
-		defer h.detached.running.Done()
-		var watching sync.WaitGroup
-		watching.Go(func() { out.watch(left) })
-		c.serve(ctx)
-		if !c.unfinished {
-			out.end()
+	go h.serveDetached(ctx, life.cancel, c, out) // the rest holds the request
+	return true
+}
+
+// serveDetached serves a client over its own connection. As in the HTTP server, a panic ends the
+// stream and not the node.
+func (h *Events) serveDetached(ctx context.Context, left func(), c *client, out *detached) {
+	defer h.detached.running.Done()
+	var watching sync.WaitGroup
+	watching.Go(func() { out.watch(left) })
+	defer func() {
+		if what := recover(); what != nil {
+			h.logger.Error("event stream panicked", "panic", what, "stack", string(debug.Stack()))
 		}
 		_ = out.Close()
 		watching.Wait()
 		left()
-	}(life.cancel) // the rest holds the request
-	return true
+	}()
+	c.serve(ctx)
+	if !c.unfinished {
+		out.end()
+	}
 }
 
 // Wait waits for the ends of the streams whose requests have returned, or for that of the context.

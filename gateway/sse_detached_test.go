@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway"
 	"github.com/mongostream/streamer/gateway/access"
@@ -100,24 +102,89 @@ func TestRequestsOfEventStreamsReturn(t *testing.T) {
 	}
 }
 
-// What follows a request on its connection is not answered, and harms nothing.
+// What follows a request on its connection is not answered, and its client is seen to leave all the
+// same.
 func TestRequestsAfterAnEventStreamAreNotAnswered(t *testing.T) {
 	w := newWorld(t, options{})
-	base, stop := context.WithCancelCause(t.Context())
-	events, _ := w.crossing(gateway.EventsConfig{Base: base}, itself, (*httptest.Server).Start)
+	events, _ := w.crossing(gateway.EventsConfig{Heartbeat: time.Hour}, itself, (*httptest.Server).Start)
 	const request = "GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n"
-	_, body := w.send(request + request)
+	conn, body := w.send(request + request)
 	response, err := http.ReadResponse(body, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.write(1, 0)
-	event(t, sse.NewReader(response.Body))
-	stop(fault.Newf(fault.NodeStopping, "the node stops"))
-	events.Wait(t.Context())
-	if rest, _ := io.ReadAll(body); strings.Contains(string(rest), "HTTP/1.1") {
-		t.Errorf("%q", rest)
+	r := sse.NewReader(response.Body)
+	for range 3 {
+		w.write(1, 0)
+		event(t, r)
+		if _, err := io.WriteString(conn, strings.Repeat(request, 10)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	if n, _ := w.sessions(); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+	_ = conn.Close()
+	w.until("the stream has ended", func() bool { n, _ := w.sessions(); return n == 0 })
+	events.Wait(t.Context())
+}
+
+// Requests for a stretch use one connection: they stay with the HTTP server.
+func TestStretchesShareAConnection(t *testing.T) {
+	w := newWorld(t, options{})
+	_, returned := w.crossing(gateway.EventsConfig{}, itself, (*httptest.Server).Start)
+	w.write(3, 0)
+	w.source.Tick(10)
+	conn, body := w.send("")
+	for range 2 {
+		request := "GET /v1/events?start=earliest&end=" + time.Unix(1000, 0).UTC().Format(time.RFC3339) + " HTTP/1.1\r\nHost: a\r\n\r\n"
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.ReadResponse(body, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(response.Body); err != nil || !bytes.Contains(text, []byte("event: end")) {
+			t.Errorf("%s: %v", text, err)
+		}
+		w.returns(returned)
+	}
+}
+
+// A panicking listener has connections whose writes of events panic.
+type panickingListener struct{ net.Listener }
+
+func (l panickingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return panickingConn{conn}, err
+}
+
+type panickingConn struct{ net.Conn }
+
+func (c panickingConn) Write(text []byte) (int, error) {
+	if bytes.Contains(text, []byte("data:")) {
+		panic("as a fault of ours would")
+	}
+	return c.Conn.Write(text)
+}
+
+// A panic ends its stream, which leaves nothing, and not the node.
+func TestPanicEndsItsStreamOnly(t *testing.T) {
+	w := newWorld(t, options{})
+	reg := prometheus.NewRegistry()
+	events, returned := w.crossing(gateway.EventsConfig{Registerer: reg}, itself, func(web *httptest.Server) {
+		web.Listener = panickingListener{web.Listener}
+		web.Start()
+	})
+	_, body := w.send("GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+	w.returns(returned)
+	if _, err := http.ReadResponse(body, nil); err != nil {
+		t.Fatal(err)
+	}
+	w.write(1, 0)
+	w.untilEnded(reg, "sse", "failed")
+	events.Wait(t.Context())
 }
 
 // A client of HTTP/1.0 gets its events, too, from the HTTP server.
@@ -187,7 +254,7 @@ func TestStreamsThatBeginAfterTheWaitEndWithTheirRequests(t *testing.T) {
 	w.returns(returned)
 }
 
-// A stream whose request has returned is told when its identity is no longer accepted.
+// A client whose request has returned is told when its identity is no longer accepted.
 func TestDetachedStreamsEndWithTheirRights(t *testing.T) {
 	w := newWorld(t, options{})
 	list := newList(t, "token name=a namespace=*")
@@ -221,7 +288,8 @@ func TestDetachedStreamsEndWithTheirRights(t *testing.T) {
 // A client that takes nothing is disconnected, although its request has returned.
 func TestDetachedStreamStalls(t *testing.T) {
 	w := newWorld(t, options{})
-	events, returned := w.crossing(gateway.EventsConfig{StallTimeout: 300 * time.Millisecond}, itself, (*httptest.Server).Start)
+	reg := prometheus.NewRegistry()
+	events, returned := w.crossing(gateway.EventsConfig{StallTimeout: 300 * time.Millisecond, Registerer: reg}, itself, (*httptest.Server).Start)
 	w.send("GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
 	w.returns(returned)
 	w.until("the client is disconnected", func() bool {
@@ -229,5 +297,6 @@ func TestDetachedStreamStalls(t *testing.T) {
 		n, _ := w.sessions()
 		return n == 0
 	})
+	w.untilEnded(reg, "sse", "stalled")
 	events.Wait(t.Context())
 }

@@ -18,7 +18,7 @@ import (
 
 type admissionKey struct{}
 
-// An admission is an identity in a context, and who looks after its credentials.
+// An admission is an identity in a context, and the Authenticator that rechecks its credentials.
 type admission struct {
 	identity *Identity
 	by       *Authenticator
@@ -52,8 +52,8 @@ func (a *Authenticator) enter(ctx context.Context, i *Identity) (context.Context
 }
 
 // Keep returns a context with the identity of ctx, if any, that ends with base, and like that of
-// Admit, but not with ctx: for what goes on when a request has returned. The caller must call the
-// function when that ends.
+// Admit, but not with ctx: for work that outlives its request. The caller must call the function
+// when that ends.
 func Keep(ctx, base context.Context) (context.Context, context.CancelFunc) {
 	if a, ok := ctx.Value(admissionKey{}).(admission); ok {
 		return a.by.enter(base, a.identity)
