@@ -37,12 +37,18 @@ func shownError(i *access.Identity, err error, logger *slog.Logger) string {
 }
 
 // readTimeout bounds how long the store may take to answer a request that only reads: longer than
-// etcd is away before that is a problem, and shorter than the page and the commands wait.
-const readTimeout = 5 * time.Second
+// etcd is away before that is a problem. answerTimeout bounds the whole answer, and how long it
+// waits for its turn: the page and the commands give up after ten seconds.
+const (
+	readTimeout   = 6 * time.Second
+	answerTimeout = 8 * time.Second
+)
 
 // silence is why what a request reads has ended then: etcd's client retries until its context ends,
 // and tells nothing but that.
-func silence() error { return fault.Newf(fault.EtcdUnreachable, "no answer within %s", readTimeout) }
+func silence() error {
+	return fault.Newf(fault.EtcdUnreachable, "etcd has not answered within %s", readTimeout)
+}
 
 // reason returns an error, or why its context has ended, where only that says what is wrong: that
 // the store does not answer, or that the node stops.

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/mongostream/streamer/checkpoint"
+	"github.com/mongostream/streamer/checkpoint/checkpointtest"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/admin"
+	"github.com/mongostream/streamer/internal/retry"
 	"github.com/mongostream/streamer/streamer"
 	"github.com/mongostream/streamer/supervisor"
 )
@@ -60,6 +62,62 @@ func TestStoreThatIsSilentIsNamedInTime(t *testing.T) {
 			if took := time.Since(begun); took > 8*time.Second || !strings.Contains(w.Body.String(), "STRM-ETCD-UNREACHABLE") {
 				t.Errorf("%s: after %s: %d %s", path, took, w.Code, w.Body)
 			}
+		})
+	}
+}
+
+// Those who wait while the store is silent are told so as well, with its code and in time.
+func TestStoreThatIsSilentIsNamedToAllWhoWait(t *testing.T) {
+	_, mongo := world(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := access.Everybody().Handler(admin.ServeSubscribers("a", node{}, silent{}, mongo, slog.New(slog.DiscardHandler)))
+		for i := range 5 {
+			time.Sleep(time.Second)
+			go func() {
+				w := httptest.NewRecorder()
+				asked := time.Now()
+				h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+				if took := time.Since(asked); took > 8*time.Second || !strings.Contains(w.Body.String(), "STRM-ETCD-UNREACHABLE") {
+					t.Errorf("number %d: after %s: %d %s", i, took, w.Code, w.Body)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A slow store lists its checkpoints after a time.
+type slow struct {
+	*checkpointtest.Memory
+	after time.Duration
+}
+
+func (s slow) List(ctx context.Context) ([]checkpoint.Checkpoint, error) {
+	if retry.Sleep(ctx, s.after) != nil {
+		return nil, ctx.Err()
+	}
+	return s.Memory.List(ctx)
+}
+
+// A store that answers is not called unreachable, however much there is to read; and who waits for
+// others is not told that it is.
+func TestStoreThatIsSlowIsNotUnreachable(t *testing.T) {
+	for after, want := range map[time.Duration]string{5 * time.Second: `"subscriber":"sink"`, 7 * time.Second: "not everything was read within 6s"} {
+		s, mongo := world(t)
+		synctest.Test(t, func(t *testing.T) {
+			h := access.Everybody().Handler(admin.ServeSubscribers("a", node{}, slow{s, after}, mongo, slog.New(slog.DiscardHandler)))
+			for range 3 {
+				go func() {
+					w := httptest.NewRecorder()
+					asked := time.Now()
+					h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+					took := time.Since(asked)
+					if took > 8*time.Second || strings.Contains(w.Body.String(), "UNREACHABLE") || took < 7*time.Second && !strings.Contains(w.Body.String(), want) {
+						t.Errorf("%s: after %s: %d %s", after, took, w.Code, w.Body)
+					}
+				}()
+			}
+			time.Sleep(time.Minute)
 		})
 	}
 }

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -409,29 +410,57 @@ type Node interface {
 	SharedLag(subscriber string) (seconds float64, known bool)
 }
 
+// A reading reads the subscribers for one request at a time.
+type reading struct {
+	store  Store
+	silent time.Time // when the store has last been given up
+}
+
+// read returns what is readable for a request of a time, and why not all of it. A request that was
+// there while another one found the store silent does not wait for it once more.
+func (s *reading) read(ctx context.Context, asked time.Time) (*SubscriberList, error) {
+	nothing := &SubscriberList{Subscribers: []Subscriber{}}
+	if asked.Before(s.silent) {
+		return nothing, silence()
+	}
+	reads, cancel := context.WithTimeoutCause(ctx, readTimeout, silence())
+	defer cancel()
+	list, err := Subscribers(reads, s.store)
+	late := err != nil && reads.Err() != nil && ctx.Err() == nil
+	switch {
+	case list != nil && late: // the store answers, and has much to read
+		return list, fmt.Errorf("not everything was read within %s: %w", readTimeout, err)
+	case list != nil:
+		return list, reason(ctx, err)
+	case late:
+		s.silent = time.Now()
+	}
+	return nothing, reason(reads, err)
+}
+
 // ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, including
 // their sessions at the node of that name: 200 with the readable ones, 503 with code and remedy if
-// none is readable. It answers one request at a time, of each identity in turn, and lets MongoDB
-// count entries at most once per entryCountTTL. An identity that may not read everything gets only
-// its own subscribers.
+// none is readable, within answerTimeout. It answers one request at a time, of each identity in
+// turn, and lets MongoDB count entries at most once per entryCountTTL. An identity that may not read
+// everything gets only its own subscribers.
 func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
 	line := newTurns()
+	store := &reading{store: s}
 	counted := &entryCount{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
+		asked := time.Now()
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
 		i := access.From(ctx)
 		done, ok := line.take(ctx, i.Owner())
 		if !ok {
+			if r.Context().Err() == nil {
+				refuse(w, r, fmt.Errorf("other requests for subscribers took longer than %s", answerTimeout), logger)
+			}
 			return
 		}
 		defer done()
-		reads, cancel := context.WithTimeoutCause(r.Context(), readTimeout, silence())
-		defer cancel()
-		list, err := Subscribers(reads, s)
-		err = reason(reads, err)
-		if list == nil {
-			list = &SubscriberList{Subscribers: []Subscriber{}}
-		}
+		list, err := store.read(ctx, asked)
 		list.Error = shownError(i, err, logger)
 		list.Join(sessions(name, node.Subscribers()))
 		if err != nil && len(list.Subscribers) == 0 {

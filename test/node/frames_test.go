@@ -68,7 +68,7 @@ func TestStreamsThatBeginTooFastEndTheirConnection(t *testing.T) {
 	}
 	r.insert(1)
 	honest.takes(t, 1)
-	if begun := n.metric("streamer_logins_total"); begun > 10_000 {
+	if begun := n.metric("streamer_logins_total"); begun > 3_000 { // a thousand at once, as many after a standstill, and some
 		t.Errorf("%v streams were looked at", begun)
 	}
 }

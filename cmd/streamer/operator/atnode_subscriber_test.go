@@ -1,10 +1,12 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -73,11 +75,17 @@ func TestSubscriberIsShownAndDeletedByANode(t *testing.T) {
 
 // A node that cannot read the checkpoints says what it knows, and the command fails: another etcd
 // than the node's, which no configuration names, is not asked. A sink without a session there is
-// connected at the owners of its partitions.
+// connected at the owners of its partitions. A watch goes on.
 func TestSubscribersOfANodeThatCannotReadThem(t *testing.T) {
 	lonely(t)
+	watching, leave := context.WithCancel(t.Context())
+	defer leave()
 	mux := http.NewServeMux()
+	var asked atomic.Int64
 	mux.HandleFunc("GET /v1/subscribers", func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 3 { // the second look of the watch
+			leave()
+		}
 		_, _ = w.Write([]byte(`{"node":"node-1","subscribers":[{"subscriber":"sink/hook","kind":"shared"}],"error":"read origin: etcd is away"}`))
 	})
 	mux.HandleFunc("GET /v1/subscribers/detail", func(w http.ResponseWriter, _ *http.Request) {
@@ -86,18 +94,25 @@ func TestSubscribersOfANodeThatCannotReadThem(t *testing.T) {
 	node := httptest.NewServer(mux)
 	t.Cleanup(node.Close)
 	t.Setenv("STREAMER_ADDRESS", node.URL)
-	for _, args := range [][]string{{"list"}, {"show", "sink/hook"}} {
+	run := func(ctx context.Context, args ...string) (string, error) {
 		var text strings.Builder
 		root := &cobra.Command{Use: "streamer", SilenceErrors: true, SilenceUsage: true}
 		root.AddCommand(Commands()...)
 		root.SetArgs(append([]string{"subscribers"}, args...))
 		root.SetOut(&text)
-		err := root.ExecuteContext(t.Context())
+		err := root.ExecuteContext(ctx)
+		return text.String(), err
+	}
+	for _, args := range [][]string{{"list"}, {"show", "sink/hook"}} {
+		shown, err := run(t.Context(), args...)
 		if err == nil || !strings.Contains(err.Error(), "etcd is away") || strings.Contains(err.Error(), "2379") {
 			t.Errorf("%v: %v", args, err)
 		}
-		if shown := text.String(); !strings.Contains(shown, "sink/hook") || !strings.Contains(shown, atOwners) || strings.Contains(shown, "of 0 p") || strings.Contains(shown, "0 partitions") {
+		if !strings.Contains(shown, "sink/hook") || !strings.Contains(shown, atOwners) || strings.Contains(shown, "of 0 p") || strings.Contains(shown, "0 partitions") {
 			t.Errorf("%v: %s", args, shown)
 		}
+	}
+	if shown, err := run(watching, "list", "--watch"); err != nil || asked.Load() != 3 || !strings.Contains(shown, "etcd is away") {
+		t.Errorf("a watch ends after %d looks: %v, %s", asked.Load()-1, err, shown)
 	}
 }

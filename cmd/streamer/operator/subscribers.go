@@ -110,13 +110,19 @@ func listCommand() *cobra.Command {
 	o := command{outputs: []string{"json", outputWide}}
 	var client nodeClient
 	var opts listOptions
-	show := func(ctx context.Context, l listing, w io.Writer) error {
+	// What could not be read is the command's error. With --watch it is shown: it may be read later.
+	show := func(ctx context.Context, l listing, unreadable error, w io.Writer) error {
 		if l.NodeError == "" {
 			l.ConnectedAt = connectedAt(ctx, &client)
 		}
 		opts.wide = o.output == outputWide
 		l.arrange(opts)
-		return o.print(w, l, func(t *tabwriter.Writer) { l.write(t, opts.wide) })
+		err := o.print(w, l, func(t *tabwriter.Writer) { l.write(t, opts.wide) })
+		if err == nil && unreadable != nil && opts.watch {
+			fmt.Fprintln(Terminal{w}, unreadable)
+			return nil
+		}
+		return cmp.Or(err, unreadable)
 	}
 	cmd := o.build("list", "List all subscribers, connected or not", cobra.NoArgs, func(ctx context.Context, conn *backend.Conn, _ []string, w io.Writer) error {
 		all, unread := admin.Subscribers(ctx, conn.Store)
@@ -128,7 +134,7 @@ func listCommand() *cobra.Command {
 			l.NodeError = err.Error()
 		}
 		measure(ctx, conn, all)
-		return cmp.Or(show(ctx, l, w), unread)
+		return show(ctx, l, unread, w)
 	})
 	fromStore := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -147,7 +153,7 @@ func listCommand() *cobra.Command {
 			if o.file == "" && !configured(os.Environ()) {
 				all, err := readSubscribers(cmd.Context(), &client)
 				if err == nil {
-					return cmp.Or(show(cmd.Context(), listing{SubscriberList: all}, w), unread(all.Error))
+					return show(cmd.Context(), listing{SubscriberList: all}, unread(all.Error), w)
 				}
 				if client.names() || fault.Of(err) != fault.NodeUnreachable {
 					return err
