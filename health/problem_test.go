@@ -545,7 +545,7 @@ func TestReportsFitIntoAHeartbeat(t *testing.T) {
 		t.Error("a node believes another one that nodes are missing")
 	}
 	if v := Judge(Facts{Now: now(), Others: heard}); !slices.ContainsFunc(v.Problems, Problem.OfNodes) {
-		t.Error("who reads the shared state is not told that nodes are missing")
+		t.Error("readers of the shared state are not told that nodes are missing")
 	}
 }
 

@@ -120,8 +120,8 @@ var causes = map[string]string{
 		"`go test -run '^$' -bench Reply ./internal/mongodb/stream` measures for how long.",
 	"added_latency_ms": "at half of the capacity the cores are busy, and a change passes six goroutines of the node and three of the client, each of which may have to wait for a core. " +
 		"The values at 500 events a second are without such waits.",
-	"snapshot_vs_find": "a document is copied into an event, sent, and received once more, so that two more processes want the cores. " +
-		"`limit` is what they leave to a node that needs no more CPU than find; `bench -quick -race snapshot -profile DIR` shows what it needs. " +
+	"snapshot_vs_find": "a document is copied into an event, sent, and received once more, so that one more process wants the cores. " +
+		"`limit` is what that leaves to a node that needs no more CPU than find; `bench -quick -race snapshot -profile DIR` shows what it needs. " +
 		"Paced, the server sends nothing between a page and the request for the next one, which begins at its last document.",
 }
 

@@ -880,7 +880,7 @@ type Hello struct {
 	// With PARTITIONS_OWNED: the client handles Batch.detached. A session of another client keeps partitions that have moved until the client
 	// detaches them.
 	Detachable bool `protobuf:"varint,15,opt,name=detachable,proto3" json:"detachable,omitempty"`
-	// For how long the process has run, by a clock that nobody sets (monotonic). The node's clock then says when it started, and the client's may
+	// For how long the process has run, by a monotonic clock. The node's clock then says when it started, and the client's may
 	// be wrong.
 	RunningFor    *durationpb.Duration `protobuf:"bytes,16,opt,name=running_for,json=runningFor,proto3" json:"running_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
