@@ -144,8 +144,8 @@ type event struct {
 	place    place
 	all      bool // it concerns all partitions
 	snapshot bool // it is a document of a snapshot
-	// first and last are the range of its subscriptions in the batch, from and to that of its change
-	// in the message; next is the next event of its partition in the batch, 0 for none.
+	// first and last are the range of its subscriptions in the batch, from and to that of its
+	// change in the message; next is the next event of its partition in the batch, 0 for none.
 	partition, first, last, from, to, next uint32
 	format                                 Format
 }

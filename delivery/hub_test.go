@@ -814,8 +814,8 @@ func (s silent) Open(ctx context.Context, from change.Position) (oplog.Stream, e
 	return stream, nil
 }
 
-// A subscriber that begins with the log is told of what that may still have, or one of its partitions
-// had asked for.
+// A subscriber that begins with the log is told of what that may still have, or one of its
+// partitions had asked for.
 func TestSubscriberThatBeginsWithTheLogIsToldOfTrueLosses(t *testing.T) {
 	for name, test := range map[string]struct {
 		through   func(*oplogtest.Log) oplog.Source

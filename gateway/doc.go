@@ -37,8 +37,8 @@
 //   - A write that blocks on a full socket does not end by itself when its client has left; a gRPC
 //     stream that is not taken stays in memory with its connection
 //     (gateway.TestEventStreamEndsWithItsClient, TestStalledGatewayLosesItsConnection)
-//   - A stream that has left its request ends with the node, its client and its credentials, as if it
-//     had not (gateway.TestDetachedStreamsEndWithTheNode, TestDetachedStreamsEndWithTheirRights),
+//   - A stream that has left its request ends with the node, its client and its credentials, as if
+//     it had not (gateway.TestDetachedStreamsEndWithTheNode, TestDetachedStreamsEndWithTheirRights),
 //     and a panic in it does not end the node (gateway.TestPanicEndsItsStreamOnly)
 //   - An event is compressed without the events before it: a common window would show in its size
 //     whether a secret of another event begins like a text that an attacker has written

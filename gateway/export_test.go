@@ -28,3 +28,10 @@ func (h *Events) Fragments(prefix string) (n int) {
 	}
 	return n
 }
+
+// IsClosed reports whether somebody waits for the ends of streams.
+func (h *Events) IsClosed() bool {
+	h.detached.mu.Lock()
+	defer h.detached.mu.Unlock()
+	return h.detached.closed
+}

@@ -95,8 +95,8 @@ const (
 var frames framePool
 
 // A framePool keeps buffers that were sent, by the power of two of their capacity. gRPC's own pools
-// clear a buffer of 512 KiB each time that they return it; frames are written from the beginning
-// anyway.
+// clear a buffer of 512 KiB each time that they return it, and the one that does not is internal to
+// it; frames are written from the beginning anyway.
 type framePool [21]sync.Pool
 
 var _ mem.BufferPool = (*framePool)(nil)

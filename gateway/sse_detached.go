@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -78,23 +79,19 @@ func (d *detached) Write(text []byte) (int, error) {
 		buffer = new([]byte)
 	}
 	defer d.chunks.Put(buffer)
-	*buffer = fmt.Appendf(append((*buffer)[:0], d.head...), "%x\r\n", len(text))
+	*buffer = append(strconv.AppendUint(append((*buffer)[:0], d.head...), uint64(len(text)), 16), "\r\n"...)
 	d.head = nil
-	if len(text) > smallChunk {
-		return len(text), d.writeAll(*buffer, text, []byte("\r\n"))
+	parts := [][]byte{*buffer, text, []byte("\r\n")}
+	if len(text) <= smallChunk {
+		*buffer = append(append(*buffer, text...), "\r\n"...)
+		parts = [][]byte{*buffer}
 	}
-	*buffer = append(append(*buffer, text...), "\r\n"...)
-	return len(text), d.writeAll(*buffer)
-}
-
-// writeAll writes texts one after the other.
-func (d *detached) writeAll(texts ...[]byte) error {
-	for _, text := range texts {
-		if _, err := d.Conn.Write(text); err != nil {
-			return fmt.Errorf("write to the connection: %w", err)
+	for _, part := range parts {
+		if _, err := d.Conn.Write(part); err != nil {
+			return 0, fmt.Errorf("write to the connection: %w", err)
 		}
 	}
-	return nil
+	return len(text), nil
 }
 
 // Flush has nothing to do: every write is sent at once.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -187,14 +188,14 @@ func TestPanicEndsItsStreamOnly(t *testing.T) {
 	events.Wait(t.Context())
 }
 
-// A client of HTTP/1.0 gets its events, too, from the HTTP server.
+// A client of HTTP/1.0, which knows no chunks, gets its events from the HTTP server.
 func TestEventStreamOverHTTP10(t *testing.T) {
 	w := newWorld(t, options{})
 	_, returned := w.crossing(gateway.EventsConfig{}, itself, (*httptest.Server).Start)
 	conn, body := w.send("GET /v1/events HTTP/1.0\r\n\r\n")
 	response, err := http.ReadResponse(body, nil)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(response.TransferEncoding) > 0 {
+		t.Fatalf("%+v, %v", response, err)
 	}
 	w.write(1, 0)
 	event(t, sse.NewReader(response.Body))
@@ -202,8 +203,36 @@ func TestEventStreamOverHTTP10(t *testing.T) {
 	w.returns(returned)
 }
 
-// A stream whose request has returned ends when the node stops, and its body is complete; those that
-// begin meanwhile are refused.
+// Whoever waits for the ends of streams waits until they have released everything.
+func TestWaitLastsUntilDetachedStreamsHaveEnded(t *testing.T) {
+	w := newWorld(t, options{})
+	base, stop := context.WithCancelCause(t.Context())
+	var events *gateway.Events
+	var over atomic.Bool
+	audit := func(string, string, string, string) func(string) {
+		return func(string) { // the stream ends only once somebody waits for that
+			look := time.NewTicker(time.Millisecond)
+			defer look.Stop()
+			for bound := time.Now().Add(patience); !events.IsClosed() && time.Now().Before(bound); {
+				<-look.C
+			}
+			over.Store(true)
+		}
+	}
+	events, returned := w.crossing(gateway.EventsConfig{Base: base, Audit: audit}, access.Everybody().Handler, (*httptest.Server).Start)
+	r := w.get("", "")
+	w.returns(returned)
+	w.write(1, 0)
+	event(t, r)
+	stop(fault.Newf(fault.NodeStopping, "the node stops"))
+	events.Wait(t.Context())
+	if !over.Load() {
+		t.Error("a stream has not ended")
+	}
+}
+
+// A stream whose request has returned ends when the node stops, and its body is complete; those
+// that begin meanwhile are refused.
 func TestDetachedStreamsEndWithTheNode(t *testing.T) {
 	w := newWorld(t, options{})
 	base, stop := context.WithCancelCause(t.Context())

@@ -114,7 +114,8 @@ type Subscriber struct {
 	Unacknowledged Since
 	// Lost says that it has yet to acknowledge a loss.
 	Lost Since
-	// Late says that its lag is more than is tolerated, Paused that an operator has paused the sink.
+	// Late says that its lag is more than is tolerated, Paused that an operator has paused the
+	// sink.
 	Late   Since
 	Paused bool
 	// Near says that its position is about to leave the oplog, HeadRoom in which log time, and

@@ -159,8 +159,8 @@ func TestRestartedSinkPublishesFirstWhatHasWaited(t *testing.T) {
 	}
 }
 
-// Where changes have destinations, of which none may take over a loss, nothing new is published while
-// a loss waits, also if it is refused again after a restart.
+// Where changes have destinations, of which none may take over a loss, nothing new is published
+// while a loss waits, also if it is refused again after a restart.
 func TestLossThatWaitsIsNotOvertaken(t *testing.T) {
 	target := &mute{}
 	s := sending(target, 1)

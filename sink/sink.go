@@ -409,8 +409,8 @@ func (s *Sink) runAcks(ctx context.Context) {
 	}
 }
 
-// rests reports whether the sink publishes nothing new: a message has failed, one waits that nothing
-// may overtake, or the sink is paused or halted.
+// rests reports whether the sink publishes nothing new: a message has failed, one waits that
+// nothing may overtake, or the sink is paused or halted.
 func (s *Sink) rests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,8 +81,8 @@ func (s *Scanner[T]) readPages(ctx context.Context, c *scanning[T], f *fetch) *f
 	}
 }
 
-// following returns the page after another one, to be read at the same time. It returns nil if there
-// is not to be one.
+// following returns the page after another one, to be read at the same time. It returns nil if
+// there is not to be one.
 func (s *Scanner[T]) following(ctx context.Context, c *scanning[T], f *fetch) *fetch {
 	readers, documents := 0, 0
 	s.cfg.Do(ctx, func() {

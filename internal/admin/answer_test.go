@@ -12,6 +12,7 @@ import (
 
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/checkpoint/checkpointtest"
+	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/retry"
@@ -79,6 +80,31 @@ func TestStoreThatIsSilentIsNamedToAllWhoWait(t *testing.T) {
 				h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 				if took := time.Since(asked); took > 8*time.Second || !strings.Contains(w.Body.String(), "STRM-ETCD-UNREACHABLE") {
 					t.Errorf("number %d: after %s: %d %s", i, took, w.Code, w.Body)
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A refusing store is silent for as long, and says by itself what is wrong, as MongoDB does.
+type refusing struct{ silent }
+
+func (refusing) Origin(ctx context.Context) (checkpoint.Origin, error) {
+	return checkpoint.Origin{}, fault.New(fault.MongoUnreachable, wait(ctx))
+}
+
+// Those who wait are told what the one before them was told.
+func TestThoseWhoWaitAreToldTheSame(t *testing.T) {
+	_, mongo := world(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := access.Everybody().Handler(admin.ServeSubscribers("a", node{}, refusing{}, mongo, slog.New(slog.DiscardHandler)))
+		for range 3 {
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+				if !strings.Contains(w.Body.String(), "STRM-MONGODB-UNREACHABLE") || strings.Contains(w.Body.String(), "ETCD") {
+					t.Errorf("%d %s", w.Code, w.Body)
 				}
 			}()
 		}

@@ -412,8 +412,10 @@ type Node interface {
 
 // A reading reads the subscribers for one request at a time.
 type reading struct {
-	store  Store
-	silent time.Time // when the store has last been given up
+	store Store
+	// silent is when the store has last been given up, why is what was said of it then.
+	silent time.Time
+	why    error
 }
 
 // read returns what is readable for a request of a time, and why not all of it. A request that was
@@ -421,7 +423,7 @@ type reading struct {
 func (s *reading) read(ctx context.Context, asked time.Time) (*SubscriberList, error) {
 	nothing := &SubscriberList{Subscribers: []Subscriber{}}
 	if asked.Before(s.silent) {
-		return nothing, silence()
+		return nothing, s.why
 	}
 	reads, cancel := context.WithTimeoutCause(ctx, readTimeout, silence())
 	defer cancel()
@@ -434,6 +436,7 @@ func (s *reading) read(ctx context.Context, asked time.Time) (*SubscriberList, e
 		return list, reason(ctx, err)
 	case late:
 		s.silent = time.Now()
+		s.why = reason(reads, err)
 	}
 	return nothing, reason(reads, err)
 }
@@ -441,8 +444,8 @@ func (s *reading) read(ctx context.Context, asked time.Time) (*SubscriberList, e
 // ServeSubscribers answers GET requests with the subscribers of the cluster as JSON, including
 // their sessions at the node of that name: 200 with the readable ones, 503 with code and remedy if
 // none is readable, within answerTimeout. It answers one request at a time, of each identity in
-// turn, and lets MongoDB count entries at most once per entryCountTTL. An identity that may not read
-// everything gets only its own subscribers.
+// turn, and lets MongoDB count entries at most once per entryCountTTL. An identity that may not
+// read everything gets only its own subscribers.
 func ServeSubscribers(name string, node Node, s Store, source LogSource, logger *slog.Logger) http.Handler {
 	line := newTurns()
 	store := &reading{store: s}

@@ -282,8 +282,8 @@ func (s *Sink) files() map[string]string {
 	return of
 }
 
-// sameFile returns one path for all paths of a file, which may not exist yet: absolute, and with the
-// folders that links lead to.
+// sameFile returns one path for all paths of a file, which may not exist yet: absolute, and with
+// the folders that links lead to.
 func sameFile(path string) string {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute

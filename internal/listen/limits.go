@@ -92,7 +92,8 @@ func (t *timedResponse) SetWriteDeadline(deadline time.Time) error {
 	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(deadline)
 }
 
-// Hijack is for http.ResponseController. The deadlines are then those of whoever has the connection.
+// Hijack is for http.ResponseController. The deadlines are then those of whoever has the
+// connection.
 func (t *timedResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	t.timed.Store(true)
 	return http.NewResponseController(t.ResponseWriter).Hijack()

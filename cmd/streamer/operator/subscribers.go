@@ -110,7 +110,8 @@ func listCommand() *cobra.Command {
 	o := command{outputs: []string{"json", outputWide}}
 	var client nodeClient
 	var opts listOptions
-	// What could not be read is the command's error. With --watch it is shown: it may be read later.
+	// What could not be read is the command's error. With --watch it is shown, because it may be
+	// read later.
 	show := func(ctx context.Context, l listing, unreadable error, w io.Writer) error {
 		if l.NodeError == "" {
 			l.ConnectedAt = connectedAt(ctx, &client)
