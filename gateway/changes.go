@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -86,7 +85,7 @@ func (c *Changes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	if err != nil {
 		holdBack(r.Context(), c.events.cfg.Accounts, err)
-		c.events.refuse(w, r, err)
+		c.events.refuse(w, r, input.Reason(r.Context(), err))
 	}
 }
 
@@ -157,7 +156,7 @@ func (c *Changes) parse(r *http.Request) (q changesQuery, err error) {
 // serve answers a request. The client counts until its answer is written.
 func (c *Changes) serve(r *http.Request, write func(*changesBody)) error {
 	h := c.events
-	if err := leaving(r.Context()); err != nil {
+	if err := r.Context().Err(); err != nil {
 		return err
 	}
 	q, err := c.parse(r)
@@ -191,7 +190,7 @@ func (c *Changes) read(r *http.Request, q changesQuery, account *access.Account)
 		err = account.Keep(program, len(r.URL.RawQuery))
 	}
 	if err != nil {
-		return nil, errors.Join(leaving(ctx), err)
+		return nil, err
 	}
 	var now change.Timestamp
 	if q.until.IsZero() {
@@ -203,7 +202,7 @@ func (c *Changes) read(r *http.Request, q changesQuery, account *access.Account)
 		{ID: "changes", Program: program, Form: delivery.Form{Format: delivery.JSON}, Missing: missing},
 	})
 	if err != nil {
-		return nil, errors.Join(leaving(ctx), err)
+		return nil, err
 	}
 	defer subscriber.Close(ctx, nil)
 	over := h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(ctx), "")
@@ -246,7 +245,7 @@ func (c *changesReading) run(ctx context.Context) error {
 		batches, _, err := session.ReceiveUntil(ctx, look.C)
 		switch {
 		case ctx.Err() != nil:
-			return errors.Join(leaving(ctx), context.Cause(ctx))
+			return context.Cause(ctx)
 		case err != nil:
 			return err
 		case len(batches) == 0:
@@ -268,7 +267,7 @@ func (c *changesReading) run(ctx context.Context) error {
 		}
 		if written = len(c.body.Changes) - written; written > 0 {
 			if err := c.account.Wait(ctx, written, c.bytes-bytes); err != nil {
-				return errors.Join(leaving(ctx), err)
+				return err
 			}
 		}
 		ended = c.full || c.reached()

@@ -70,7 +70,7 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		access.Refuse(w, http.StatusGone, err)
 	default:
 		holdBack(r.Context(), p.cfg.Accounts, err)
-		p.h.refuse(w, r, err)
+		p.h.refuse(w, r, input.Reason(r.Context(), err))
 	}
 }
 

@@ -102,6 +102,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		holdBack(r.Context(), h.cfg.Accounts, err)
+		err = input.Reason(ctx, input.Reason(r.Context(), err))
 		h.refuse(w, r, err)
 		h.metrics.ended.count(reasonOf(r.Context(), err))
 	case c == nil:
@@ -117,7 +118,7 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 //
 //nolint:contextcheck // as ServeHTTP
 func (h *Events) open(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *client, err error) {
-	if err := leaving(r.Context()); err != nil { // that of the stream ends a moment later
+	if err := r.Context().Err(); err != nil { // that of the stream ends a moment later
 		return nil, err
 	}
 	filter, request, sub, until, err := h.parse(r)
@@ -147,13 +148,13 @@ func (h *Events) open(ctx context.Context, w http.ResponseWriter, r *http.Reques
 		err = account.Keep(program, len(r.URL.RawQuery))
 	}
 	if err != nil {
-		return nil, cmp.Or(leaving(ctx), err)
+		return nil, err
 	}
 	subscriber, err := h.node.Connect(ctx, request, []delivery.Subscription{
 		{ID: "events", Program: program, Form: delivery.Form{Format: delivery.JSON}, Recover: sub.Recover, Leaves: sub.Leaves, Fresh: sub.Fresh, Missing: missing},
 	})
 	if err != nil {
-		return nil, cmp.Or(leaving(ctx), err)
+		return nil, err
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store, no-transform") // a proxy that compresses would hold events back
@@ -174,18 +175,6 @@ func (h *Events) open(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	}
 	c.over = h.cfg.Audit.begin(access.HTTP, r.RemoteAddr, access.From(ctx), request.Subscriber)
 	return c, nil
-}
-
-// leaving returns why a request cannot be served because its context has ended: the node stops or
-// access was revoked. It returns nil if the context has not ended.
-func leaving(ctx context.Context) error {
-	if ctx.Err() == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); fault.Of(cause) != "" {
-		return cause
-	}
-	return fault.Newf(fault.NodeStopping, "node accepts no more subscribers")
 }
 
 // admit checks that the identity may use the filter, and counts the event stream and its

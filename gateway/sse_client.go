@@ -14,6 +14,7 @@ import (
 	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/input"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -23,6 +24,8 @@ const (
 	// sameLimit is the share of the stall timeout, as a divisor, for which writes have one
 	// deadline: moving it costs as much as encoding an event.
 	sameLimit = 16
+	// farewellTimeout bounds the last write to a client that has closed its side.
+	farewellTimeout = time.Second
 )
 
 // A client is one connection to Events.
@@ -65,7 +68,25 @@ func (c *client) serve(ctx context.Context) {
 	reason := "failed" // if it panics
 	defer func() { c.close(ctx, reason) }()
 	reason = c.run(ctx)
+	c.farewell(ctx)
 	c.finish()
+}
+
+// farewell tells a client why its stream ends that has closed its side of the connection, and may
+// still read the other one. One that has gone does not get it.
+func (c *client) farewell(ctx context.Context) {
+	if !isGone(ctx) || c.unfinished || c.written > 0 { // events wait for the pace of their identity
+		return
+	}
+	c.problem("error", input.Reason(ctx, nil))
+	c.seal()
+	c.unfinished = true
+	if err := c.out.SetWriteDeadline(time.Now().Add(farewellTimeout)); err != nil {
+		return
+	}
+	if _, err := c.out.Write(c.buffer); err == nil {
+		c.unfinished = c.out.Flush() != nil
+	}
 }
 
 // run writes events until the client disconnects, stalls, or the session ends. It returns the
@@ -366,7 +387,7 @@ func (c *client) problem(event string, err error) {
 // an error: later where the next stream would end so, too, or would end that of another client.
 func comeBack(err error) time.Duration {
 	switch fault.Of(err) { //nolint:exhaustive // the others pass
-	case fault.SessionReplaced, fault.SessionFilterCostly, fault.LogHistoryLost, fault.LogAhead, fault.AccessUnauthenticated:
+	case fault.SessionReplaced, fault.SessionFilterCostly, fault.LogHistoryLost, fault.LogAhead, fault.AccessUnauthenticated, fault.SessionBadRequest:
 		return access.LimitAfter()
 	}
 	return retryAfter()
@@ -405,7 +426,6 @@ func (c *client) send(ctx context.Context) error {
 		return nil
 	}
 	c.seal()
-	c.unfinished = true
 	now := time.Now()
 	stall := c.events.cfg.StallTimeout
 	if c.limit.Sub(now) < stall-stall/sameLimit {
@@ -417,6 +437,7 @@ func (c *client) send(ctx context.Context) error {
 	if isGone(ctx) { // later, abandon moves the deadline
 		return context.Cause(ctx)
 	}
+	c.unfinished = true
 	if _, err := c.out.Write(c.buffer); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}

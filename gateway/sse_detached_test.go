@@ -329,3 +329,37 @@ func TestDetachedStreamStalls(t *testing.T) {
 	w.untilEnded(reg, "sse", "stalled")
 	events.Wait(t.Context())
 }
+
+// A client that closes its side of the connection, and still reads the other one, is told why its
+// stream ends, in a complete body.
+func TestClientThatClosesItsSideIsTold(t *testing.T) {
+	for _, proto := range []string{"1.1", "1.0"} {
+		t.Run(proto, func(t *testing.T) {
+			w := newWorld(t, options{})
+			_, returned := w.crossing(gateway.EventsConfig{}, itself, (*httptest.Server).Start)
+			conn, body := w.send("GET /v1/events HTTP/" + proto + "\r\nHost: a\r\n\r\n")
+			response, err := http.ReadResponse(body, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := sse.NewReader(response.Body)
+			w.write(1, 0)
+			event(t, r)
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			m, err := r.Next()
+			for err == nil && m.Event != "error" {
+				m, err = r.Next()
+			}
+			if err != nil || !bytes.Contains(m.Data, []byte(fault.SessionBadRequest)) || !bytes.Contains(m.Data, []byte("closed its side")) {
+				t.Errorf("%s: %v", m.Data, err)
+			}
+			if m, err := r.Next(); !errors.Is(err, io.EOF) {
+				t.Errorf("%+v, %v", m, err)
+			}
+			w.returns(returned)
+			w.until("the stream has ended", func() bool { n, _ := w.sessions(); return n == 0 })
+		})
+	}
+}

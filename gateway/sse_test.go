@@ -835,8 +835,8 @@ func TestClientOfAnEndedContextIsToldWhy(t *testing.T) {
 	}{
 		{fault.Newf(fault.NodeStopping, "it stops"), 503, fault.NodeStopping},
 		{fault.Newf(fault.AccessUnauthenticated, "revoked"), 401, fault.AccessUnauthenticated},
-		{errors.New("anything"), 503, fault.NodeStopping},
-		{nil, 503, fault.NodeStopping},
+		{errors.New("anything"), 500, ""},
+		{nil, 400, fault.SessionBadRequest}, // it has closed its side of the connection
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(tt.cause)

@@ -55,8 +55,12 @@ func NewStream(cfg StreamConfig, board *Board) *Stream {
 
 // ServeHTTP implements http.Handler.
 func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Context().Err() != nil {
-		refuseLater(w, r, fault.Newf(fault.NodeStopping, "node accepts no more subscribers"))
+	switch err := input.Reason(r.Context(), nil); {
+	case fault.Of(err) == fault.SessionBadRequest:
+		refuse(w, http.StatusBadRequest, err)
+		return
+	case err != nil:
+		refuseLater(w, r, err)
 		return
 	}
 	after, channels, err := s.parse(r)

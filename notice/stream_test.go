@@ -182,11 +182,20 @@ func TestBadRequestsForNoticesAreRefused(t *testing.T) {
 	resp, _ := follow(t, url, "")
 	refused(t, "one too many", resp, 503, fault.SessionTooMany)
 	leave()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := httptest.NewRecorder()
-	notice.NewStream(notice.StreamConfig{}, b).ServeHTTP(w, httptest.NewRequestWithContext(ended, http.MethodGet, "/", nil))
-	refused(t, "stopping", w.Result(), 503, fault.NodeStopping)
+	for name, tt := range map[string]struct {
+		cause  error
+		status int
+		code   fault.Code
+	}{
+		"stopping":           {fault.Newf(fault.NodeStopping, "it stops"), 503, fault.NodeStopping},
+		"a side that closed": {nil, 400, fault.SessionBadRequest},
+	} {
+		ended, cancel := context.WithCancelCause(t.Context())
+		cancel(tt.cause)
+		w := httptest.NewRecorder()
+		notice.NewStream(notice.StreamConfig{}, b).ServeHTTP(w, httptest.NewRequestWithContext(ended, http.MethodGet, "/", nil))
+		refused(t, name, w.Result(), tt.status, tt.code)
+	}
 }
 
 func refused(t *testing.T, name string, resp *http.Response, status int, code fault.Code) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/internal/input"
 )
 
 // answer answers a request with a status and a value as JSON that is not to be cached.
@@ -51,17 +52,22 @@ func silence() error {
 }
 
 // reason returns an error, or why its context has ended, where only that says what is wrong: that
-// the store does not answer, or that the node stops.
+// the store does not answer, that the node stops, or that the client has gone.
 func reason(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err != nil && fault.Of(err) == "" && fault.Of(cause) != "" {
-		return cause
+	if err == nil || fault.Of(err) != "" && fault.Of(context.Cause(ctx)) != "" {
+		return err
 	}
-	return err
+	return input.Reason(ctx, err)
 }
 
 // refuse answers with the reason why there is no answer.
 func refuse(w http.ResponseWriter, r *http.Request, err error, logger *slog.Logger) {
-	refuseWith(w, r, http.StatusServiceUnavailable, reason(r.Context(), err), logger)
+	err = reason(r.Context(), err)
+	status := http.StatusServiceUnavailable
+	if fault.Of(err) == fault.SessionBadRequest { // the client has gone, or can at least not be told more
+		status = http.StatusBadRequest
+	}
+	refuseWith(w, r, status, err, logger)
 }
 
 // refuseWith answers with a status and the reason, in full only to identities that may read

@@ -59,7 +59,7 @@ func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, rec
 			n.Fields["sink"] = name
 			n.Fields["do"] = do
 			board.Post(n)
-			ctx, cancel := context.WithTimeout(r.Context(), recordTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), recordTimeout) // as all that is recorded
 			err := recorded(ctx)
 			cancel()
 			if err != nil {

@@ -457,16 +457,14 @@ func ServeSubscribers(name string, node Node, s Store, source LogSource, logger 
 		i := access.From(ctx)
 		done, ok := line.take(ctx, i.Owner())
 		if !ok {
-			if r.Context().Err() == nil {
-				refuse(w, r, fmt.Errorf("other requests for subscribers took longer than %s", answerTimeout), logger)
-			}
+			refuse(w, r, fmt.Errorf("other requests for subscribers took longer than %s", answerTimeout), logger)
 			return
 		}
 		defer done()
 		list, err := store.read(ctx, asked)
 		list.Error = shownError(i, err, logger)
 		list.Join(sessions(name, node.Subscribers()))
-		if err != nil && len(list.Subscribers) == 0 {
+		if err != nil && (len(list.Subscribers) == 0 || r.Context().Err() != nil) {
 			refuse(w, r, err, logger)
 			return
 		}

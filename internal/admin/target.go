@@ -13,6 +13,7 @@ import (
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/checkpoint"
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/input"
 )
 
 // ErrTarget says that a text is none of the forms of a position.
@@ -97,7 +98,7 @@ func tokenData(text string) (data string, ok bool) {
 // CommandBadArgument too.
 func ParsePartition(text string, o checkpoint.Origin) (change.Partition, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n >= uint64(o.Partitions) {
+	if err != nil || !input.IsNumber(text) || n >= uint64(o.Partitions) {
 		return 0, fault.Newf(fault.CommandBadArgument, "there is no partition %q: they are numbered from 0 to %d", text, o.Partitions-1)
 	}
 	return change.Partition(n), nil

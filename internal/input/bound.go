@@ -1,6 +1,7 @@
 package input
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,8 +26,10 @@ const (
 	Text
 	// Bytes are any bytes.
 	Bytes
-	// Number and Message are not texts. Their rows are for lists.
+	// Number is a decimal number in its one form: digits of ASCII, without a sign or leading zeros.
+	// Fields of messages are no texts: their rows are for lists.
 	Number
+	// Message is not a text. Its rows are for lists.
 	Message
 )
 
@@ -72,6 +75,7 @@ var (
 	position   = Bound{Kind: Bytes, Bytes: change.RefSize, Charge: Checkpoint, Code: fault.SessionBadPosition}
 	eventID    = Bound{Kind: Name, Bytes: 8 << 10, Code: fault.SessionBadPosition} // within a snapshot it contains the remaining work
 	word       = Bound{Kind: Name, Bytes: 64}
+	number     = Bound{Kind: Number, Bytes: 20}
 )
 
 // check returns why a text of a client is refused, nil if it is accepted. The error does not
@@ -90,6 +94,8 @@ func (b Bound) check(what string, text []byte) error {
 		return fault.Newf(fault.SessionBadRequest, "%s is not UTF-8", what)
 	case b.Kind == Name && !printable(text), b.Kind == Text && strings.IndexByte(string(text), 0) >= 0:
 		return fault.Newf(fault.SessionBadRequest, "%s has a character that is not allowed there", what)
+	case b.Kind == Number && !IsNumber(string(text)):
+		return fault.Newf(fault.SessionBadRequest, "%s is not a number like 7", what)
 	}
 	return nil
 }
@@ -106,3 +112,10 @@ func printable(text []byte) bool {
 
 // IsName reports whether a text may become a name: a key, a label, a field of a log line.
 func IsName(text string) bool { return named.check("", []byte(text)) == nil }
+
+// IsNumber reports whether a text is a number in its one form: what one node takes for 7, no other
+// program may take for something else.
+func IsNumber(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 64)
+	return err == nil && strconv.FormatUint(n, 10) == text
+}

@@ -26,7 +26,8 @@ Every text and every list that a client chooses, with its bound. What is longer,
 before anything is kept of it: with ` + "`STRM-SESSION-BAD-REQUEST`" + ` unless the row names another code. Parameters and fields that are not listed are
 refused over HTTP and ignored over gRPC.
 
-- A **name** is printable UTF-8 in one line. A **text** is UTF-8 without the character 0.
+- A **name** is printable UTF-8 in one line. A **text** is UTF-8 without the character 0. A **number** has digits
+  only, and no leading zeros.
 - **Memory**: it counts, twice and with 32 bytes, against ` + "`gateway.max_filter_bytes`" + ` of its identity as long as it is kept. **Checkpoint**: it is
   also stored with the subscriber.
 
@@ -67,7 +68,7 @@ which libraries add by themselves, and ignore them.
 }
 
 func row(p *bytes.Buffer, name string, b Bound) {
-	kind := map[Kind]string{Name: "name", Text: "text", Bytes: "bytes", Number: "numbers", Message: "messages"}[b.Kind]
+	kind := map[Kind]string{Name: "name", Text: "text", Bytes: "bytes", Number: "number", Message: "messages"}[b.Kind]
 	charge := map[Charge]string{Nothing: "–", Memory: "memory", Checkpoint: "memory, checkpoint"}[b.Charge]
 	length, count, code := "–", "–", "–"
 	if b.Bytes > 0 {

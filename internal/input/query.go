@@ -1,6 +1,9 @@
 package input
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -28,14 +31,14 @@ func parameters() map[string]Bound {
 		"id":                    {Kind: Text, Bytes: 16 << 10},                                // of a document
 		LastEventID:             eventID,
 		"leaves":                word,
-		"limit":                 word,
+		"limit":                 number,
 		"name":                  named,
 		"namespace":             {Kind: Text, Bytes: 255},
 		"node":                  named,
 		"on_loss":               word,
 		"op":                    operations,
 		"operation":             word,
-		"partition":             word,
+		"partition":             number,
 		"slug":                  {Kind: Name, Bytes: 2 * MaxName},
 		"start":                 word,
 		"subscriber":            stored,
@@ -156,3 +159,22 @@ func CheckPath(r *http.Request) error {
 
 // wildcards are the parts of a pattern of http.ServeMux that a client chooses.
 var wildcards = regexp.MustCompile(`\{([a-z_]+)(?:\.\.\.)?\}`)
+
+// Reason returns why a request was not answered: err, unless its context had ended and err, of a
+// driver or a store, only says so in other words. The cause of the end is a fault if the node ended
+// it. Otherwise the client has closed its side of the connection, and waits for the answer at most
+// with the other one, as net/http and most proxies see it. Without err it returns why the context
+// has ended, nil if it has not.
+func Reason(ctx context.Context, err error) error {
+	if ctx.Err() == nil || fault.IsPublic(err) {
+		return err
+	}
+	cause := context.Cause(ctx)
+	switch {
+	case fault.Of(cause) != "":
+		return cause
+	case errors.Is(cause, context.Canceled):
+		return fault.Newf(fault.SessionBadRequest, "the client has closed its side of the connection: leave it open until the answer has ended")
+	}
+	return cmp.Or(err, cause)
+}

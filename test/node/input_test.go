@@ -1,9 +1,12 @@
 package node
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -11,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -211,6 +215,58 @@ func TestNamesAreRefusedWhereTheyComeIn(t *testing.T) {
 	for _, c := range all {
 		if c.Subscriber != sharedName {
 			t.Errorf("a checkpoint of %q", c.Subscriber)
+		}
+	}
+}
+
+// A client that closes its side of the connection after its request, and reads the answer, gets it,
+// or is told that this was the reason: neither that the node stops nor that a server is away, and
+// nothing that looks like an answer and is none.
+func TestClientThatClosesItsSideIsToldTheTruth(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, devmongo.Config{}).beginWith(nil)
+	var paths []string
+	for _, path := range endpoints(t) {
+		if strings.Contains(path, "/v1/") { // the others wait for nobody
+			paths = append(paths, path)
+		}
+	}
+	for _, events := range []string{"", "subscriber=half", "start=earliest&end=" + time.Now().UTC().Format(time.RFC3339)} {
+		paths = append(paths, "/v1/events?"+events)
+	}
+	paths = append(paths, "/v1/snapshot?db=shop&coll=orders", "/v1/changes?db=shop&coll=orders&id=1")
+	for _, path := range paths {
+		method, path, found := strings.Cut(path, " ")
+		if !found {
+			method, path = http.MethodGet, method
+		}
+		for _, proto := range []string{"1.1", "1.0"} {
+			conn, err := net.Dial("tcp", n.service.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, method+" "+path+" HTTP/"+proto+"\r\nHost: "+n.service.Addr()+"\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.(*net.TCPConn).CloseWrite()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Errorf("%s %s: %v", method, path, err)
+				continue
+			}
+			text, err := io.ReadAll(resp.Body)
+			_ = conn.Close()
+			var answer struct {
+				Code   fault.Code
+				Origin struct{ Cluster string }
+			}
+			plain := json.Unmarshal(text, &answer) == nil
+			switch {
+			case err != nil, resp.StatusCode >= http.StatusInternalServerError, bytes.Contains(text, []byte(fault.NodeStopping)), len(text) == 0,
+				resp.StatusCode == http.StatusOK && path == "/v1/subscribers" && answer.Origin.Cluster == "",
+				resp.StatusCode == http.StatusBadRequest && plain && answer.Code == "":
+				t.Errorf("HTTP/%s, %s %s: %s, %.300s, %v", proto, method, path, resp.Status, text, err)
+			}
 		}
 	}
 }
