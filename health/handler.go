@@ -47,6 +47,8 @@ type Membership struct {
 type Partition struct {
 	ID     int    `json:"id"`
 	Status Status `json:"status"`
+	// LastKnown is absent while what the partition says is current: while MongoDB can be read.
+	LastKnown *LastKnown `json:"last_known,omitempty"`
 	// Lag is absent while unknown.
 	Lag *float64 `json:"lag_seconds,omitempty"`
 	// HeadRoom is the log time until the position leaves the oplog; absent while unknown, and while
@@ -56,6 +58,13 @@ type Partition struct {
 	LastEventAt *time.Time `json:"last_event_at,omitempty"`
 	// Error says why the partition has stopped.
 	Error string `json:"error,omitempty"`
+}
+
+// LastKnown is what was last known of a partition, and when.
+type LastKnown struct {
+	At     time.Time `json:"at"`
+	Status Status    `json:"status"`
+	Lag    *float64  `json:"lag_seconds,omitempty"`
 }
 
 // A Node has the parts of a Report other than problems.

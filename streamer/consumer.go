@@ -165,8 +165,10 @@ func (n *Node) Status() []PartitionStatus {
 	now := time.Now()
 	hub := n.hub.Position()
 	events := n.hub.Events()
-	reach, known := n.cfg.Range.Latest(now)
+	reach, known := n.reach(now)
 	evidence := n.evidence(now, reach, known)
+	since := n.away()
+	evidence.Stuck = evidence.Stuck || !since.IsZero()
 	shared := make([]delivery.SessionState, 0, 1)
 	var failure error
 	for _, s := range n.sharedSubscribers() {
@@ -207,9 +209,41 @@ func (n *Node) Status() []PartitionStatus {
 		}
 		e.Quiet = s.LastEvent.IsZero() || now.Sub(s.LastEvent) > idleAfter
 		s.State = e.Status()
+		if !since.IsZero() {
+			s.LastKnown = n.lastKnown(since, s.Position, e)
+		}
 		all[i] = s
 	}
 	return all
+}
+
+// away returns since when MongoDB cannot be read, zero while it can.
+func (n *Node) away() time.Time {
+	if n.cfg.Away == nil {
+		return time.Time{}
+	}
+	return n.cfg.Away()
+}
+
+// reach returns the extent of the oplog; known is false while that is unknown: also from the moment
+// on at which MongoDB is known to be away, because its last answer says nothing of the oplog now.
+func (n *Node) reach(now time.Time) (reach gap.Reach, known bool) {
+	reach, known = n.cfg.Range.Latest(now)
+	return reach, known && n.away().IsZero()
+}
+
+// lastKnown returns what was known of a partition before MongoDB was away, which it has been since
+// a time.
+func (n *Node) lastKnown(since time.Time, at change.Position, e health.Evidence) *health.LastKnown {
+	k := &health.LastKnown{At: since}
+	if reach, known := n.cfg.Range.Latest(since); known && !at.IsZero() {
+		e.Lag = max(0, reach.Last.Time().Sub(at.Time.Time()))
+		seconds := e.Lag.Seconds()
+		k.Lag = &seconds
+	}
+	e.Stuck = false
+	k.Status = e.Status()
+	return k
 }
 
 // evidence returns what all partitions share: the health of reading. Reading is stuck if replies

@@ -39,6 +39,9 @@ type NodeConfig struct {
 	Namespaces []string
 	// Range provides the extent of MongoDB's oplog. Required.
 	Range *oplog.Range
+	// Away returns since when MongoDB cannot be read, zero while it can, as all who show the node
+	// judge it. Optional.
+	Away func() time.Time
 	// Board receives notices. Optional.
 	Board *notice.Board
 	// Policy says when checkpoints are saved.

@@ -41,6 +41,7 @@ type world struct {
 	policy checkpoint.Policy
 	stall  func(context.Context) // of the hubs; nil for none
 	blind  atomic.Bool           // the extent of the log cannot be asked for
+	away   func() time.Time      // since when nodes judge that MongoDB is away
 
 	documents snapshot.Source // nil for none
 	board     *notice.Board   // nil for none
@@ -170,7 +171,7 @@ func (w *world) start(name string, prepare func(*streamer.Node)) *node {
 	}, w.source)
 	hub := delivery.New(delivery.Config{Partitions: partitions, Halt: w.halt, Stall: w.stall, Snapshots: w.documents}, log)
 	n.Node = streamer.NewNode(streamer.NodeConfig{
-		Origin: w.origin, By: name, Range: reach, Policy: w.policy, Registerer: n.metrics, Board: w.board,
+		Origin: w.origin, By: name, Range: reach, Policy: w.policy, Registerer: n.metrics, Board: w.board, Away: w.away,
 		FlushTimeout: w.flushes, CheckpointTimeout: w.saves,
 	}, hub, log, w.store)
 	var ctx context.Context
@@ -1328,6 +1329,52 @@ func TestStatesOfPartitions(t *testing.T) {
 		source.Stall(false)
 		time.Sleep(2 * time.Second)
 		expect("it answers", map[health.Status]int{health.Idle: partitions})
+	})
+}
+
+// From the moment on at which the node judges that MongoDB is away, whatever it said of the log is
+// what was last known: no state is well, and no lag and no head-room are shown as current.
+func TestNothingIsCurrentWhileMongoDBIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		var since time.Time
+		w.away = func() time.Time { return since }
+		var shared *streamer.Shared
+		n := w.start("a", sharing(t, &shared))
+		defer n.stop(t)
+		n.own(t, 1)
+		synctest.Wait()
+		source.Append(deliverytest.Inserts(20, 0)...)
+		time.Sleep(6 * time.Second) // the oplog's extent is asked for
+		look := func() (streamer.PartitionStatus, streamer.SubscriberStatus, bool) {
+			families, err := n.metrics.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			measured := false
+			for _, f := range families {
+				measured = measured || f.GetName() == "streamer_partition_lag_seconds"
+			}
+			return n.Status()[0], n.Subscribers()[0], measured
+		}
+		if p, s, measured := look(); p.State != health.Healthy || p.Lag == nil || s.Lag == nil || p.LastKnown != nil || !measured {
+			t.Fatalf("%+v %+v %v", p, s, measured)
+		}
+		since = time.Now()
+		time.Sleep(time.Second)
+		p, s, measured := look()
+		if p.State != health.Stuck || p.Lag != nil || p.HeadRoom != nil || s.Lag != nil || measured {
+			t.Errorf("shown as current: %+v %+v %v", p, s, measured)
+		}
+		if last := p.LastKnown; last == nil || !last.At.Equal(since) || last.Status != health.Healthy || last.Lag == nil {
+			t.Errorf("last known: %+v", last)
+		}
+		since = time.Time{}
+		if p, s, _ := look(); p.State != health.Healthy || p.Lag == nil || s.Lag == nil || p.LastKnown != nil {
+			t.Errorf("after it is back: %+v %+v", p, s)
+		}
 	})
 }
 

@@ -14,6 +14,9 @@ type PartitionStatus struct {
 	Partition change.Partition
 	Epoch     change.Epoch
 	State     health.Status
+	// LastKnown is what was known while MongoDB could be read, nil while it can: Lag and HeadRoom
+	// are unknown then.
+	LastKnown *health.LastKnown
 	// Failure says why a shared subscriber is not served, nil if it is.
 	Failure error
 	// Position is how far the partition has been read and acknowledged by all shared subscribers.

@@ -16,7 +16,7 @@ import (
 func (n *Node) Subscribers() (all []SubscriberStatus) {
 	now := time.Now()
 	read := n.hub.Position() // before the sessions, which have been given it
-	reach, known := n.cfg.Range.Latest(now)
+	reach, known := n.reach(now)
 	add := func(s SubscriberStatus, of *delivery.Session) {
 		st := of.State()
 		s.Position = st.At

@@ -84,6 +84,10 @@ type StatusPartitions struct {
 	// Lags and HeadRooms are in seconds, nil while unknown and for partitions of other nodes.
 	Lags      []*float64 `json:"lag_seconds"`
 	HeadRooms []*float64 `json:"head_room_seconds"`
+	// LastKnown is absent while MongoDB can be read: otherwise when it last could, and LastLags are
+	// the lags of then, of the partitions of the node that answers.
+	LastKnown *time.Time `json:"last_known_at,omitempty"`
+	LastLags  []*float64 `json:"last_lag_seconds,omitempty"`
 	// Errors say why partitions of the node that answers have stopped.
 	Errors     map[int]string  `json:"errors"`
 	StateNames []health.Status `json:"state_names"`
@@ -138,7 +142,7 @@ func NewStatus(report health.Report, view cluster.View) *Status {
 		if p.ID >= len(view.Owners) {
 			continue
 		}
-		s.Partitions.Lags[p.ID], s.Partitions.HeadRooms[p.ID] = p.Lag, p.HeadRoom
+		s.Partitions.own(p)
 		if p.Error != "" {
 			s.Partitions.Errors[p.ID] = p.Error
 		}
@@ -176,16 +180,36 @@ func newStatusPartitions(view cluster.View, of, by map[string]int) StatusPartiti
 			if int(h.Partition) >= n || h.Epoch != view.Owners[h.Partition].Epoch {
 				continue // it has not heard yet that another owns it
 			}
-			state := slices.Index(c.StateNames, health.Status(h.State))
-			if state < 0 {
-				state = len(c.StateNames)
-				c.StateNames = append(c.StateNames, health.Status(h.State))
-			}
-			c.States[h.Partition] = state
+			c.States[h.Partition] = c.state(health.Status(h.State))
 			c.Rates[h.Partition] = rounded(h.Rate, 10)
 		}
 	}
 	return c
+}
+
+// state returns the index of a state.
+func (c *StatusPartitions) state(name health.Status) int {
+	if i := slices.Index(c.StateNames, name); i >= 0 {
+		return i
+	}
+	c.StateNames = append(c.StateNames, name)
+	return len(c.StateNames) - 1
+}
+
+// own puts what the answering node knows of a partition of its own in the place of what its last
+// heartbeat said.
+func (c *StatusPartitions) own(p health.Partition) {
+	c.Lags[p.ID], c.HeadRooms[p.ID] = p.Lag, p.HeadRoom
+	if c.States[p.ID] >= 0 {
+		c.States[p.ID] = c.state(p.Status)
+	}
+	if last := p.LastKnown; last != nil {
+		if c.LastLags == nil {
+			c.LastKnown = &last.At
+			c.LastLags = make([]*float64, len(c.States))
+		}
+		c.LastLags[p.ID] = last.Lag
+	}
 }
 
 // rounded returns n to a part of one, for it to be short.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/cluster"
@@ -47,7 +48,7 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	lag := 1.5
 	s := admin.NewStatus(health.Report{
 		Node: "a", Cluster: "x", Status: health.Degraded, Membership: &health.Membership{Detached: true},
-		Partitions: []health.Partition{{ID: 0, Lag: &lag}, {ID: 2, Error: "STRM-LOG-HISTORY-LOST: gone"}, {ID: 99, Error: "no such partition"}},
+		Partitions: []health.Partition{{ID: 0, Status: health.Healthy, Lag: &lag}, {ID: 2, Status: health.Healthy, Error: "STRM-LOG-HISTORY-LOST: gone"}, {ID: 99, Error: "no such partition"}},
 	}, statusView(4))
 	for what, values := range map[string][2][]int{
 		"owners":  {s.Partitions.Owners, {0, 1, 0, -1}},
@@ -71,6 +72,21 @@ func TestStatusTellsWhoOwnsWhat(t *testing.T) {
 	}
 	if c.Unread == "" || c.Owned != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// What a node says of its own partitions does not wait for its next heartbeat.
+func TestStatusOfOwnPartitionsIsTheNodesOwn(t *testing.T) {
+	t.Parallel()
+	at, lag := time.Unix(1000, 0), 1.5
+	last := &health.LastKnown{At: at, Status: health.Healthy, Lag: &lag}
+	s := admin.NewStatus(health.Report{Node: "a", Partitions: []health.Partition{{ID: 0, Status: health.Stuck, LastKnown: last}}}, statusView(4))
+	p := s.Partitions
+	if name := p.StateNames[p.States[0]]; name != health.Stuck || p.StateNames[p.States[2]] != health.Healthy {
+		t.Errorf("partition 0 is %s, of %v", name, p.StateNames)
+	}
+	if p.Lags[0] != nil || p.LastKnown == nil || !p.LastKnown.Equal(at) || *p.LastLags[0] != lag || p.LastLags[2] != nil {
+		t.Errorf("%+v", p)
 	}
 }
 

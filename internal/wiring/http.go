@@ -262,7 +262,7 @@ func (s *Service) partitions() []health.Partition {
 	status := s.node.Status()
 	partitions, seconds := make([]health.Partition, len(status)), make([]struct{ lag, room float64 }, len(status))
 	for i, p := range status {
-		partitions[i] = health.Partition{ID: int(p.Partition), Status: p.State, Rate: p.Rate}
+		partitions[i] = health.Partition{ID: int(p.Partition), Status: p.State, Rate: p.Rate, LastKnown: p.LastKnown}
 		if p.Lag != nil {
 			seconds[i].lag = p.Lag.Seconds()
 			partitions[i].Lag = &seconds[i].lag

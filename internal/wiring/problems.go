@@ -30,6 +30,7 @@ const judgeEvery = 500 * time.Millisecond
 type observed struct {
 	begun atomic.Bool              // the node has been ready
 	told  atomic.Pointer[reported] // what its heartbeats report
+	away  atomic.Int64             // since when MongoDB cannot be read, in ns of the Unix clock; 0 while it can
 	news  chan struct{}            // holds one signal: that has changed
 
 	mu     sync.Mutex
@@ -109,6 +110,23 @@ func (o *observed) fact(name string, now, known time.Time, err error) health.Sin
 	}
 	o.since[name] = health.Since{At: known, Err: err}
 	return o.without(o.since[name], now)
+}
+
+// setAway keeps since when MongoDB cannot be read, for those who say what was last known before.
+func (o *observed) setAway(s health.Since) {
+	if s.At.IsZero() {
+		o.away.Store(0)
+		return
+	}
+	o.away.Store(s.At.UnixNano())
+}
+
+// mongoDBAway returns since when MongoDB cannot be read, zero while it can.
+func (o *observed) mongoDBAway() time.Time {
+	if ns := o.away.Load(); ns != 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Time{}
 }
 
 // without returns a fact with a beginning that is later by the time in which the node was frozen
@@ -246,9 +264,7 @@ func speaks(f health.Facts, view cluster.View, leads bool) bool {
 func (s *Service) facts(now time.Time) health.Facts {
 	cfg := s.opts.Config
 	o := &s.observed
-	f := health.Facts{
-		Now: now, Node: cfg.Node.ID, Partitions: s.partitions(), Store: health.SubjectEtcd,
-	}
+	f := health.Facts{Now: now, Node: cfg.Node.ID, Store: health.SubjectEtcd}
 	if cfg.Reliability.Checkpoint.Backend == config.BackendMongo {
 		f.Store = health.SubjectMongoDB
 	}
@@ -264,6 +280,8 @@ func (s *Service) facts(now time.Time) health.Facts {
 		since, err = s.unanswered(now)
 	}
 	f.MongoDB = o.fact("mongodb", now, since, err)
+	o.setAway(f.MongoDB)
+	f.Partitions = s.partitions()
 	f.Stopping = fact("stopping", when(s.stopping.Load(), "the node was told to stop"))
 	f.Unsaved = fact("unsaved", when(s.node.Failing(), "the last round of checkpoints could not be saved"))
 	f.Certificates, f.Identities, f.Log = fact("certificates", s.listeners.Certificates()), fact("identities", s.listeners.Identities()), fact("log", s.logWritten())

@@ -220,7 +220,7 @@ func (s *Service) buildNode(context.Context) error {
 		Tracer: s.tracer, Range: s.extent,
 	}, s.log)
 	s.node = streamer.NewNode(streamer.NodeConfig{
-		Origin: s.origin, Fingerprint: s.source.Fingerprint(), Coverage: backend.Watch(cfg).Coverage(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Board: s.board,
+		Origin: s.origin, Fingerprint: s.source.Fingerprint(), Coverage: backend.Watch(cfg).Coverage(), By: cfg.Node.ID, Namespaces: cfg.MongoDB.Watch, Range: s.extent, Away: s.observed.mongoDBAway, Board: s.board,
 		Policy: checkpoint.Policy{
 			Interval: cfg.Reliability.Checkpoint.Interval, EventCount: cfg.Reliability.Checkpoint.EventCount,
 			MinInterval: cfg.Reliability.Checkpoint.MinInterval, MaxUnsaved: cfg.Reliability.Checkpoint.MaxUnsaved,

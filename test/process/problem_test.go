@@ -101,6 +101,39 @@ func (f *fleet) show(what string, ships []*ship, want ...string) {
 	f.t.Logf("%s: shown everywhere after %v", what, time.Since(begun).Round(time.Millisecond))
 }
 
+// stuck checks that while MongoDB is away no surface of a node shows a partition as well, or a lag
+// as current.
+func (f *fleet) stuck() {
+	f.t.Helper()
+	for _, s := range f.ships {
+		for _, p := range decode[health.Report](f.t, ask(f.t, s.url()+"/health").body).Partitions {
+			if p.Status != health.Stuck || p.Lag != nil || p.LastKnown == nil {
+				f.t.Errorf("%s: /health says %+v", s.name, p)
+			}
+		}
+		metrics := ask(f.t, s.url()+"/metrics").body
+		if regexp.MustCompile(`streamer_partition_lag_seconds\{|streamer_partition_health\{partition="\d+",status="(healthy|idle)"\}`).MatchString(metrics) {
+			f.t.Errorf("%s: the metrics say %s", s.name, metrics)
+		}
+		if text := f.lab.result("status", "--address", s.url()); !strings.Contains(text, "unknown, was ") {
+			f.t.Errorf("%s: streamer status says %s", s.name, text)
+		}
+	}
+	until(f.t, "every node shows the partitions of all as stuck", func() bool {
+		well := func(state string) bool { return state != string(health.Stuck) }
+		for _, s := range f.ships {
+			if shown := decode[admin.Status](f.t, ask(f.t, s.url()+"/v1/status").body).Partitions; !slices.Equal(shown.StateNames, []health.Status{health.Stuck}) {
+				return false
+			}
+		}
+		var states []string
+		for _, p := range decode[struct{ Partitions []struct{ State string } }](f.t, f.lab.result("status", "--plan", "-o", "json")).Partitions {
+			states = append(states, p.State)
+		}
+		return len(states) > 0 && !slices.ContainsFunc(states, well)
+	})
+}
+
 // told counts the notices of a kind and code in the node's log.
 func (s *ship) told(kind, code string) (n int) {
 	for _, line := range s.notes.all() {
@@ -220,6 +253,7 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 	heal := link.Cut()
 	f.show("MongoDB is away", f.ships, mongoAway)
 	until(t, "status --plan says the same", func() bool { return slices.Equal(f.planned(), []string{mongoAway}) })
+	f.stuck()
 	f.toldOnce("problem", "STRM-MONGODB-UNREACHABLE")
 	f.ships[0].picture("mongodb", "MongoDB cannot be read")
 	status.awaitIn(status.output, "MongoDB cannot be read")

@@ -514,6 +514,24 @@ func TestPlanIsOfNoNode(t *testing.T) {
 	}
 }
 
+// A lag that is not current is never shown as if it were.
+func TestStatusSaysWhenALagWasKnown(t *testing.T) {
+	lag := 2.0
+	at := time.Now().Add(-90 * time.Second)
+	report := health.Report{Node: "a", Status: health.Unhealthy, Partitions: []health.Partition{
+		{ID: 3, Status: health.Stuck, LastKnown: &health.LastKnown{At: at, Status: health.Healthy, Lag: &lag}},
+	}}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 4, 1, ' ', 0)
+	writeReport(w, report, false)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "stuck unknown, was 2s 1m30s ago"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in\n%s", want, &text)
+	}
+}
+
 func TestStatusSaysOfAFreshOplogWhatIsTrue(t *testing.T) {
 	report := health.Report{Node: "a", Status: health.Healthy}
 	for i, room := range []float64{0, 0.4, 1, 502, -90} {

@@ -121,7 +121,7 @@ func writeReport(t *tabwriter.Writer, r health.Report, all bool) {
 		if p.LastEventAt != nil {
 			last = formatTime(*p.LastEventAt)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, orUnknown(p.Lag), p.Rate, last, headRoom(p.HeadRoom))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%.1f\t%s\t%s\n", p.ID, p.Status, lagOf(p), p.Rate, last, headRoom(p.HeadRoom))
 	}
 	fmt.Fprintf(t, "\n%s\n", aboutHeadRoom)
 	for _, p := range r.Partitions {
@@ -252,6 +252,14 @@ func valueOr(s *float64, unknown float64) float64 {
 		return unknown
 	}
 	return *s
+}
+
+// lagOf shows the lag of a partition: while that is unknown, what it last was, and how long ago.
+func lagOf(p health.Partition) string {
+	if last := p.LastKnown; last != nil && last.Lag != nil {
+		return fmt.Sprintf("unknown, was %s %s ago", formatDuration(seconds(*last.Lag)), formatDuration(time.Since(last.At)))
+	}
+	return orUnknown(p.Lag)
 }
 
 func orUnknown(s *float64) string {

@@ -7,7 +7,7 @@ import * as history from './history.js';
 import {operating} from './operate.js';
 import {sections} from './sections.js';
 import * as theme from './theme.js';
-import {h, keyed, plural, prose, text} from './ui.js';
+import {duration, h, keyed, plural, prose, text} from './ui.js';
 import {find, views} from './views.js';
 
 const state = {
@@ -45,13 +45,17 @@ function build() {
   main.append(top, home);
   for (const v of views) if (v.menu) byId('contents').append(h('a.view', {href: at(v.path)}, v.title));
   for (const s of sections) {
-    const root = h('section.panel', {id: s.id, 'aria-labelledby': `${s.id}-title`}, h('h2', {id: `${s.id}-title`}, s.title), foldButton(s));
+    const age = h('p.age', {hidden: true});
+    const root = h('section.panel', {id: s.id, 'aria-labelledby': `${s.id}-title`}, h('h2', {id: `${s.id}-title`}, s.title), foldButton(s), age);
     home.append(root);
     byId('contents').append(h('a', {href: `#${s.id}`}, s.title));
     const link = byId('contents').lastElementChild;
     const update = s.build(root);
     updates.push((now) => {
       root.hidden = link.hidden = Boolean(s.cluster && state.limited);
+      const seconds = Math.floor(history.viewAge(state, now));
+      age.hidden = !s.seen || seconds <= history.oldAfter;
+      text(age, `As last seen ${duration(seconds)} ago: no news of other nodes comes.`);
       update(state, now);
     });
   }

@@ -12,6 +12,12 @@ export function note(name, value) {
   if (s.length > samples) s.shift();
 }
 
+// viewAge is how old what the node knows of the other nodes is, in seconds.
+export const viewAge = (state, now) => (now - (state.taken['/v1/status'] ?? now)) / 1000 + (state.status?.view_age_seconds ?? 0);
+
+// From oldAfter seconds on what is shown is marked as old.
+export const oldAfter = 15;
+
 export const past = (name) => series.get(name) ?? [];
 
 // prune forgets the series of a kind that are not among the names.

@@ -1,5 +1,6 @@
 // The sections of the page, in their order. A section is {id, title, build(root)}; build makes its elements and returns update(state, now). One with
-// cluster: true is hidden from identities that may not see the cluster.
+// cluster: true is hidden from identities that may not see the cluster. seen: true is what nodes say of themselves, through etcd, and is marked
+// when that is old.
 // To add one, write it in sections/ and list it here.
 
 import {overview} from './sections/overview.js';

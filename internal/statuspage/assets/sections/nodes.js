@@ -63,4 +63,4 @@ function build(root) {
   };
 }
 
-export const nodes = {id: 'nodes', title: 'Nodes', cluster: true, build};
+export const nodes = {id: 'nodes', title: 'Nodes', cluster: true, seen: true, build};

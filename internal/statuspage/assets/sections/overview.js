@@ -1,5 +1,5 @@
 import {lagOf} from './subscribers.js';
-import {past} from '../history.js';
+import {oldAfter, past, viewAge} from '../history.js';
 import {bytes, count, duration, h, rate, spark, text} from '../ui.js';
 
 // tile is a number with a name, what it is out of, and perhaps its course.
@@ -10,7 +10,7 @@ function tile(title, withSpark) {
   return {
     element: h('div.tile', h('dt', title), value, note, chart ? h('dd.chart', chart.element) : null),
     // set shows a number that is so many seconds old, grey with its age where that is more than it should be.
-    set(v, n, level = '', age = 0, most = 15) {
+    set(v, n, level = '', age = 0, most = oldAfter) {
       const old = age > most;
       text(value, v);
       text(note, old ? `${duration(Math.floor(age))} old` : n);
@@ -34,8 +34,7 @@ function build(root) {
     const {status: s, subscribers: list} = state;
     const since = (path) => (now - (state.taken[path] ?? now)) / 1000;
     if (s) {
-      const answer = since('/v1/status');
-      const view = answer + (s.view_age_seconds ?? 0);
+      const view = viewAge(state, now);
       const total = s.nodes.reduce((sum, n) => sum + n.rate, 0);
       events.set(rate(total), `${bytes(s.nodes.reduce((sum, n) => sum + n.queued_bytes, 0))} queued`, '', view);
       events.chart.draw(past('rate'));

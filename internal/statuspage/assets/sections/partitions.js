@@ -44,6 +44,11 @@ function build(root) {
   let place = null;
 
   const stateOf = (p, id) => (p.states[id] >= 0 ? p.state_names[p.states[id]] : p.owners[id] >= 0 ? 'starting' : 'unowned');
+  // lastLag says what the lag was while MongoDB could be read.
+  const lastLag = (p, id) => {
+    const lag = p.last_lag_seconds?.[id] ?? null;
+    return lag === null ? 'unknown' : `unknown, was ${duration(lag)} ${duration(Math.floor((Date.now() - new Date(p.last_known_at)) / 1000))} ago`;
+  };
   const ownerOf = (s, id) => s.nodes[s.partitions.owners[id]]?.node ?? 'nobody';
 
   function draw() {
@@ -182,7 +187,7 @@ function build(root) {
     const room = p.head_room_seconds[chosen];
     const rows = [
       ['Owner', owner], planned !== owner ? ['Moves to', planned] : null, ['State', what], ['Events', `${rate(p.rates[chosen])} per second`],
-      ['Lag', lag !== null ? duration(lag) : owner === s.node ? 'unknown' : `see the page of ${owner}`], room !== null ? ['Head-room', duration(room)] : null,
+      ['Lag', lag !== null ? duration(lag) : owner === s.node ? lastLag(p, chosen) : `see the page of ${owner}`], room !== null ? ['Head-room', duration(room)] : null,
       p.why[chosen] >= 0 ? ['Here because', p.reasons[p.why[chosen]]] : null, p.errors[chosen] ? ['Error', p.errors[chosen]] : null,
     ].filter(Boolean);
     keyed(facts, rows, (r) => r[0], ([name]) => {
@@ -271,4 +276,4 @@ function build(root) {
   };
 }
 
-export const partitions = {id: 'partitions', title: 'Partitions', cluster: true, build};
+export const partitions = {id: 'partitions', title: 'Partitions', cluster: true, seen: true, build};
