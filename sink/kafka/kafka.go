@@ -69,6 +69,7 @@ type Target struct {
 	gate    *sink.Gate
 	records *recordMaker
 	topics  *topics
+	spare   sync.Pool // of *parcel
 }
 
 var _ sink.Target = (*Target)(nil)
@@ -175,7 +176,8 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 			return
 		}
 	}
-	r, tombstone := t.records.of(m)
+	p := t.records.of(m)
+	r := &p.record
 	switch changed, err := t.topics.check(ctx, t.client, r.Topic, sizeOf(r)); {
 	case err != nil:
 		m.Done(err)
@@ -192,17 +194,19 @@ func (t *Target) Publish(ctx context.Context, m *sink.Message) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	o := t.records.outcome()
+	o := &p.outcome
 	o.m = m
 	o.gate = gate
-	o.topics = t.topics
+	o.target = t
 	o.left = 1
+	tombstone := p.tombstone // the parcel is gone with its last record
 	if tombstone != nil {
 		o.left++
 	}
-	t.client.Produce(ctx, r, o.done)
+	report := o.report
+	t.client.Produce(ctx, r, report)
 	if tombstone != nil {
-		t.client.Produce(ctx, tombstone, o.done)
+		t.client.Produce(ctx, tombstone, report)
 	}
 }
 
@@ -228,13 +232,15 @@ func (t *Target) connect() error {
 
 // An outcome is the outcome of a message's records.
 type outcome struct {
+	parcel *parcel                  // that it is of
+	report func(*kgo.Record, error) // done
+	target *Target
+	m      *sink.Message
+	gate   *sink.Gate
+
 	mu   sync.Mutex
-	m    *sink.Message
-	gate *sink.Gate
 	left int
 	err  error
-
-	topics *topics
 }
 
 func (o *outcome) done(r *kgo.Record, err error) {
@@ -246,14 +252,17 @@ func (o *outcome) done(r *kgo.Record, err error) {
 	if !last {
 		return
 	}
-	o.gate.Leave(o.m)
-	if o.err != nil && o.gate.IsShut() {
-		o.m.Done(fmt.Errorf("%w: a term has ended: %w", sink.ErrEarlier, o.err))
-		return
+	m := o.m
+	o.gate.Leave(m)
+	switch err = judge(o.err, r.Topic); {
+	case err == nil:
+		o.target.recycle(o.parcel)
+	case o.gate.IsShut():
+		err = fmt.Errorf("%w: a term has ended: %w", sink.ErrEarlier, o.err)
+	default:
+		o.target.topics.refused(err, r.Topic)
 	}
-	err = judge(o.err, r.Topic)
-	o.topics.refused(err, r.Topic)
-	o.m.Done(err)
+	m.Done(err)
 }
 
 // judge distinguishes the refusal of a record for a topic, which may be unknown, from an

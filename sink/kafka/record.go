@@ -10,8 +10,8 @@ import (
 	"github.com/mongostream/streamer/sink"
 )
 
-// A recordMaker makes the records of messages. It allocates the parts of many records at a time,
-// and caches recurring parts. Only one goroutine may use it.
+// A recordMaker makes the records of messages, in parcels that were used before, and caches
+// recurring parts. Only one goroutine may use it.
 type recordMaker struct {
 	target     *Target
 	media      []byte
@@ -22,24 +22,45 @@ type recordMaker struct {
 	last       change.Namespace // of the last prefix
 	lastPrefix []byte           // nil before the first
 	merged     bool             // topics have several collections
+}
 
-	// The unused rest of the last allocations.
-	records  []kgo.Record
-	outcomes []outcome
-	headers  []kgo.RecordHeader
-	text     []byte
+// A parcel is the record of a message with all that is its own, and the tombstone that follows a
+// delete.
+type parcel struct {
+	record    kgo.Record
+	tombstone *kgo.Record // nil if none follows
+	headers   [headersOf]kgo.RecordHeader
+	text      []byte // of the headers and the key
+	outcome   outcome
 }
 
 const (
-	// chunk is the number of records whose parts are allocated together.
-	chunk = 256
 	// headersOf is the number of headers of a record.
 	headersOf = 5
-	// textOf is what the texts of a record take about, timeOf its time, in bytes.
-	textOf, timeOf = 128, 32
+	// textOf is what the texts of a record take about, in bytes.
+	textOf = 160
 	// maxPrefixes bounds the prefixes of keys that are kept.
 	maxPrefixes = 10_000
 )
+
+// parcel returns an empty parcel. Records are made for each change, so that most of a sink's
+// garbage would be these.
+func (t *Target) parcel() *parcel {
+	if p, is := t.spare.Get().(*parcel); is {
+		return p
+	}
+	p := &parcel{text: make([]byte, 0, textOf)}
+	p.outcome.parcel = p
+	p.outcome.report = p.outcome.done
+	return p
+}
+
+// recycle takes back a parcel that Kafka has acknowledged: its client has forgotten the records. It
+// may still have those that have failed.
+func (t *Target) recycle(p *parcel) {
+	*p = parcel{text: p.text[:0], outcome: outcome{parcel: p, report: p.outcome.report}}
+	t.spare.Put(p)
+}
 
 func (t *Target) newRecordMaker() *recordMaker {
 	byDatabase := t.cfg.OneDatabase || t.topic.Has("db")
@@ -50,40 +71,35 @@ func (t *Target) newRecordMaker() *recordMaker {
 	}
 }
 
-// of returns the record of a message, and the tombstone that follows a delete, nil if none does.
-func (k *recordMaker) of(m *sink.Message) (record, tombstone *kgo.Record) {
-	record = k.record()
-	if cap(k.headers)-len(k.headers) < headersOf {
-		k.headers = make([]kgo.RecordHeader, 0, chunk*headersOf)
-	}
-	begun := len(k.headers)
-	k.headers = append(k.headers,
-		kgo.RecordHeader{Key: "streamer-id", Value: k.bytes(len(m.ID), func(b []byte) []byte { return append(b, m.ID...) })},
+// of returns the record of a message, and the tombstone that follows a delete.
+func (k *recordMaker) of(m *sink.Message) *parcel {
+	p := k.target.parcel()
+	headers := append(p.headers[:0],
+		kgo.RecordHeader{Key: "streamer-id", Value: p.write(func(b []byte) []byte { return append(b, m.ID...) })},
 		kgo.RecordHeader{Key: "streamer-op", Value: k.operation(m.Op)},
-		kgo.RecordHeader{Key: "streamer-time", Value: k.bytes(timeOf, m.Time.AppendText)},
+		kgo.RecordHeader{Key: "streamer-time", Value: p.write(m.Time.AppendText)},
 		kgo.RecordHeader{Key: "content-type", Value: k.media},
 	)
-	record.Key = k.key(m)
+	record := &p.record
+	record.Key = k.key(p, m)
 	record.Value = m.Value
 	if m.Op == sink.OpLoss {
 		record.Topic = k.target.cfg.Losses
-		record.Headers = k.headers[begun:len(k.headers):len(k.headers)]
-		return record, nil
+		record.Headers = headers
+		return p
 	}
-	k.headers = append(k.headers, kgo.RecordHeader{Key: "streamer-partition", Value: k.partition(m.Partition)})
+	record.Headers = append(headers, kgo.RecordHeader{Key: "streamer-partition", Value: k.partition(m.Partition)})
 	record.Topic = k.topics.Of(m)
-	record.Headers = k.headers[begun:len(k.headers):len(k.headers)]
 	if k.target.cfg.Tombstones && m.Op == "delete" {
-		tombstone = k.record()
-		tombstone.Topic, tombstone.Key, tombstone.Headers = record.Topic, record.Key, record.Headers
+		p.tombstone = &kgo.Record{Topic: record.Topic, Key: record.Key, Headers: record.Headers}
 	}
-	return record, tombstone
+	return p
 }
 
 // key returns the key of a record. Every record has one, because compacted topics refuse others,
 // and no two documents of a topic share one. If the topic does not identify the collection, the key
 // contains it, in an array, because no _id is an array.
-func (k *recordMaker) key(m *sink.Message) []byte {
+func (k *recordMaker) key(p *parcel, m *sink.Message) []byte {
 	switch {
 	case m.Op == sink.OpLoss:
 		return append(extjson.AppendString([]byte("["), []byte(m.ID)), ']')
@@ -95,7 +111,7 @@ func (k *recordMaker) key(m *sink.Message) []byte {
 		return sink.DebeziumKey(m.Key, nil)
 	case k.merged:
 		prefix := k.prefix(m)
-		return k.bytes(len(prefix)+len(m.Key)+1, func(b []byte) []byte { return append(append(append(b, prefix...), m.Key...), ']') })
+		return p.write(func(b []byte) []byte { return append(append(append(b, prefix...), m.Key...), ']') })
 	}
 	return m.Key
 }
@@ -119,34 +135,11 @@ func (k *recordMaker) prefix(m *sink.Message) []byte {
 	return b
 }
 
-// record returns an empty record.
-func (k *recordMaker) record() *kgo.Record {
-	if len(k.records) == 0 {
-		k.records = make([]kgo.Record, chunk)
-	}
-	r := &k.records[0]
-	k.records = k.records[1:]
-	return r
-}
-
-// outcome returns an empty outcome.
-func (k *recordMaker) outcome() *outcome {
-	if len(k.outcomes) == 0 {
-		k.outcomes = make([]outcome, chunk)
-	}
-	o := &k.outcomes[0]
-	k.outcomes = k.outcomes[1:]
-	return o
-}
-
-// bytes returns the text that write appends, usually of at most size bytes.
-func (k *recordMaker) bytes(size int, write func([]byte) []byte) []byte {
-	if cap(k.text)-len(k.text) < size {
-		k.text = make([]byte, 0, max(size, chunk*textOf))
-	}
-	begun := len(k.text)
-	k.text = write(k.text)
-	return k.text[begun:len(k.text):len(k.text)]
+// write returns the text that appends.
+func (p *parcel) write(text func([]byte) []byte) []byte {
+	begun := len(p.text)
+	p.text = text(p.text)
+	return p.text[begun:len(p.text):len(p.text)]
 }
 
 func (k *recordMaker) operation(op string) []byte {

@@ -267,6 +267,7 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 		return fmt.Errorf("begin transaction: %w", err)
 	}
 	records := make([]*kgo.Record, 0, len(messages))
+	parcels := make([]*parcel, 0, len(messages))
 	last := p.last
 	for i, m := range messages {
 		if i == 0 || !m.SharesTerm(messages[i-1]) { // once is enough: they are under way together
@@ -275,9 +276,10 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 			}
 			defer p.gate.Leave(m)
 		}
-		record, tombstone := p.records.of(m)
-		if records = append(records, record); tombstone != nil {
-			records = append(records, tombstone)
+		made := p.records.of(m)
+		parcels = append(parcels, made)
+		if records = append(records, &made.record); made.tombstone != nil {
+			records = append(records, made.tombstone)
 		}
 		last = last.With(m)
 	}
@@ -310,6 +312,9 @@ func (p *producer) publish(ctx context.Context, messages []*sink.Message) error 
 	switch shut := p.gate.Err(); {
 	case err == nil:
 		p.last = last
+		for _, done := range parcels {
+			p.records.target.recycle(done)
+		}
 	case shut != nil:
 		return shut
 	case ctx.Err() != nil: // the client is closed
