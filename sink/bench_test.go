@@ -22,11 +22,12 @@ func BenchmarkEncode(b *testing.B) {
 			event := &delivery.Event{Ref: e.Position().Ref(), Partition: 3}
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += batch {
-				messages := make([]Message, batch)
+				encode.recycle(encode.full)
+				encode.full = encode.full[:0]
 				encode.ids = strings.Builder{}
 				encode.ids.Grow(batch * idSize)
-				for i := range messages {
-					if err := encode.message(&messages[i], event, "1-A-0", doc); err != nil {
+				for range batch {
+					if _, err := encode.message(event, "1-A-0", doc); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -1,8 +1,10 @@
 // Package sink publishes the changes of a shared subscriber to another system: Kafka, NATS
 // JetStream, an HTTP endpoint, a file, standard output.
 //
-//	streamer.Shared ─► Sink: encode, publish in order ─► Target ─► acknowledged ─► Shared.Ack ─► checkpoint
-//	                        └─ refused: attempts, dead letter or halt; unreachable: wait, then again from the first failure
+//	streamer.Shared ─► Sink: encode, publish in order ─► Target
+//	  acknowledged: Shared.Ack ─► checkpoint
+//	  refused: attempts, dead letter or halt
+//	  unreachable: wait, then again from the first failure
 //
 // The owner of a partition publishes its changes in the order of the oplog. Messages are published
 // without waiting for each other. A batch is acknowledged when the target has acknowledged all its
@@ -39,7 +41,9 @@
 // # Bounds
 //
 // The session's credit (gateway.credit_events, gateway.credit_bytes) bounds the changes that wait
-// for the target, besides their encoding.
+// for the target, besides their encoding. The memory of encoded changes is used again once their
+// batch is acknowledged, if nothing has failed since it was begun: a target may still have what it
+// has not acknowledged.
 //
 // # Not obvious, and the tests that guard it
 //
@@ -55,4 +59,7 @@
 //     is restarted with a new target for unacknowledged messages
 //     (sink.TestSinkIsJudgedByItsOldestBatch, TestWedgedSinkIsFoundAndRestarted,
 //     TestSinkWithoutItsTargetIsNotStalled)
+//   - Nothing may use a message after its acknowledgement: a gate keeps a copy, and a body ends
+//     with its request (sink.TestGateNeedsNoMessageThatIsOver, http.TestBodyEndsWithItsRequest,
+//     sink.TestMemoryOfAcknowledgedMessagesIsUsedAgain)
 package sink

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -50,8 +51,46 @@ type encoder struct {
 	json          extjson.Options
 	names         map[string]string // recurring texts
 	scratch, key  []byte
-	arena         []byte          // the last block of the messages' bytes
+	page          *page           // of the last message
+	full          []*page         // before it, since the beginning of the batch
+	spare         sync.Pool       // of *page
 	ids           strings.Builder // of the batch
+}
+
+// A page is the memory of some messages, which batches share, so that little of it stays unused.
+// Those of batches that are over are used again: most of a sink's garbage would be messages.
+type page struct {
+	messages []Message
+	text     []byte // of their keys and values
+}
+
+// The size of a page. Values that do not fit into one are their message's alone.
+const pageMessages, pageBytes = 128, 64 << 10
+
+// room returns the next message, whose text is expected to have so many bytes.
+func (e *encoder) room(size int) *Message {
+	if p := e.page; p != nil && (len(p.messages) == pageMessages || size <= pageBytes && len(p.text)+size > cap(p.text)) {
+		e.full = append(e.full, p)
+		e.page = nil
+	}
+	if e.page == nil {
+		var is bool
+		if e.page, is = e.spare.Get().(*page); !is {
+			e.page = &page{make([]Message, 0, pageMessages), make([]byte, 0, pageBytes)}
+		}
+	}
+	p := e.page
+	p.messages = p.messages[:len(p.messages)+1]
+	return &p.messages[len(p.messages)-1]
+}
+
+// recycle takes back the pages of a batch that is over.
+func (e *encoder) recycle(pages []*page) {
+	for _, p := range pages {
+		clear(p.messages)
+		*p = page{p.messages[:0], p.text[:0]}
+		e.spare.Put(p)
+	}
 }
 
 func newEncoder(cfg Config) *encoder {
@@ -123,11 +162,13 @@ func (e *encoder) read(doc []byte) (f fields, err error) {
 }
 
 // message makes m the message of a change.
-func (e *encoder) message(m *Message, event *delivery.Event, incarnation string, doc []byte) error {
+func (e *encoder) message(event *delivery.Event, incarnation string, doc []byte) (*Message, error) {
 	f, err := e.read(doc)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	size := 2*len(doc) + keySize
+	m := e.room(size)
 	e.scratch = event.Ref.AppendText(e.scratch[:0], e.cluster)
 	e.scratch = append(append(e.scratch, '.'), incarnation...)
 	if event.Snapshot { // it has the position at which it was read
@@ -140,9 +181,9 @@ func (e *encoder) message(m *Message, event *delivery.Event, incarnation string,
 		Partition: event.Partition, Ref: event.Ref, ID: e.ids.String()[at:], Op: f.op, DB: f.db, Coll: f.coll, Time: f.time, Snapshot: event.Snapshot,
 		Incarnation: incarnation,
 	}
-	b := e.arena
-	if size := 2*len(doc) + keySize; cap(b)-len(b) < size {
-		b = make([]byte, 0, max(size, blockSize))
+	b := e.page.text
+	if size > pageBytes {
+		b = make([]byte, 0, size)
 	}
 	begun := len(b)
 	if !f.id.IsZero() {
@@ -151,13 +192,13 @@ func (e *encoder) message(m *Message, event *delivery.Event, incarnation string,
 	}
 	begun = len(b)
 	if b, err = e.appendValue(b, m, event, &f, doc); err != nil {
-		return err
+		return nil, err
 	}
 	m.Value = b[begun:len(b):len(b)]
-	if cap(b) <= blockSize { // the block of a large document is its message's alone
-		e.arena = b
+	if cap(b) == cap(e.page.text) { // it has not outgrown the page
+		e.page.text = b
 	}
-	return nil
+	return m, nil
 }
 
 func (e *encoder) appendValue(b []byte, m *Message, event *delivery.Event, f *fields, doc []byte) ([]byte, error) {
@@ -388,7 +429,7 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 	if b.Loss != nil {
 		return []*Message{s.encode.loss(b)}, nil
 	}
-	all, messages := make([]*Message, 0, len(b.Events)), make([]Message, len(b.Events))
+	all := make([]*Message, 0, len(b.Events))
 	leases := s.loop.leases
 	clear(leases)
 	s.encode.ids = strings.Builder{}
@@ -406,8 +447,8 @@ func (s *Sink) messages(b *delivery.Batch) ([]*Message, error) {
 		if !l.valid {
 			continue
 		}
-		m := &messages[i]
-		if err := s.encode.message(m, &b.Events[i], l.incarnation, b.Payload(i)); err != nil {
+		m, err := s.encode.message(&b.Events[i], l.incarnation, b.Payload(i))
+		if err != nil {
 			return nil, err
 		}
 		l.count.n++
@@ -443,9 +484,8 @@ func (s *Sink) count(p change.Partition, l lease) *count {
 	return c
 }
 
-// keySize and idSize are usual upper bounds of the keys and ids of messages, blockSize is the least
-// size of a block of messages, in bytes. Batches share blocks, so that little of them stays unused.
-const keySize, idSize, blockSize = 256, 112, 64 << 10
+// keySize and idSize are usual upper bounds of the keys and ids of messages, in bytes.
+const keySize, idSize = 256, 112
 
 // loss makes the message of a loss. Each node that serves the sink publishes its own.
 func (e *encoder) loss(b *delivery.Batch) *Message {

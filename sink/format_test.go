@@ -26,8 +26,8 @@ func encoded(t *testing.T, cfg Config, doc bson.D) *Message {
 		t.Fatal(err)
 	}
 	cfg.Cluster, cfg.Name = "c", "out"
-	m := &Message{}
-	if err := newEncoder(cfg).message(m, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, "1-A-0", raw); err != nil {
+	m, err := newEncoder(cfg).message(&delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: 2}).Ref(), Partition: 3}, "1-A-0", raw)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -48,9 +48,9 @@ func TestDocumentsOfSnapshots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Message{}
 		event := &delivery.Event{Ref: change.At(at).Ref(), Snapshot: true}
-		if err := newEncoder(Config{Cluster: "c", Format: Debezium}).message(m, event, "1-A-0", read.Raw()); err != nil {
+		m, err := newEncoder(Config{Cluster: "c", Format: Debezium}).message(event, "1-A-0", read.Raw())
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
@@ -393,8 +393,8 @@ func TestCloudEventsHaveLegalAttributes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Message{}
-		if err := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).message(m, &delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: n}).Ref()}, "", raw); err != nil {
+		m, err := newEncoder(Config{Cluster: "c", Name: "out", Format: CloudEvents}).message(&delivery.Event{Ref: change.At(change.Timestamp{T: 1000, I: n}).Ref()}, "", raw)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return m
@@ -414,12 +414,12 @@ func TestEncoderKeepsNoLargeBlock(t *testing.T) {
 	e := newEncoder(Config{Cluster: "c", Name: "out", Format: Relaxed})
 	for _, size := range []int{10, 1 << 20, 10} {
 		doc := changetest.Event{ID: 1, Pad: size}.Bytes()
-		var m Message
-		if err := e.message(&m, &delivery.Event{}, "1", doc); err != nil {
+		m, err := e.message(&delivery.Event{}, "1", doc)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Value) < size || cap(e.arena) > blockSize {
-			t.Errorf("a change of %d bytes: the message has %d, the encoder keeps %d", size, len(m.Value), cap(e.arena))
+		if len(m.Value) < size || cap(e.page.text) > pageBytes {
+			t.Errorf("a change of %d bytes: the message has %d, the encoder keeps %d", size, len(m.Value), cap(e.page.text))
 		}
 	}
 }

@@ -29,7 +29,7 @@ type Gate struct {
 // tenants are messages under way whose terms end together.
 type tenants struct {
 	count int
-	one   *Message
+	one   Message // a copy of the first
 }
 
 // SharesTerm reports whether two messages may leave the process for equally long.
@@ -59,7 +59,7 @@ func (g *Gate) Enter(m *Message) error {
 	if g.mu.open == nil {
 		g.mu.open = make(map[change.Partition][]*tenants)
 	}
-	g.mu.open[m.Partition] = append(g.mu.open[m.Partition], &tenants{count: 1, one: m})
+	g.mu.open[m.Partition] = append(g.mu.open[m.Partition], &tenants{count: 1, one: *m})
 	return nil
 }
 

@@ -58,6 +58,27 @@ func TestGateShutsWithATerm(t *testing.T) {
 	}
 }
 
+// The memory of a message that is over is another message's, while others of its term are still
+// under way.
+func TestGateNeedsNoMessageThatIsOver(t *testing.T) {
+	t.Parallel()
+	g := &Gate{Shut: func() {}}
+	var valid atomic.Bool
+	valid.Store(true)
+	over, waits := &Message{Partition: 1}, &Message{Partition: 1}
+	for _, m := range []*Message{over, waits} {
+		Own(m, valid.Load)
+		if err := g.Enter(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Leave(over)
+	*over = Message{Partition: 2}
+	if valid.Store(false); !errors.Is(g.Err(), ErrReplaced) {
+		t.Errorf("after the end of the term: %v", g.Err())
+	}
+}
+
 // Messages of a term that has something under way enter without a look at the term: the write looks
 // at it, once for all of them.
 func TestGateAsksForATermOncePerWrite(t *testing.T) {

@@ -64,7 +64,8 @@ const (
 )
 
 // Done reports the outcome of an attempt to publish the message: nil if the target has acknowledged
-// it. It may be called by any goroutine, exactly once for each Publish.
+// it. It may be called by any goroutine, exactly once for each Publish. After an acknowledgement
+// the target must not use the message: its memory becomes that of other messages.
 func (m *Message) Done(err error) { m.report(m, err) }
 
 // Report makes a message report its outcomes to a function. It is for callers that publish messages

@@ -83,6 +83,7 @@ func (s *Sink) renew(ctx context.Context) error {
 		}
 	}
 	s.mu.underWay = 0
+	s.mu.faults++
 	s.mu.step++
 	s.stall()
 	wake.Notify(s.signal)

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mongostream/streamer/change/changetest"
+	"github.com/mongostream/streamer/delivery"
 	"github.com/mongostream/streamer/streamer"
 )
 
@@ -205,5 +207,72 @@ func TestResumedSinkPublishesWhatWasReleasedMeanwhile(t *testing.T) {
 	s.repeat(t.Context(), again)
 	if _, again = s.again(); !slices.Contains(again, waits) || !s.rests() {
 		t.Errorf("%d messages are published again, it rests %t", len(again), s.rests())
+	}
+}
+
+// The memory of messages is used again once they are acknowledged, and never after a failure or a
+// restart: the target may still have what it has not acknowledged.
+func TestMemoryOfAcknowledgedMessagesIsUsedAgain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		fails func(*Sink, *Message)
+		again bool
+	}{
+		{"acknowledged", func(*Sink, *Message) {}, true},
+		{"failed", func(s *Sink, m *Message) {
+			s.begin(m)
+			m.Done(errors.New("away"))
+			s.mu.failed = false // it is repeated
+		}, false},
+		{"restarted", func(s *Sink, _ *Message) {
+			s.cfg.Renew = func() (Target, Target, error) { return &broken{}, nil, nil }
+			if err := s.renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s.mu.failed = false
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := publishing(&broken{}, Config{}, 2)
+			f := s.mu.flights[0]
+			f.faults = s.fresh()
+			used := &page{messages: make([]Message, 1, pageMessages), text: make([]byte, 1, pageBytes)}
+			f.pages = []*page{used}
+			s.encode.page = &page{}
+			test.fails(s, f.messages[0])
+			s.publish(t.Context(), f.messages)
+			if len(s.mu.flights) > 0 {
+				t.Fatal("the batch is not over")
+			}
+			if again := len(used.messages) == 0; again != test.again {
+				t.Errorf("its memory is used again: %t", again)
+			}
+			if s.fresh(); (s.encode.page != nil) != test.again {
+				t.Errorf("the next batch begins in the page of the last one: %t", !test.again)
+			}
+		})
+	}
+}
+
+// Batches that are acknowledged one after the other need the memory of one.
+func TestBatchesShareTheMemoryOfMessages(t *testing.T) {
+	t.Parallel()
+	e := newEncoder(Config{Cluster: "c", Name: "out", Format: Relaxed})
+	pages := make(map[*page]bool)
+	doc := changetest.Event{ID: 1}.Bytes()
+	for range 100 {
+		for range 2 * pageMessages {
+			if _, err := e.message(&delivery.Event{}, "1", doc); err != nil {
+				t.Fatal(err)
+			}
+			pages[e.page] = true
+		}
+		e.recycle(e.full)
+		e.full = e.full[:0]
+	}
+	if len(pages) > 150 { // a pool may lose some; without it there would be 200
+		t.Errorf("they have %d pages", len(pages))
 	}
 }

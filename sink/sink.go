@@ -83,6 +83,7 @@ type Sink struct {
 // A loop is the state of the loop that publishes.
 type loop struct {
 	batches []*delivery.Batch           // received and not published yet
+	faults  uint64                      // when the last batch was begun
 	took    time.Time                   // when they were received, zero without a tracer
 	counts  map[change.Partition]*count // of messages
 	leases  map[change.Partition]lease  // of the batch that is being encoded
@@ -95,6 +96,7 @@ type guarded struct {
 	sync.Mutex
 	restart  context.CancelCauseFunc // ends the present loop, nil while none runs
 	backlog  int                     // received batches that are not published yet
+	faults   uint64                  // counts failures, after which a target may still have a message
 	step     uint64                  // counts the progress of the oldest batch, and the attempts after a failure
 	flights  []*flight               // batches that are not over, in order
 	ack      uint64                  // the last batch that is over and not acknowledged
@@ -125,6 +127,8 @@ type flight struct {
 	messages []*Message
 	left     int // messages that are not over
 	span     span
+	pages    []*page // which nothing needs once it is over, and all before it
+	faults   uint64  // when it was begun
 }
 
 // New returns a Sink. Run runs it and closes the target.
@@ -236,10 +240,12 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 	}
 	f := &flight{shared: s.shared, seq: b.Seq, span: s.beginSpan(ctx, b)}
 	var err error
+	f.faults = s.fresh()
 	if f.messages, err = s.messages(b); err != nil {
 		f.span.fail(err)
 		return err
 	}
+	f.pages = slices.Clone(s.encode.full)
 	f.left = len(f.messages)
 	report := s.done
 	for _, m := range f.messages {
@@ -268,6 +274,19 @@ func (s *Sink) take(ctx context.Context, b *delivery.Batch) error {
 		return s.settle(ctx)
 	}
 	return nil
+}
+
+// fresh has the messages of the next batch made in other pages than those of before the last
+// failure, and returns the number of failures.
+func (s *Sink) fresh() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.encode.full = s.encode.full[:0]
+	if s.loop.faults != s.mu.faults {
+		s.loop.faults = s.mu.faults
+		s.encode.page = nil
+	}
+	return s.mu.faults
 }
 
 // settle waits until nothing is under way, recovering from failures.
@@ -342,6 +361,7 @@ func (s *Sink) done(m *Message, err error) {
 	s.mu.underWay--
 	m.err = err
 	if err != nil {
+		s.mu.faults++
 		s.mu.step++
 		m.state = waiting
 		s.mu.failed = true
@@ -379,6 +399,9 @@ func (s *Sink) finish() {
 	for n < len(s.mu.flights) && s.mu.flights[n].left == 0 {
 		s.mu.ack = s.mu.flights[n].seq
 		s.mu.flights[n].span.acknowledged()
+		if s.mu.flights[n].faults == s.mu.faults {
+			s.encode.recycle(s.mu.flights[n].pages)
+		}
 		n++
 	}
 	if n == 0 {
@@ -658,6 +681,7 @@ func (s *Sink) try(ctx context.Context, m *Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.err = err; err != nil {
+		s.mu.faults++
 		s.mu.last = err
 		s.fails(err)
 		return err

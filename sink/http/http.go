@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -201,8 +202,10 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 		return withoutURL(err)
 	}
 	// The client may dial first, or repeat the request over another connection. It reads the body
-	// when it writes.
-	open := func() (io.ReadCloser, error) { return io.NopCloser(&ownedReader{bytes.NewReader(body), messages}), nil }
+	// when it writes, also after an early answer.
+	of := &sending{messages: messages}
+	defer of.end()
+	open := func() (io.ReadCloser, error) { return io.NopCloser(&ownedReader{bytes.NewReader(body), of}), nil }
 	req.Body, _ = open()
 	req.GetBody = open
 	req.ContentLength = int64(len(body))
@@ -237,15 +240,32 @@ func (t *Target) post(ctx context.Context, messages []*sink.Message) error {
 	}
 }
 
-// An ownedReader is a body that ends with an error when the term of one of its messages has ended.
+// A sending is what the bodies of a request are read from until its outcome is known. Afterwards
+// the messages are used for other changes.
+type sending struct {
+	mu       sync.Mutex
+	messages []*sink.Message // nil after the end
+}
+
+// end ends the bodies.
+func (s *sending) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = nil
+}
+
+// An ownedReader is a body that ends with an error when the term of one of its messages has ended,
+// and when the request has.
 type ownedReader struct {
-	body     *bytes.Reader
-	messages []*sink.Message
+	body *bytes.Reader
+	of   *sending
 }
 
 // Read implements io.Reader.
 func (r *ownedReader) Read(b []byte) (int, error) {
-	if len(sink.Owned(r.messages)) < len(r.messages) {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	if messages := r.of.messages; messages == nil || len(sink.Owned(messages)) < len(messages) {
 		return 0, sink.ErrReplaced
 	}
 	return r.body.Read(b) //nolint:wrapcheck // it is a reader

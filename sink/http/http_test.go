@@ -166,3 +166,25 @@ func takeBeginnings(l net.Listener, config *tls.Config, begun chan<- net.Conn) {
 		}()
 	}
 }
+
+// An early endpoint answers before it reads the body.
+type early struct{ body io.Reader }
+
+func (e *early) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.body = r.Body
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// The client may read the body of a request that is over, if the endpoint has answered before it
+// has read everything. By then the messages are used for other changes.
+func TestBodyEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	var endpoint early
+	to := &Target{cfg: Config{URL: "http://127.0.0.1/"}, client: &http.Client{Transport: &endpoint}}
+	if err := to.post(t.Context(), []*sink.Message{{Value: []byte("{}")}}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(endpoint.body); len(text) > 0 || err == nil {
+		t.Errorf("after the request: %q, %v", text, err)
+	}
+}
