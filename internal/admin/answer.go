@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mongostream/streamer/cluster"
 	"github.com/mongostream/streamer/fault"
 	"github.com/mongostream/streamer/gateway/access"
+	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/internal/input"
 )
 
@@ -50,6 +52,24 @@ const (
 func silence() error {
 	return fault.Newf(fault.EtcdUnreachable, "etcd has not answered within %s", readTimeout)
 }
+
+// looks reads something with which an operation begins. Nothing has been done yet, so that a store
+// that is silent for long refuses the operation for good, with its code.
+func looks[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, silence())
+	defer cancel()
+	found, err := read(ctx)
+	return found, reason(ctx, err)
+}
+
+// timely is a view of a cluster that tells when etcd is silent.
+type timely struct{ of handoff.View }
+
+// View implements [handoff.View].
+func (v timely) View(ctx context.Context) (cluster.View, error) { return looks(ctx, v.of.View) }
+
+// Hints implements [handoff.View].
+func (v timely) Hints(ctx context.Context) <-chan struct{} { return v.of.Hints(ctx) }
 
 // reason returns an error, or why its context has ended, where only that says what is wrong: that
 // the store does not answer, that the node stops, or that the client has gone.

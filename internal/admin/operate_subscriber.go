@@ -40,7 +40,7 @@ func (o Operations) ServeRewindPlan() http.Handler {
 // ServeRewind answers POST requests for /v1/subscribers/rewind?subscriber=NAME&to=TIME: the
 // subscriber is moved back, and the nodes get a notice.
 func (o Operations) ServeRewind() http.Handler {
-	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+	return o.serve(finishTimeout, func(r *http.Request, by string, record func(string, ...string)) error {
 		plan, err := o.planRewind(r)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (o Operations) ServeRewind() http.Handler {
 // shared subscriber continues and saves new checkpoints; without these it begins at the origin's
 // start.
 func (o Operations) ServeDelete() http.Handler {
-	return o.serve(func(r *http.Request, _ string, record func(string, ...string)) error {
+	return o.serve(finishTimeout, func(r *http.Request, _ string, record func(string, ...string)) error {
 		name, err := o.named(r)
 		if err != nil {
 			return err
@@ -100,7 +100,7 @@ func (o Operations) named(r *http.Request) (string, error) {
 	if name == "" {
 		return "", fault.Newf(fault.CommandBadArgument, "parameter subscriber: required")
 	}
-	_, err := Find(r.Context(), o.Movable.Store, name)
+	_, err := looks(r.Context(), func(ctx context.Context) ([]checkpoint.Checkpoint, error) { return Find(ctx, o.Movable.Store, name) })
 	if checkpoint.KindOf(err) == checkpoint.RowsOwn {
 		err = nil
 	}

@@ -42,8 +42,11 @@ const (
 	requestedFor = time.Minute
 	// maxSlug is the longest slug of a component, in bytes.
 	maxSlug = 200
-	// finishTimeout bounds an operation, which continues without its client.
+	// finishTimeout bounds an operation of many writes, which continues without its client.
 	finishTimeout = time.Minute
+	// AnswerTimeout bounds the answer to any other operation: what it reads, the wait for a
+	// heartbeat, and what it writes. Clients wait longer, so that they get the answer.
+	AnswerTimeout = 20 * time.Second
 )
 
 // May reports whether an identity may operate: it has the right to everything, and is known by name
@@ -60,7 +63,7 @@ type Accepted struct {
 
 // ServeDrain answers POST requests for /v1/nodes/{node}/{do}, where do is drain or undrain.
 func (o Operations) ServeDrain() http.Handler {
-	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+	return o.serve(readTimeout, func(r *http.Request, by string, record func(string, ...string)) error {
 		node := r.PathValue("node")
 		if err := o.shared(); err != nil {
 			return err
@@ -68,9 +71,9 @@ func (o Operations) ServeDrain() http.Handler {
 		switch r.PathValue("do") {
 		case "drain":
 			d := handoff.Drain{Node: node, By: by, Confirm: func(int) error { record("drain", node); return nil }}
-			return d.Write(r.Context(), o.Cluster)
+			return d.Write(r.Context(), o.timely())
 		case "undrain":
-			return handoff.Undrain(r.Context(), o.Cluster, node, func() error { record("drain", node, "--undo"); return nil })
+			return handoff.Undrain(r.Context(), o.timely(), node, func() error { record("drain", node, "--undo"); return nil })
 		}
 		return fault.Newf(fault.CommandBadArgument, "a node can be drained or undrained")
 	})
@@ -79,7 +82,7 @@ func (o Operations) ServeDrain() http.Handler {
 // ServeHandoff answers POST requests for /v1/partitions/{partition}/handoff?to=NODE. The partition
 // stays where it is if it is not there after a minute.
 func (o Operations) ServeHandoff() http.Handler {
-	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+	return o.serve(readTimeout, func(r *http.Request, by string, record func(string, ...string)) error {
 		if err := o.shared(); err != nil {
 			return err
 		}
@@ -89,14 +92,14 @@ func (o Operations) ServeHandoff() http.Handler {
 		}
 		h := handoff.Request{Partition: change.Partition(n), To: r.URL.Query().Get("to"), By: by, For: requestedFor}
 		h.Confirm = func(string) error { record("handoff", r.PathValue("partition"), "--to", h.To); return nil }
-		return h.Write(r.Context(), o.Cluster)
+		return h.Write(r.Context(), o.timely())
 	})
 }
 
 // ServeRestarts answers POST requests for /v1/restarts/{do}?slug=SLUG&for=DURATION, where do is
 // pause or resume.
 func (o Operations) ServeRestarts() http.Handler {
-	return o.serve(func(r *http.Request, by string, record func(string, ...string)) error {
+	return o.serve(readTimeout, func(r *http.Request, by string, record func(string, ...string)) error {
 		slug := r.URL.Query().Get("slug")
 		during := defaultPause
 		if slug == "" || len(slug) > maxSlug {
@@ -124,6 +127,13 @@ func (o Operations) ServeRestarts() http.Handler {
 	})
 }
 
+// timely is the cluster, of which no reading waits for long.
+func (o Operations) timely() handoff.Cluster {
+	c := o.Cluster
+	c.View = timely{c.View}
+	return c
+}
+
 // shared refuses what needs several nodes.
 func (o Operations) shared() error {
 	if o.Cluster.Directives == nil {
@@ -139,20 +149,31 @@ var errUnknown = fault.Newf(fault.CommandBadArgument, "unknown name")
 // not operate, 400, 404 or 409 with the fault that says why nothing is done, and 503 where the
 // store does not answer. What do records is in the audit log, so it is finished even if the client
 // goes away, or the node begins to stop, meanwhile.
-func (o Operations) serve(do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
+//
+// From the record on it has so long to write. Whatever it reads before is bounded by looks: then
+// nothing is written later, either. Where the store falls silent between the two, the answer says
+// that the outcome is unknown.
+func (o Operations) serve(finish time.Duration, do func(r *http.Request, by string, record func(command string, arguments ...string)) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
 		if !o.May(i) {
 			o.forbid(w)
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), finishTimeout)
-		defer cancel()
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+		defer cancel(nil)
+		end := time.AfterFunc(finishTimeout, func() { cancel(silence()) })
+		defer end.Stop()
 		var accepted Accepted
 		err := do(r.WithContext(ctx), i.Name, func(command string, arguments ...string) {
 			accepted = Accepted{Command: command, Arguments: arguments}
+			end.Reset(finish)
 			o.Board.Post(OperatedNotice(i.Name, command, arguments))
 		})
+		err = reason(ctx, err)
+		if accepted.Command != "" && isSilence(err) {
+			err = fmt.Errorf("whether it is done is unknown, and it may yet be; look before you try again: %w", err)
+		}
 		if err != nil {
 			o.refuse(w, r, err)
 			return
@@ -166,16 +187,21 @@ func (o Operations) forbid(w http.ResponseWriter) {
 		"operating needs the right to every namespace, and a name unless the node listens on its own machine only"))
 }
 
+// isSilence reports whether a store has not answered.
+func isSilence(err error) bool {
+	code := fault.Of(err)
+	return code == fault.EtcdUnreachable || code == fault.MongoUnreachable || errors.Is(err, context.DeadlineExceeded)
+}
+
 // refuse answers with why nothing is done.
 func (o Operations) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	code := fault.Of(err)
-	unanswered := code == fault.EtcdUnreachable || code == fault.MongoUnreachable || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case errors.Is(err, errUnknown):
 		refuseWith(w, r, http.StatusNotFound, err, o.Logger)
 	case code == fault.CommandBadArgument:
 		refuseWith(w, r, http.StatusBadRequest, err, o.Logger)
-	case code != "" && !unanswered:
+	case code != "" && !isSilence(err):
 		refuseWith(w, r, http.StatusConflict, err, o.Logger)
 	default:
 		refuse(w, r, err, o.Logger)

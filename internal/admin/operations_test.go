@@ -2,6 +2,7 @@ package admin_test
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,6 +28,8 @@ func server(t *testing.T, o admin.Operations) http.Handler {
 	mux.Handle("POST /v1/nodes/{node}/{do}", o.ServeDrain())
 	mux.Handle("POST /v1/partitions/{partition}/handoff", o.ServeHandoff())
 	mux.Handle("POST /v1/restarts/{do}", o.ServeRestarts())
+	mux.Handle("POST /v1/subscribers/rewind", o.ServeRewind())
+	mux.Handle("POST /v1/subscribers/delete", o.ServeDelete())
 	open, err := access.New(access.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -174,4 +177,90 @@ func TestStrangersDoNotOperate(t *testing.T) {
 		answers(t, server(t, o), targets[0], http.StatusAccepted, "", "Sec-Fetch-Site", "same-origin") // the page of the node
 		answers(t, server(t, admin.Operations{Board: board, Trusted: true}), targets[0], http.StatusBadRequest, "single node")
 	})
+}
+
+// A mute etcd answers nothing more: at all, or to those who write.
+type mute struct {
+	handoff.DirectiveStore
+	supervisor.Control
+	cluster handoff.View
+	reads   bool
+	tried   int // writes
+}
+
+func (m *mute) View(ctx context.Context) (cluster.View, error) {
+	if m.reads {
+		return m.cluster.View(ctx)
+	}
+	return cluster.View{}, wait(ctx)
+}
+
+func (m *mute) Hints(ctx context.Context) <-chan struct{} { return m.cluster.Hints(ctx) }
+
+func (m *mute) write(ctx context.Context) error {
+	m.tried++
+	return wait(ctx)
+}
+
+func (m *mute) Drain(ctx context.Context, _ string, _ cluster.Drain) error { return m.write(ctx) }
+func (m *mute) Undrain(ctx context.Context, _ string) error                { return m.write(ctx) }
+func (m *mute) Pin(ctx context.Context, _ change.Partition, _ cluster.Pin, _ time.Duration) error {
+	return m.write(ctx)
+}
+func (m *mute) Pause(ctx context.Context, _ supervisor.Pause, _ time.Duration) error {
+	return m.write(ctx)
+}
+func (m *mute) Unpause(ctx context.Context, _ string) error { return m.write(ctx) }
+
+// While etcd answers nothing an operation is refused in time, with its code, and nothing of it
+// happens later. Where etcd falls silent while it is written, the answer says that the outcome is
+// unknown.
+func TestOperationsAreTrueWhileEtcdIsSilent(t *testing.T) {
+	for _, c := range []struct {
+		target     string
+		reads      bool
+		within     time.Duration
+		says       string
+		mayBeDone  bool
+		isRecorded string
+	}{
+		{"/v1/nodes/a/drain", false, 8 * time.Second, "etcd has not answered", false, ""},
+		{"/v1/nodes/b/undrain", false, 8 * time.Second, "etcd has not answered", false, ""},
+		{"/v1/partitions/1/handoff?to=b", false, 8 * time.Second, "etcd has not answered", false, ""},
+		{"/v1/subscribers/rewind?subscriber=sink&to=earliest", false, 8 * time.Second, "etcd has not answered", false, ""},
+		{"/v1/subscribers/delete?subscriber=sink", false, 8 * time.Second, "etcd has not answered", false, ""},
+		{"/v1/nodes/a/drain", true, admin.AnswerTimeout, "whether it is done is unknown", true, "drain a"},
+		{"/v1/nodes/b/undrain", true, admin.AnswerTimeout, "whether it is done is unknown", true, "drain b --undo"},
+		{"/v1/partitions/1/handoff?to=b", true, admin.AnswerTimeout, "whether it is done is unknown", true, "handoff 1 --to b"},
+		{"/v1/restarts/pause?slug=a", true, admin.AnswerTimeout, "whether it is done is unknown", true, "supervisor pause-restart a --for 1h0m0s"},
+		{"/v1/restarts/resume?slug=a", true, admin.AnswerTimeout, "whether it is done is unknown", true, "supervisor pause-restart a --undo"},
+	} {
+		play(t, func(s *stage) {
+			t := s.t
+			if strings.Contains(c.target, "undrain") {
+				if err := s.cluster.Directives.Drain(t.Context(), "b", cluster.Drain{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			etcd := &mute{cluster: s.cluster.View, reads: c.reads}
+			board := notice.NewBoard(notice.Config{})
+			h := server(t, admin.Operations{
+				Cluster: handoff.Cluster{View: etcd, Directives: etcd}, Restarts: etcd, Board: board, Trusted: true,
+				Movable: admin.Movable{Store: silent{}, Source: &source{}}, Logger: slog.New(slog.DiscardHandler),
+			})
+			begun := time.Now()
+			answers(t, h, c.target, http.StatusServiceUnavailable, "STRM-ETCD-UNREACHABLE")
+			answers(t, h, c.target, http.StatusServiceUnavailable, c.says)
+			if took := time.Since(begun) / 2; took > c.within {
+				t.Errorf("%s: answered after %s", c.target, took)
+			}
+			time.Sleep(5 * time.Minute)
+			if done := etcd.tried > 0; done != c.mayBeDone {
+				t.Errorf("%s: written: %v", c.target, done)
+			}
+			if told := strings.Join(operated(board), "; "); !strings.HasPrefix(told, c.isRecorded) || c.isRecorded == "" && told != "" {
+				t.Errorf("%s: recorded: %s", c.target, told)
+			}
+		})
+	}
 }

@@ -59,8 +59,10 @@ func extent(ctx context.Context, source Source, now change.Timestamp) (r gap.Rea
 	return r, true, nil
 }
 
-// found is extent at the present time.
+// found is extent at the present time. MongoDB has measureTimeout to answer.
 func found(ctx context.Context, source Source) (r gap.Reach, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
 	now, err := source.Now(ctx)
 	if err != nil {
 		return r, false, err

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/mongostream/streamer/change"
 	"github.com/mongostream/streamer/health"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/internal/etcd/etcdtest"
@@ -132,6 +133,25 @@ func (f *fleet) stuck() {
 		}
 		return len(states) > 0 && !slices.ContainsFunc(states, well)
 	})
+}
+
+// refused gives commands to a node from which etcd is cut off. Each ends with etcd's code.
+func (f *fleet) refused(s *ship, partition change.Partition, to string) {
+	f.t.Helper()
+	var asked []*process
+	for _, command := range [][]string{
+		{"drain", to}, {"handoff", fmt.Sprint(partition), "--to", to}, {"subscribers", "rewind", "old", "--to", "-1m"},
+	} {
+		asked = append(asked, f.lab.operate(append(command, "--yes", "--address", s.url())...))
+	}
+	begun := time.Now()
+	for _, p := range asked {
+		code := p.wait()
+		if said := strings.Join(p.notes.all(), " "); code == 0 || !strings.Contains(said, "STRM-ETCD-UNREACHABLE") {
+			f.t.Errorf("%v: exit code %d after %v: %s", p.cmd.Args[1:], code, time.Since(begun), said)
+		}
+	}
+	f.t.Logf("%s: commands are refused within %v", s.name, time.Since(begun).Round(time.Millisecond))
 }
 
 // told counts the notices of a kind and code in the node's log.
@@ -278,11 +298,16 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		}
 	}
 
+	partition, _, to := f.elsewhere()
 	var heals []func()
 	for _, s := range f.ships {
 		heals = append(heals, s.link.Cut())
 	}
+	for _, s := range f.ships { // before and after it is known that etcd is away
+		f.refused(s, partition, to)
+	}
 	f.show("etcd is away", f.ships, "etcd STRM-ETCD-UNREACHABLE")
+	f.refused(f.ships[0], partition, to)
 	for _, s := range f.ships { // each for itself: they cannot hear each other
 		until(t, s.name+" tells that etcd is away", func() bool { return s.told("problem", "STRM-ETCD-UNREACHABLE") == 1 })
 	}
@@ -296,6 +321,9 @@ func TestOneProblemOnEverySurface(t *testing.T) {
 		heal()
 	}
 	f.show("etcd is back", f.ships)
+	if moved := f.movements(); len(moved.Pinned) > 0 || len(moved.Drained) > 0 {
+		t.Errorf("what was refused has happened: %+v", moved)
+	}
 	until(t, "the end of etcd's outage is told", func() bool {
 		return f.ships[0].told("problem_over", "STRM-ETCD-UNREACHABLE")+f.ships[1].told("problem_over", "STRM-ETCD-UNREACHABLE") > 0
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mongostream/streamer/fault"
+	"github.com/mongostream/streamer/internal/admin"
 )
 
 // tokenVariable holds the token where neither --token-file nor the context names a file.
@@ -149,8 +150,12 @@ func private(u *url.URL) bool {
 	return u.Scheme == "https" || u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// requestTimeout is how long a node may take to answer most requests.
-const requestTimeout = 10 * time.Second
+// requestTimeout is how long a node may take to answer most requests, operationTimeout to do
+// something: a command must hear what was done, or that nothing was.
+const (
+	requestTimeout   = 10 * time.Second
+	operationTimeout = admin.AnswerTimeout + 5*time.Second
+)
 
 // maxAnswer bounds an answer: 16384 partitions take some 3 MiB.
 const maxAnswer = 32 << 20
@@ -164,7 +169,11 @@ func (c *nodeClient) get(ctx context.Context, path string, into any) (status int
 // send does it with any method and a query. If a node that was asked to do something does not
 // answer, the error says that what it did is not known.
 func (c *nodeClient) send(ctx context.Context, method, path string, query url.Values, into any) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.wait, requestTimeout))
+	wait := cmp.Or(c.wait, requestTimeout)
+	if method != http.MethodGet {
+		wait = max(wait, operationTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Store(true) }})

@@ -45,7 +45,7 @@ export async function get(path) {
 
 // post asks the node to do something, and returns what it answers.
 export async function post(path) {
-  const response = await request(path, {method: 'POST', signal: AbortSignal.timeout(20_000)});
+  const response = await request(path, {method: 'POST', signal: AbortSignal.timeout(25_000)});
   return response.json();
 }
 
