@@ -254,20 +254,50 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// guesses are the names of flags in other tools, and those that mean the same here: of the latter
+// the first that a command has.
+func guesses() map[string][]string {
+	address, file, output, count := []string{"address"}, []string{"config", "file"}, []string{"output"}, []string{"count"}
+	return map[string][]string{
+		"url": address, "host": address, "hostname": address, "endpoint": address, "endpoints": address, "server": address, "addr": address, "node": address,
+		"config": file, "config-file": file, "conf": file, "c": file,
+		"format": output, "json": output, "out": output,
+		"n": count, "limit": count, "lines": count,
+		"force": {"yes"}, "assume-yes": {"yes"}, "no-confirm": {"yes"},
+	}
+}
+
 // FlagError makes the fault CommandBadArgument of an error in a command's flags. For a flag that
-// does not exist it names the most similar one.
+// does not exist it names the one that is meant: by its name in other tools, or the most similar.
 func FlagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || unknown.GetSpecifiedShortnames() != "" {
+	if !ok {
+		return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)
+	}
+	for _, name := range guesses()[unknown.GetSpecifiedName()] {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			short := ""
+			if f.Shorthand != "" {
+				short = ", or -" + f.Shorthand
+			}
+			return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s; it is called --%s%s", cmd.CommandPath(), dashed(unknown), name, short)
+		}
+	}
+	if unknown.GetSpecifiedShortnames() != "" {
 		return fault.Newf(fault.CommandBadArgument, "%s: %w", cmd.CommandPath(), err)
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
-	name := "--" + unknown.GetSpecifiedName()
-	if name == "--url" && slices.Contains(known, "--address") {
-		return fault.Newf(fault.CommandBadArgument, "%s: there is no flag --url: it is called --address, as everywhere", cmd.CommandPath())
-	}
+	name := dashed(unknown)
 	return fault.Newf(fault.CommandBadArgument, "%s: there is no flag %s%s", cmd.CommandPath(), name, config.Suggestion(name, known))
+}
+
+// dashed is an unknown flag as it was given.
+func dashed(unknown *pflag.NotExistError) string {
+	if unknown.GetSpecifiedShortnames() != "" {
+		return "-" + unknown.GetSpecifiedName()
+	}
+	return "--" + unknown.GetSpecifiedName()
 }
 
 // checkFlagGroups makes the fault CommandBadArgument of flags that exclude or need each other:
