@@ -62,3 +62,23 @@ func TestSessionSaysWhichFiltersItHas(t *testing.T) {
 		}
 	})
 }
+
+// A session that asks for no credit of its own has that of the hub's configuration.
+func TestSessionsHaveTheConfiguredCredit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		b := begin(t, source, delivery.Config{CreditEvents: 7, CreditBytes: 4096})
+		defer b.end()
+		s := b.open(delivery.SessionConfig{}, deliverytest.Everything(t))
+		synctest.Wait()
+		if events, bytes := s.Credit(); events != 7 || bytes != 4096 {
+			t.Errorf("it has credit for %d events and %d bytes", events, bytes)
+		}
+		source.Append(deliverytest.Inserts(20, 0)...)
+		synctest.Wait()
+		if events, bytes := s.Credit(); events != 0 || bytes <= 0 || bytes >= 4096 {
+			t.Errorf("after 20 events it has credit for %d events and %d bytes", events, bytes)
+		}
+	})
+}
