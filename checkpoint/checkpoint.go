@@ -475,8 +475,8 @@ func (c Checkpoint) Rewound(to change.Position, incarnation uint64, by, why stri
 }
 
 // Repaired returns what takes the place of a corrupt checkpoint whose history has c as its newest
-// entry: c itself, moved back to the position if it is later. What was left of snapshots, and its
-// losses, are not known.
+// entry: c itself, moved back to the position if it is later. Its losses are not known, and
+// unfinished snapshots are only those of the entry.
 func (c Checkpoint) Repaired(to change.Position, incarnation uint64, by, why string) (Checkpoint, error) {
 	return c.Rewound(earlier(to, c.Latest()), incarnation, by, why)
 }

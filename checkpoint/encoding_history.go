@@ -26,10 +26,15 @@ func (h *History) Last() (c Checkpoint, t Trail, ok bool) {
 }
 
 // Newest returns the entries, the newest first. Those of a shared checkpoint are numbered from 1
-// again after a repartition, which raises the incarnation.
+// again after a repartition, which raises the incarnation, and if it is lost: then at least those
+// from before a later rewind, which raises the generation, are not taken for the newest.
 func (h *History) Newest() []Checkpoint {
 	slices.SortFunc(*h, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(b.checkpoint.Epoch.Incarnation, a.checkpoint.Epoch.Incarnation), cmp.Compare(b.trail.Entries, a.trail.Entries))
+		return cmp.Or(
+			cmp.Compare(b.checkpoint.Epoch.Incarnation, a.checkpoint.Epoch.Incarnation),
+			cmp.Compare(b.checkpoint.Generation, a.checkpoint.Generation),
+			cmp.Compare(b.trail.Entries, a.trail.Entries),
+		)
 	})
 	all := make([]Checkpoint, len(*h))
 	for i, e := range *h {

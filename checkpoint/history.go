@@ -1,6 +1,10 @@
 package checkpoint
 
-import "time"
+import (
+	"time"
+
+	"github.com/mongostream/streamer/snapshot"
+)
 
 const (
 	// HistoryLength is the number of history entries of a checkpoint.
@@ -31,11 +35,18 @@ func (t Trail) Next(c Checkpoint) (next Trail, entry bool) {
 func (t Trail) Slot() int { return int((t.Entries + HistoryLength - 1) % HistoryLength) }
 
 // Entry returns the history entry of the checkpoint: its earliest position, without single
-// partitions, snapshots and losses.
+// partitions and losses. A shared one keeps the beginnings of unfinished snapshots: the documents
+// of a partition whose checkpoint is repaired come again.
 func (c Checkpoint) Entry() Checkpoint {
 	c.Position = c.Earliest()
 	c.Positions = nil
-	c.Snapshots = nil
 	c.Losses = nil
+	all := c.Snapshots
+	c.Snapshots = nil
+	for _, p := range snapshot.Together(all) {
+		if c.Shared && !p.Done {
+			c.Snapshots = append(c.Snapshots, owed(p, p.Some))
+		}
+	}
 	return c
 }

@@ -115,8 +115,8 @@ func clusterEntries() []Entry {
 		{
 			Code:    CheckpointRewind,
 			Summary: "a subscriber cannot be rewound to this position",
-			Meaning: "A rewind moves a checkpoint back, never forward, because the changes between would be lost silently; and the oplog must still reach back to the position. The checkpoint was not changed.",
-			Remedy:  "Choose a position before the checkpoint and after the oplog's oldest entry; `streamer subscribers rewind NAME --to TIME --dry-run` shows both.",
+			Meaning: "A rewind moves a checkpoint back, never forward, because the changes between would be lost silently; and the oplog must still reach back to the position. A partition of a sink that has lost its checkpoint would be left out. The checkpoint was not changed.",
+			Remedy:  "Choose a position before the checkpoint and after the oplog's oldest entry; `streamer subscribers rewind NAME --to TIME --dry-run` shows both. If a partition has lost its checkpoint, try again while a node serves it: the node saves another one.",
 		},
 		{
 			Code:    CheckpointSource,

@@ -214,6 +214,25 @@ func TestRewindIsPlannedFromTheLogsReach(t *testing.T) {
 	}
 }
 
+// A partition that has lost its checkpoint begins at the last entry of its history: a rewind of all
+// partitions to before that would leave it out, and is refused.
+func TestRewindLeavesOutNoPartitionThatHasLostItsCheckpoint(t *testing.T) {
+	s, mongo := world(t)
+	s.Lose(sink(1), false)
+	for target, code := range map[uint32]fault.Code{20: fault.CheckpointRewind, 115: ""} { // it was at 110
+		plan, err := admin.PlanRewind(t.Context(), s, mongo, "sink", nil, at(target))
+		if err == nil {
+			err = plan.Check()
+		}
+		if fault.Of(err) != code {
+			t.Errorf("to %d: %v", target, err)
+		}
+	}
+	if plan, err := admin.PlanRewind(t.Context(), s, mongo, "sink", []change.Partition{2}, at(20)); err != nil || plan.Check() != nil {
+		t.Errorf("of another partition: %v", err)
+	}
+}
+
 // An exclusive subscriber has one checkpoint: what is after the target in some partition moves, and
 // the rest stays.
 func TestRewindOfAnExclusiveSubscriber(t *testing.T) {

@@ -27,7 +27,8 @@ type RepartitionPlan struct {
 	Origin Origin `json:"origin"` // as it stands
 	To     int    `json:"to"`
 	// Start is where the shared subscribers begin in every new partition: where the earliest of
-	// them is in the old ones, or where the cluster once began where there are none.
+	// them is in the old ones, or where the cluster once began where there are none; earlier where
+	// one of them may have missed something.
 	Start Position `json:"start"`
 	// OplogBegins is the time of the log's oldest entry, nil where it cannot be known; Reached
 	// whether that is before Start.
@@ -58,9 +59,9 @@ type RepartitionSubscriber struct {
 	Snapshots int `json:"snapshots_under_way"`
 }
 
-// PlanRepartition plans a change of the number of partitions. It changes nothing, and may be called
-// while nodes run.
-func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*RepartitionPlan, error) {
+// PlanRepartition plans a change of the number of partitions, after which nodes read a coverage. It
+// changes nothing, and may be called while nodes run.
+func PlanRepartition(ctx context.Context, s Store, source Source, to int, reads change.Coverage) (*RepartitionPlan, error) {
 	origin, err := ReadOrigin(ctx, s)
 	if err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*Repa
 			earliest = g.earliest
 		}
 		furthest = change.Later(furthest, g.latest)
-		if t := g.earliest.Time; g.key.Shared && (!plan.shared || t.Compare(plan.start) < 0) {
+		if t := g.restart(reads); g.key.Shared && (!plan.shared || t.Compare(plan.start) < 0) {
 			plan.start = t
 			plan.shared = true
 		}
@@ -107,6 +108,22 @@ func PlanRepartition(ctx context.Context, s Store, source Source, to int) (*Repa
 		}
 	}
 	return plan, nil
+}
+
+// restart returns where a subscriber begins again without its checkpoints: where it is earliest, or
+// before what streams have missed that is read again, since only its checkpoints tell it of that. A
+// partition that has lost its checkpoint begins where the subscriber did, if that is earlier.
+func (g *group) restart(reads change.Coverage) change.Timestamp {
+	at := g.earliest.Time
+	for _, c := range g.all {
+		if _, missed, some := c.Lost(reads); some && missed.Compare(at) < 0 {
+			at = missed
+		}
+		if began := c.Began.At; g.without > 0 && !began.IsZero() && began.Compare(at) < 0 {
+			at = began
+		}
+	}
+	return at
 }
 
 // Check returns the fault for which the plan is refused, nil if it is not.

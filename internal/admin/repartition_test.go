@@ -28,7 +28,7 @@ func TestNewPartitionsBeginWhereTheEarliestWas(t *testing.T) {
 	connect(t, s, "gateway", at(50), map[change.Partition]change.Position{1: at(300)})
 	plan := func() *admin.RepartitionPlan {
 		t.Helper()
-		plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6)
+		plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6, change.Coverage{})
 		if err != nil || plan.Check() != nil {
 			t.Fatal(err, plan.Check())
 		}
@@ -57,6 +57,33 @@ func TestNewPartitionsBeginWhereTheEarliestWas(t *testing.T) {
 	c.err = checkpoint.ErrOriginMoved
 	if _, err := p.Apply(t.Context(), c, "ann"); fault.Of(err) != fault.ClusterChanged {
 		t.Errorf("%v", err)
+	}
+}
+
+// The new partitions have no lapse that is not reported yet, and none that has lost its checkpoint:
+// they begin before what that may have missed.
+func TestNewPartitionsBeginBeforeWhatTheOldOnesMayHaveMissed(t *testing.T) {
+	began := checkpoint.Beginning{At: at(7).Time, ID: "a"} // before the origin, with start: earliest
+	narrow := &change.Coverage{Namespaces: []string{"shop.orders"}}
+	for name, c := range map[string]struct {
+		last checkpoint.Checkpoint // of the last partition, if it has one
+		want change.Position
+	}{
+		"nothing":                 {checkpoint.Checkpoint{Position: at(120), Began: began}, at(100)},
+		"a lapse":                 {checkpoint.Checkpoint{Position: at(120), Began: began, Lapse: &checkpoint.Lapse{At: at(30).Time}, Coverage: narrow}, at(30)},
+		"a checkpoint is missing": {want: at(7)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, mongo := world(t)
+			share(t, s, 2, checkpoint.Checkpoint{Position: at(121), Began: began})
+			if !c.last.Position.IsZero() {
+				share(t, s, partitions-1, c.last)
+			}
+			plan, err := admin.PlanRepartition(t.Context(), s, mongo, 6, change.Coverage{})
+			if err != nil || plan.Start.T != c.want.Time.T {
+				t.Errorf("%+v, %v, want %s", plan, err, c.want)
+			}
+		})
 	}
 }
 
@@ -92,7 +119,7 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 			if c.before != nil {
 				c.before(t, s, mongo)
 			}
-			plan, err := admin.PlanRepartition(t.Context(), s, mongo, c.to)
+			plan, err := admin.PlanRepartition(t.Context(), s, mongo, c.to, change.Coverage{})
 			if err != nil || fault.Of(plan.Check()) != c.code {
 				t.Errorf("%v, %v", err, plan.Check())
 			}
@@ -104,7 +131,7 @@ func TestRepartitionsThatWouldLoseAreRefused(t *testing.T) {
 	}
 	s, mongo := world(t)
 	mongo.identity = "replicaset/other/2"
-	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6); fault.Of(err) != fault.CheckpointSource {
+	if _, err := admin.PlanRepartition(t.Context(), s, mongo, 6, change.Coverage{}); fault.Of(err) != fault.CheckpointSource {
 		t.Errorf("another deployment: %v", err)
 	}
 }

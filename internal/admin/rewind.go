@@ -173,6 +173,11 @@ func PlanRewind(
 	if err != nil {
 		return nil, err
 	}
+	if len(partitions) == 0 {
+		if err := checkMissing(ctx, s, origin, slices.Concat(stand, corrupt), to); err != nil {
+			return nil, err
+		}
+	}
 	plan := &RewindPlan{Subscriber: subscriber, To: ShowPosition(to), to: to}
 	furthest := to
 	for _, c := range corrupt {
@@ -250,6 +255,33 @@ func findRepairable(
 		return nil, nil, unread
 	}
 	return stand, corrupt, nil
+}
+
+// checkMissing returns the fault CheckpointRewind if a shared subscriber has lost the checkpoint of
+// a partition that begins after the position: where its history ends (Shared.begin).
+func checkMissing(ctx context.Context, s checkpoint.Store, origin checkpoint.Origin, all []checkpoint.Checkpoint, to change.Position) error {
+	if len(all) == 0 || !all[0].Shared {
+		return nil
+	}
+	has := make(map[change.Partition]bool, len(all))
+	for _, c := range all {
+		has[c.Partition] = true
+	}
+	for p := range change.Partition(origin.Partitions) {
+		if has[p] {
+			continue
+		}
+		k := checkpoint.Key{Subscriber: all[0].Subscriber, Shared: true, Partition: p}
+		history, err := s.History(ctx, k)
+		switch {
+		case len(history) == 0 && err != nil:
+			return err
+		case len(history) == 0 || history[0].Epoch.Incarnation != origin.Incarnation:
+		case history[0].Position.After(to):
+			return fault.Newf(fault.CheckpointRewind, "%s has lost its checkpoint, and would begin at %s: have a node serve it first, which saves another one", k, history[0].Position)
+		}
+	}
+	return nil
 }
 
 // estimate fills in how much is delivered again. The span is counted once; a partition has its

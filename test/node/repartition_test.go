@@ -125,7 +125,7 @@ func (r *rig) rewinds(subscriber string, count int, of []change.Partition, to ch
 func (r *rig) repartitions(from, to int) {
 	r.Helper()
 	store := etcd.NewStore(r.etcd, from)
-	plan, err := admin.PlanRepartition(r.Context(), store, deployment{r, store}, to)
+	plan, err := admin.PlanRepartition(r.Context(), store, deployment{r, store}, to, change.Coverage{})
 	if err == nil {
 		_, err = plan.Apply(r.Context(), store, "operator")
 	}

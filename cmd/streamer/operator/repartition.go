@@ -43,7 +43,7 @@ func repartitionCommand() *cobra.Command {
 				}
 			}
 			say("1 of 2: reading all checkpoints, and how far the oplog reaches.")
-			plan, err := admin.PlanRepartition(ctx, conn.Store, source, to)
+			plan, err := admin.PlanRepartition(ctx, conn.Store, source, to, backend.Watch(conn.Config).Coverage())
 			if err != nil {
 				return err
 			}
