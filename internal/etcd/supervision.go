@@ -257,26 +257,33 @@ func (s *SupervisionStore) Next(ctx context.Context, node string) ([]supervisor.
 	if err != nil {
 		return nil, fmt.Errorf("read orders: %w", withCode(err))
 	}
-	if len(resp.Kvs) == 0 {
-		watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), noticeWaitMax)
-		defer cancel()
-		options := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(resp.Header.Revision + 1), clientv3.WithFilterDelete()}
-		changed := <-s.client.Watch(watching, s.orders(node), options...)
-		if err := changed.Err(); err != nil {
-			return nil, fmt.Errorf("watch orders: %w", withCode(err))
-		}
-		if resp, err = s.client.Get(ctx, s.orders(node), clientv3.WithPrefix()); err != nil {
-			return nil, fmt.Errorf("read orders: %w", withCode(err))
-		}
+	if orders := ordersIn(resp.Kvs, node); len(orders) > 0 {
+		return orders, nil
 	}
-	var orders []supervisor.Order
-	for _, kv := range resp.Kvs {
+	watching, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), noticeWaitMax)
+	defer cancel()
+	options := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(resp.Header.Revision + 1), clientv3.WithFilterDelete()}
+	changed := <-s.client.Watch(watching, s.orders(node), options...)
+	if err := changed.Err(); err != nil {
+		return nil, fmt.Errorf("watch orders: %w", withCode(err))
+	}
+	if resp, err = s.client.Get(ctx, s.orders(node), clientv3.WithPrefix()); err != nil {
+		return nil, fmt.Errorf("read orders: %w", withCode(err))
+	}
+	return ordersIn(resp.Kvs, node), nil
+}
+
+// ordersIn returns the orders for a node. A value that is none counts as nothing: it stays until
+// its lease ends or the next order for the component replaces it, so nobody may be kept from
+// waiting by it.
+func ordersIn(kvs []*mvccpb.KeyValue, node string) (orders []supervisor.Order) {
+	for _, kv := range kvs {
 		var o supervisor.Order
 		if json.Unmarshal(kv.Value, &o) == nil && o.Node == node {
 			orders = append(orders, o)
 		}
 	}
-	return orders, nil
+	return orders
 }
 
 // Done implements [supervisor.Orders].

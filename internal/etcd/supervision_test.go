@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -92,5 +93,40 @@ func TestReportsAreKeptForTheirRetention(t *testing.T) {
 	}
 	if leased == 0 {
 		t.Errorf("no report among %d keys", len(resp.Kvs))
+	}
+}
+
+// What is no order keeps nobody from waiting for one: a node would ask etcd without a pause.
+func TestOrdersAreWaitedForBesideWhatIsNone(t *testing.T) {
+	t.Parallel()
+	endpoints := etcdtest.Endpoints(t)
+	prefix := etcdtest.Prefix(t, endpoints)
+	client, err := etcd.Dial(t.Context(), etcd.Config{Endpoints: endpoints, Prefix: prefix, Cluster: "c", DialTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	store := etcd.NewSupervisionStore(client, etcd.SupervisionConfig{})
+	raw := etcdtest.Client(t, endpoints)
+	defer func() { _ = raw.Close() }()
+	for key, value := range map[string]string{"n/x": "", "n/y": "\xff", "n/z": "null", "n/o": `{"node":"other"}`, "n/%ff": "[]"} {
+		if _, err := raw.Put(t.Context(), prefix+"/c/supervisor/order/"+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if orders, err := store.Next(short, "n"); err == nil {
+		t.Errorf("%+v at once, instead of waiting", orders)
+	}
+	if _, err := store.Begin(t.Context(), "n", "p"); err != nil {
+		t.Fatal(err)
+	}
+	order := supervisor.Order{Node: "n", Slug: "n/hub", What: "hub"}
+	if err := store.Commit(t.Context(), supervisor.Commit{Report: supervisor.Report{Process: "p", Sweep: 1}, Orders: []supervisor.Order{order}}); err != nil {
+		t.Fatal(err)
+	}
+	if orders, err := store.Next(t.Context(), "n"); err != nil || len(orders) != 1 || orders[0].Slug != order.Slug {
+		t.Errorf("%+v, %v", orders, err)
 	}
 }
