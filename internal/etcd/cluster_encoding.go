@@ -149,7 +149,11 @@ func planOf(kvs []*mvccpb.KeyValue) (plan cluster.Plan, err error) {
 		return cluster.Plan{}, nil
 	}
 	var form planForm
-	if err = json.Unmarshal(kvs[0].Value, &form); err == nil {
+	err = json.Unmarshal(kvs[0].Value, &form)
+	switch {
+	case err == nil && form.Version == 0: // one that gives nothing to anybody, whose partitions all nodes would give up
+		err = errors.New("it has no version")
+	case err == nil:
 		plan, err = form.plan()
 	}
 	if err != nil {

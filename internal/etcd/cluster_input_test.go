@@ -152,13 +152,19 @@ func TestPlanThatCannotBeReadIsAFault(t *testing.T) {
 	if _, err := s.View(t.Context()); fault.Of(err) != fault.ClusterCorrupt || !strings.Contains(err.Error(), p.key("plan")) {
 		t.Errorf("view gave %v", err)
 	}
-	p.put(p.key("plan"), `{"nodes":["x"],"places":[0,1]}`)
+	for _, value := range []string{"null", "{}", `{"node":"x"}`, `{"nodes":["x"],"places":[0]}`, `{"owners":["x"]}`, `{"version":-1}`, `{"version":1e300}`} {
+		p.put(p.key("plan"), value)
+		if _, err := s.View(t.Context()); fault.Of(err) != fault.ClusterCorrupt {
+			t.Errorf("%s: view gave %v", value, err)
+		}
+	}
+	p.put(p.key("plan"), `{"version":1,"nodes":["x"],"places":[0,1]}`)
 	if _, err := s.View(t.Context()); fault.Of(err) != fault.ClusterCorrupt {
 		t.Errorf("a plan that gives a partition to nobody that it names gave %v", err)
 	}
 	p.put(p.key("plan"), `{"version":99,"owners":["x"],"later":{}}`)
 	plan := p.view(s).Plan
-	if plan.Version != 4 || plan.Owner(0) != "x" {
+	if plan.Version != 11 || plan.Owner(0) != "x" {
 		t.Errorf("%+v", plan)
 	}
 	if err := leads.Publish(t.Context(), cluster.Plan{Version: plan.Version + 1}); err != nil {
