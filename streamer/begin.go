@@ -20,8 +20,8 @@ func (s *Shared) Begin(start StartPolicy, at time.Time) { s.start, s.from = star
 // before anything is served: the next owner must not begin later, and must know what targets have
 // had. After a repartition or an adoption (a later incarnation) it is unknown whether the
 // subscriber is new, and it begins at the origin, which is no later than it was. With StartSnapshot
-// it then reads the documents, too. begin returns the time at which they begin with the log, zero if
-// they do not.
+// it then reads the documents, too. begin returns the time at which they begin with the log, zero
+// if they do not.
 func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []checkpoint.Checkpoint) (logBegins change.Timestamp, err error) {
 	n := s.node
 	var first []checkpoint.Checkpoint
@@ -69,11 +69,12 @@ func (s *Shared) begin(ctx context.Context, terms []change.Term, claimed []check
 
 // beginningOf returns a subscriber's start from its checkpoints in other partitions, zero if it has
 // none. A partition without a checkpoint has never begun, or has lost its checkpoint, so it begins
-// at the same start. If the checkpoints do not contain the start, it is the earliest of them.
+// at the same start, or at the earliest of them if that is earlier, because an operator has moved
+// it back, or if they do not contain the start.
 func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
 	for _, c := range others {
 		began := c.Began.At
-		if began.IsZero() {
+		if began.IsZero() || began.Compare(c.Position.Time) > 0 {
 			began = c.Position.Time
 		}
 		if at.IsZero() || at.Compare(began) > 0 {
@@ -84,17 +85,18 @@ func beginningOf(others []checkpoint.Checkpoint) (at change.Timestamp) {
 }
 
 // beginAt sets where a checkpoint begins: at the last entry of its history if it has been lost,
-// otherwise at a time.
+// otherwise at a time. Entries of another incarnation of the origin do not count: an adoption or a
+// repartition may have moved the subscriber to before them.
 func (s *Shared) beginAt(ctx context.Context, c *checkpoint.Checkpoint, at change.Timestamp) error {
 	n := s.node
 	entries, err := n.store.History(ctx, c.Key)
 	if err != nil && len(entries) == 0 {
 		return err
 	}
-	if len(entries) > 0 && entries[0].Partitions == c.Partitions {
+	if len(entries) > 0 && entries[0].Partitions == c.Partitions && entries[0].Epoch.Incarnation == c.Epoch.Incarnation {
 		last := entries[0]
 		c.Position, c.Fingerprint, c.Generation, c.Began = last.Position, last.Fingerprint, last.Generation, last.Began
-		c.Coverage, c.Lapse = last.Coverage, last.Lapse
+		c.Coverage, c.Lapse, c.Snapshots = last.Coverage, last.Lapse, last.Snapshots
 		n.logger.Warn("checkpoint was lost, the partition begins at the last one of its history",
 			"subscriber", s.name, "partition", c.Partition, "position", last.Position.String())
 	} else {

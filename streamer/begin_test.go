@@ -250,3 +250,112 @@ func TestLostCheckpointsMissNothing(t *testing.T) {
 		})
 	}
 }
+
+// What was left of a snapshot that an operator asked for is read again in a partition that has lost
+// its checkpoint, from the beginning.
+func TestLostCheckpointsOweTheirSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &oplogtest.Log{}
+		source.Tick(1)
+		w := newWorld(t, source)
+		terms := termsOf(t.Context(), 1)
+		if _, err := w.store.ClaimTerms(t.Context(), "stdout", terms); err != nil {
+			t.Fatal(err)
+		}
+		owed := snapshot.Progress{Subscription: "a", Reason: snapshot.Operator, Number: 3}
+		read := owed
+		read.Listed = true
+		read.Left = []snapshot.Left{{Namespace: change.Namespace{DB: "shop", Coll: "orders"}}}
+		for _, term := range terms {
+			if err := w.store.Save(t.Context(), []checkpoint.Checkpoint{{
+				Key: checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: term.Partition}, Partitions: partitions, Epoch: term.Epoch, Position: change.At(w.origin.Start),
+				Snapshots: []snapshot.Progress{read, {Subscription: "b", Done: true}}, At: time.Now(), Reason: checkpoint.ReasonFinal,
+			}})[0]; err != nil {
+				t.Fatal(err)
+			}
+		}
+		lost := checkpoint.Key{Subscriber: "stdout", Shared: true, Partition: 1}
+		w.store.Lose(lost, false)
+		var s *streamer.Shared
+		n := w.start("a", sharing(t, &s))
+		defer n.stop(t)
+		n.own(t, 2)
+		all, err := w.store.Load(t.Context(), "stdout")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range all {
+			if c.Key == lost && (len(c.Snapshots) != 1 || !c.Snapshots[0].Same(owed) || c.Snapshots[0].Number != owed.Number) {
+				t.Errorf("%+v", c.Snapshots)
+			}
+		}
+	})
+}
+
+// What an operator has moved a subscriber back to is missed by no partition without a checkpoint:
+// one that was repartitioned since has a history of another life, at a later position, and one that
+// is lost begins no later than the others were moved back to.
+func TestPartitionsWithoutACheckpointMissNoRewind(t *testing.T) {
+	for name, lose := range map[string]func(w *world, all []checkpoint.Checkpoint) uint64{
+		"repartitioned twice": func(w *world, all []checkpoint.Checkpoint) uint64 {
+			next := w.origin
+			next.Incarnation++ // to where it was moved back, before anything
+			if err := w.store.Adopt(w.t.Context(), w.origin, next); err != nil {
+				w.t.Fatal(err)
+			}
+			w.origin = next
+			for _, c := range all {
+				w.store.Lose(c.Key, false)
+			}
+			return next.Incarnation
+		},
+		"lost after a rewind to before the beginning": func(w *world, all []checkpoint.Checkpoint) uint64 {
+			for _, c := range all {
+				if _, err := w.store.Rewind(w.t.Context(), c.Key, change.At(w.origin.Start), "operator", ""); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+			w.store.Lose(all[0].Key, true)
+			return w.origin.Incarnation
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &oplogtest.Log{}
+				source.Tick(1)
+				w := newWorld(t, source)
+				var s *streamer.Shared
+				begins := func(n *streamer.Node) {
+					sharing(t, &s)(n)
+					s.Begin(streamer.StartNow, time.Time{})
+				}
+				again := source.Append(deliverytest.Inserts(40, 0)...)
+				n := w.start("a", begins)
+				n.own(t, 1)
+				source.Append(deliverytest.Inserts(40, 100)...)
+				if err := s.Ack(deliverytest.Last(receiveShared(t, s, 40)).Seq); err != nil {
+					t.Fatal(err)
+				}
+				n.stop(t)
+				all, err := w.store.Load(t.Context(), "stdout")
+				if err != nil {
+					t.Fatal(err)
+				}
+				incarnation := lose(w, all)
+				n = w.start("b", begins)
+				defer n.stop(t)
+				n.ownIn(t, incarnation, 2)
+				source.Append(deliverytest.Inserts(1, 1000)...)
+				got := make(map[string]bool)
+				for _, ref := range deliverytest.Refs(receiveShared(t, s, 81)) {
+					got[ref] = true
+				}
+				for _, ref := range deliverytest.Wanted(again) {
+					if !got[ref] {
+						t.Errorf("%s is missing", ref)
+					}
+				}
+			})
+		})
+	}
+}
