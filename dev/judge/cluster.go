@@ -180,13 +180,17 @@ func (c *cluster) configure(i int, sinks []*sink) error {
 	}
 	retention := object{}
 	compression := "none"
+	backend := "etcd"
+	if c.harsh {
+		backend = "mongo"
+	}
 	if c.wide {
 		retention = object{"store": "file://" + filepath.Join(c.dir, fmt.Sprintf("log-n%d", i)), "interval": "1s"}
 		compression = "gzip"
 	}
 	data, err := json.Marshal(object{
 		"cluster": object{
-			"id": "judge", "partitions": partitions, "lease_ttl": "2s", "expected_nodes": c.nodes, "heartbeat_interval": "500ms",
+			"id": "judge", "partitions": partitions, "lease_ttl": lease.String(), "expected_nodes": c.nodes, "heartbeat_interval": "500ms",
 			"settle_time": "500ms", "rebalance_debounce": "200ms",
 		},
 		"node": object{"id": fmt.Sprintf("n%d", i)},
@@ -197,7 +201,7 @@ func (c *cluster) configure(i int, sinks []*sink) error {
 		"rescan": object{"page_size": c.page, "rate": c.rate, "collections": collections("vol", "old", "draft")},
 		"http":   object{"listen": c.http[i], "compression": compression}, "grpc": object{"listen": c.grpc[i]}, "gateway": object{"credit_events": c.credit},
 		"reliability": object{
-			"checkpoint": object{"interval": "1s"}, "shutdown": object{"drain_timeout": "5s", "flush_timeout": "4s", "checkpoint_timeout": "1s"},
+			"checkpoint": object{"interval": "1s", "backend": backend}, "shutdown": object{"drain_timeout": "5s", "flush_timeout": "4s", "checkpoint_timeout": "1s"},
 		},
 		"handoff": object{"overlap": "300ms"}, "retention": retention, "sinks": own,
 	})
@@ -345,7 +349,7 @@ func (c *cluster) slowReads(ctx context.Context, node, milliseconds int) {
 }
 
 // disturb runs the disturbance of a round on the nodes, and undoes it before it returns.
-func (c *cluster) disturb(ctx context.Context, round int) {
+func (c *cluster) disturb(ctx context.Context, round int, sinks []*sink) {
 	r := dice(c.seed, "disturbances", round)
 	begun := time.Now()
 	at := time.Duration(0)
@@ -355,6 +359,15 @@ func (c *cluster) disturb(ctx context.Context, round int) {
 	kinds := []string{"kill", "stop", "kill all", "drain", "drain", "handoff"}
 	if c.nodes == 1 {
 		kinds = kinds[:3]
+	}
+	if c.harsh {
+		kinds = append(kinds, "freeze", "refuse", "lose", "damage", "lose")
+	}
+	all := func() (all []int) {
+		for i := range c.nodes {
+			all = append(all, i)
+		}
+		return all
 	}
 	for range 2 + r.IntN(2) {
 		at += 700*time.Millisecond + upTo(r, 2500*time.Millisecond)
@@ -384,17 +397,24 @@ func (c *cluster) disturb(ctx context.Context, round int) {
 		case "stop":
 			again(syscall.SIGTERM, i)
 		case "kill all":
-			var all []int
-			for i := range c.nodes {
-				all = append(all, i)
-			}
-			again(syscall.SIGKILL, all...)
+			again(syscall.SIGKILL, all()...)
 		case "drain":
 			c.operate(whole, "drain", name, "-f", c.configFile(i), "--for", "6s")
 			sleep(ctx, wait)
 			c.operate(whole, "drain", name, "-f", c.configFile(i), "--undo")
 		case "handoff":
 			c.operate(whole, "handoff", fmt.Sprint(partition), "--to", name, "-f", c.configFile(i), "--for", "10s")
+		case "freeze":
+			c.freeze(whole, i, lease+wait)
+		case "refuse":
+			c.refuse(whole, i, pick(r, 260, 280, 286), 1+r.IntN(3))
+			again(syscall.SIGKILL, i)
+		case "lose", "damage":
+			for _, i := range all() {
+				c.node(i).end(syscall.SIGKILL, time.Second)
+			}
+			c.spoil(whole, sinks, kind == "damage", partition)
+			again(syscall.SIGKILL, all()...)
 		}
 	}
 }

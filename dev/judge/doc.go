@@ -5,6 +5,8 @@
 //	judge -seed 7 -for 60s -v    that seed again
 //	judge -wide                  and operators rewind subscribers, other processes take names,
 //	                             event streams are compressed, a retained log precedes the oplog
+//	judge -harsh                 and nodes freeze for longer than their leases, single checkpoints
+//	                             of sinks are lost or damaged, and resume tokens are refused
 //
 // A run is rounds. In a round a writer changes documents in every way while subscribers of all
 // kinds join, break off and resume, operators ask for snapshots, and nodes are killed, stopped,

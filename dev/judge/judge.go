@@ -75,7 +75,7 @@ func (j *judge) round(ctx context.Context, round int) error {
 	go func() {
 		defer close(disturbed)
 		if !j.settings.calm && sleep(acting, 500*time.Millisecond) {
-			j.cluster.disturb(acting, round)
+			j.cluster.disturb(acting, round, j.sinks)
 		}
 	}()
 	j.join(ctx, round)

@@ -19,7 +19,7 @@ type settings struct {
 	release, full   string
 	bin, keep, only string
 	calm, verbose   bool
-	wide            bool
+	wide, harsh     bool
 }
 
 // readFlags reads the flags, and draws values for the others.
@@ -39,6 +39,7 @@ func readFlags(args []string) (s settings, err error) {
 	flags.StringVar(&s.keep, "keep", "", "folder for logs, which is kept")
 	flags.BoolVar(&s.calm, "calm", false, "leave the nodes alone")
 	flags.BoolVar(&s.wide, "wide", false, "rewind subscribers, take names over, compress event streams, and have a retained log before a small oplog")
+	flags.BoolVar(&s.harsh, "harsh", false, "freeze nodes for longer than their leases, lose and damage checkpoints, which are in MongoDB, and refuse resume tokens")
 	flags.BoolVar(&s.verbose, "v", false, "say what happens")
 	if err := flags.Parse(args); err != nil {
 		return s, err
