@@ -18,6 +18,7 @@ import (
 	"github.com/mongostream/streamer/handoff"
 	"github.com/mongostream/streamer/internal/admin"
 	"github.com/mongostream/streamer/notice"
+	published "github.com/mongostream/streamer/sink"
 	"github.com/mongostream/streamer/supervisor"
 )
 
@@ -263,4 +264,22 @@ func TestOperationsAreTrueWhileEtcdIsSilent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What has begun is not called failed: a node pauses a sink at once, and tells whom the others hear
+// it from, and when.
+func TestPausedSinkIsNoFailureWhileEtcdIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		board := notice.NewBoard(notice.Config{})
+		out := published.New(published.Config{Name: "out", Metrics: published.NewMetrics(nil)}, nil, nil)
+		h := access.Everybody().Handler(admin.ServeSinks("a", func() []*published.Sink { return []*published.Sink{out} }, board, wait))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/sinks/out/pause", nil)
+		r.SetPathValue("name", "out")
+		r.SetPathValue("do", "pause")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if text := w.Body.String(); w.Code != http.StatusAccepted || !strings.Contains(text, `"pending":"this node does so now`) || len(operated(board)) != 1 {
+			t.Errorf("%d %s, recorded %v", w.Code, text, operated(board))
+		}
+	})
 }

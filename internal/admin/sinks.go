@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -16,6 +17,8 @@ import (
 type SinkList struct {
 	Node  string        `json:"node"`
 	Sinks []sink.Status `json:"sinks"`
+	// Pending says that other nodes do later what was asked of this one, and why; empty otherwise.
+	Pending string `json:"pending,omitempty"`
 }
 
 // The operations on sinks.
@@ -30,8 +33,8 @@ const recordTimeout = 5 * time.Second
 // ServeSinks answers GET requests for /v1/sinks with a SinkList, and POST requests for
 // /v1/sinks/{name}/{do}, where do is pause or resume, with 202: the request is in the audit log,
 // from which the nodes of the cluster take it, also those that start later; recorded waits for
-// that. Where it cannot be written the answer is 503. Identities that may not read everything get
-// 403.
+// that. Where it cannot be written yet, the answer says so: this node does so at once, and the
+// others when it is written. Identities that may not read everything get 403.
 func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, recorded func(context.Context) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		i := access.From(r.Context())
@@ -63,9 +66,7 @@ func ServeSinks(node string, sinks func() []*sink.Sink, board *notice.Board, rec
 			err := recorded(ctx)
 			cancel()
 			if err != nil {
-				access.Refuse(w, http.StatusServiceUnavailable, fault.Newf(fault.EtcdUnreachable,
-					"this node does so, but the others and those that start later do not know of it: the audit log could not be written within %s", recordTimeout))
-				return
+				list.Pending = fmt.Sprintf("this node does so now, the others when the audit log can be written, which was not so within %s", recordTimeout)
 			}
 			status = http.StatusAccepted
 		}

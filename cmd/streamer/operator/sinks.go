@@ -47,7 +47,11 @@ func sinkCommand(use, short, do string, args cobra.PositionalArgs) *cobra.Comman
 				return err
 			}
 			if do != "" {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "requested: %s %s\n", do, args[0])
+				said := fmt.Sprintf("requested: %s %s", do, args[0])
+				if list.Pending != "" {
+					said += "; " + list.Pending
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), said)
 				return err
 			}
 			return printResult(cmd.OutOrStdout(), o.output, list, func(t *tabwriter.Writer) { writeSinks(t, list) })

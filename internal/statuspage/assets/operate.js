@@ -29,9 +29,9 @@ async function run(dialog) {
   if (!action) return;
   byId('confirm-yes').disabled = true;
   try {
-    await post(action.path);
+    const accepted = await post(action.path);
     if (pending === action) dialog.close();
-    tell(`${action.label}: accepted.`);
+    tell(`${action.label}: accepted${accepted.pending ? `; ${accepted.pending}` : ''}.`);
     acted();
   } catch (error) {
     const said = error instanceof Refusal ? error.advice : 'The node did not answer. Look at the page before you try again.';
