@@ -239,6 +239,26 @@ func TestTailKeepsPaceWithTheLiveCursor(t *testing.T) {
 	})
 }
 
+// The ring keeps as much as is configured of what its readers have passed, and no more.
+func TestRingKeepsAsMuchAsConfigured(t *testing.T) {
+	for _, ring := range []int64{20_000, 60_000} {
+		synctest.Test(t, func(t *testing.T) {
+			source := &oplogtest.Log{ReplyEvents: 10}
+			source.Tick(1)
+			l, end := beginLog(t, oplog.Config{RingBytes: ring, PrefetchBytes: 5_000}, source, change.Position{})
+			defer end()
+			synctest.Wait()
+			live := l.Cursor(oplog.Start{Live: true})
+			source.Append(inserts(1000, 0)...)
+			read(t, live, 1000)
+			synctest.Wait()
+			if s := l.Stats(); s.TailBytes > ring || s.TailBytes < ring/2 {
+				t.Errorf("a ring of %d bytes has %d", ring, s.TailBytes)
+			}
+		})
+	}
+}
+
 func TestFatalErrorReachesEveryCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fatal := errors.New("unauthorized")

@@ -39,7 +39,7 @@ func Proofs() []Proof {
 		{"mongodb.max_await", "internal/mongodb/stream.TestQuietStreamIsAnsweredAfterMaxAwait", "MaxAwait"},
 		{"mongodb.tick", "test/node.TestNodeBehindARouter", ""},
 		{"mongodb.max_streams", "oplog.TestCatchupsStayWithinTheirBudget", "MaxStreams"},
-		{"mongodb.ring_size", "oplog.TestTailKeepsPaceWithTheLiveCursor", "RingBytes"},
+		{"mongodb.ring_size", "oplog.TestRingKeepsAsMuchAsConfigured", "RingBytes"},
 		{"mongodb.prefetch", "oplog.TestTailKeepsPaceWithTheLiveCursor", "PrefetchBytes"},
 		{"mongodb.head_room_warning", "oplog.TestHeadRoomIsJudgedAsConfigured", "Warning"},
 		{"mongodb.head_room_critical", "oplog.TestHeadRoomIsJudgedAsConfigured", "Critical"},
