@@ -42,13 +42,20 @@ func (t *terms) add(terms []change.Term) {
 	}
 }
 
-// over returns the terms whose contexts have ended.
+// over returns the terms that have ended. A claim's clock is asked once for all of its terms that
+// last, because it is a system call, and there may be thousands. The contexts of another claim's
+// terms have ended.
 func (t *terms) over() (over []change.Term) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	lasts := false
 	for _, term := range t.mu.served {
-		if term.Err() != nil {
+		switch {
+		case lasts && term.Context.Err() == nil:
+		case term.Err() != nil:
 			over = append(over, term)
+		default:
+			lasts = true
 		}
 	}
 	return over

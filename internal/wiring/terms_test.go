@@ -139,6 +139,30 @@ func TestTermThatIsHandedOverIsNotGivenBack(t *testing.T) {
 	}
 }
 
+// The clock of a claim is a system call: it is not asked for each of its terms every time, but all
+// of them are over once it cannot be relied on.
+func TestClaimIsAskedOnceForItsTerms(t *testing.T) {
+	t.Parallel()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	trusted, asked := true, 0
+	var all terms
+	for p := range change.Partition(100) {
+		term := change.Term{Partition: p, Context: t.Context(), Trusted: func() bool { asked++; return trusted }}
+		if p < 10 {
+			term.Context = ended
+		}
+		all.add([]change.Term{term})
+	}
+	if over := all.over(); len(over) != 10 || asked != 1 {
+		t.Errorf("%d terms have ended, the claim was asked %d times", len(over), asked)
+	}
+	trusted = false
+	if over := all.over(); len(over) != 100 {
+		t.Errorf("of a claim that cannot be relied on, %d terms have ended", len(over))
+	}
+}
+
 type takes chan change.Term
 
 func (t takes) Return(term change.Term) { t <- term }
