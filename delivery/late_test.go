@@ -79,7 +79,7 @@ func remains(sub delivery.Subscription, left snapshot.Left) []snapshot.Progress 
 }
 
 // Readers that are too late for a page do not read the rest for themselves: however many they are,
-// the work is that of a few scans, and each document comes once.
+// and in whatever order they come, the work is that of a few scans, and each document comes once.
 func TestLateReadersShareTheirScans(t *testing.T) {
 	const documents, readers = 200, 12
 	for name, each := range map[string]struct {
@@ -90,6 +90,9 @@ func TestLateReadersShareTheirScans(t *testing.T) {
 	}{
 		"again and again": {every: func(i int) int { return 40 + 3*i }, pause: 3 * time.Second, most: 4},
 		"after a restart": {every: func(int) int { return 2 * documents }, from: func(i int) int64 { return int64(i*117) % documents }, most: 4},
+		"after a restart, each before the others": {
+			every: func(int) int { return 2 * documents }, from: func(i int) int64 { return int64(16 * (readers - 1 - i)) }, most: 4,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -105,6 +108,7 @@ func TestLateReadersShareTheirScans(t *testing.T) {
 						cfg.Snapshots = continues(subscriptions[0], from)
 					}
 					s := b.open(cfg, subscriptions)
+					synctest.Wait() // they come in this order
 					running.Go(func() {
 						got := read(t, s, each.every(i), each.pause)
 						for id := from; id < documents; id++ {
@@ -219,6 +223,54 @@ func (s *shelf) gates(at ...int64) map[int64]chan struct{} {
 	return gates
 }
 
+// begins returns where pages began, except for those that began at the first document.
+func (s *shelf) begins() (all []int64) {
+	for _, q := range s.asked() {
+		if !q.From.IsZero() {
+			all = append(all, s.number(q.From))
+		}
+	}
+	return all
+}
+
+// The reader that has waited longest lets one at an earlier place go first, but only once: nothing
+// comes to its place if its document is gone.
+func TestReadersLetOneEarlierReaderGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		docs := &shelf{collections: []string{"orders"}, documents: 100, page: 10}
+		gates := docs.gates(50, 70, 3)
+		b := onShelf(t, docs, delivery.Config{})
+		defer b.end()
+		open := func(from int64) *delivery.Session {
+			subscriptions := collection(t, "orders")
+			s := b.open(delivery.SessionConfig{
+				Identity: "many", Start: delivery.Place{At: b.log.End()}, Snapshots: continues(subscriptions[0], from),
+			}, subscriptions)
+			synctest.Wait()
+			return s
+		}
+		one, another := open(50), open(70)
+		waiting := map[*delivery.Session]int64{open(100): 100} // there is no document from there on
+		for _, from := range []int64{5, 3, 7} {
+			waiting[open(from)] = from
+		}
+		for at, s := range map[int64]*delivery.Session{50: one, 70: another} {
+			s.Close(nil)
+			close(gates[at])
+			synctest.Wait()
+		}
+		if all := docs.begins(); len(all) < 4 || all[2] != 3 || all[3] != 100 {
+			t.Errorf("pages begin at %d, want the third at 3, the earliest, and the fourth at 100, which has waited longest", all)
+		}
+		close(gates[3])
+		for s, from := range waiting {
+			if got := documents(t, s); int64(len(got)) != 100-from {
+				t.Errorf("the reader from %d got %d documents", from, len(got))
+			}
+		}
+	})
+}
+
 // A reader of which it is unknown whether others become complete before it does not join them: no
 // page ends for it, and it keeps its turn. That is so where _ids are strings, whose order depends
 // on the collation.
@@ -237,27 +289,19 @@ func TestReadersOfUnknownOrderKeepTheirTurns(t *testing.T) {
 			synctest.Wait()
 			return s
 		}
-		begins := func() (all []int64) {
-			for _, q := range docs.asked() {
-				if !q.From.IsZero() {
-					all = append(all, docs.number(q.From))
-				}
-			}
-			return all
-		}
 		one, another := open(50, 30), open(70, 30)
 		waiting := map[*delivery.Session]int{open(57, 10): 43 + 10}
 		waiting[open(55, 20)] = 45 + 20
 		waiting[open(57, 5)] = 43 + 5
 		close(gates[50])
 		synctest.Wait()
-		if all := begins(); !slices.Equal(all, []int64{50, 70, 60}) {
+		if all := docs.begins(); !slices.Equal(all, []int64{50, 70, 60}) {
 			t.Errorf("pages begin at %d: one has ended for nothing", all)
 		}
 		one.Close(nil)
 		close(gates[60])
 		synctest.Wait()
-		if all := begins(); len(all) < 4 || all[3] != 57 {
+		if all := docs.begins(); len(all) < 4 || all[3] != 57 {
 			t.Errorf("pages begin at %d, want the fourth at 57, which has waited longest", all)
 		}
 		another.Close(nil)

@@ -123,6 +123,8 @@ func (s *Scanner[T]) cut(c *scanning[T], f *fetch) {
 
 // reoffer offers the readers that wait for a scan of a collection, because fewer readers have one.
 // The one that has waited longest comes first, or one whose document is gone would wait for ever.
+// But it lets the one at the earliest place go first once: a scan from there meets all others,
+// which else would begin scans of their own if they came in an unlucky order.
 func (s *Scanner[T]) reoffer(ns change.Namespace) {
 	var waiting []*Reader[T]
 	for _, readers := range s.parked[ns] {
@@ -130,7 +132,39 @@ func (s *Scanner[T]) reoffer(ns change.Namespace) {
 	}
 	delete(s.parked, ns)
 	slices.SortFunc(waiting, sooner)
+	first := s.earliest(waiting)
 	for _, r := range waiting {
-		s.Offer(r)
+		if first[r.Identity] == r {
+			s.Offer(r)
+		}
 	}
+	for _, r := range waiting {
+		if first[r.Identity] != r {
+			s.Offer(r)
+		}
+	}
+}
+
+// earliest returns who of those that have waited, the longest first, goes first: for each identity
+// that may have another scan the reader at the earliest place, unless the one that has waited
+// longest has yielded before. The order of some places is unknown.
+func (s *Scanner[T]) earliest(waiting []*Reader[T]) map[string]*Reader[T] {
+	first := make(map[string]*Reader[T]) // nil: nobody
+	for _, r := range waiting {
+		best, known := first[r.Identity]
+		switch {
+		case r.IsOver():
+		case !known && (r.yielded || s.isServed(r)):
+			first[r.Identity] = nil
+		case known && best == nil || !s.cfg.Sessions.Ready(r):
+		case !known:
+			first[r.Identity] = r
+			r.yielded = true
+		default:
+			if order, known := ordered(r.Left.From, best.Left.From); known && order < 0 {
+				first[r.Identity] = r
+			}
+		}
+	}
+	return first
 }

@@ -32,7 +32,8 @@ type Reader[T any] struct {
 	Identity string
 	Ended    <-chan struct{}
 
-	ticket uint64 // in the order in which readers began to wait for a scan, from 1; 0 once one has it
+	ticket  uint64 // in the order in which readers began to wait for a scan, from 1; 0 once one has it
+	yielded bool   // it has let another one begin a scan first
 }
 
 // IsOver reports whether the reader wants no more pages.

@@ -73,7 +73,7 @@ func (c *scanning[T]) join(r *Reader[T]) bool {
 	if !c.Join(r) {
 		return false
 	}
-	r.ticket = 0
+	r.ticket, r.yielded = 0, false
 	return true
 }
 
