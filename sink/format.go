@@ -161,7 +161,7 @@ func (e *encoder) read(doc []byte) (f fields, err error) {
 	}
 }
 
-// message makes m the message of a change.
+// message returns the message of a change.
 func (e *encoder) message(event *delivery.Event, incarnation string, doc []byte) (*Message, error) {
 	f, err := e.read(doc)
 	if err != nil {
@@ -190,13 +190,16 @@ func (e *encoder) message(event *delivery.Event, incarnation string, doc []byte)
 		b = extjson.AppendKey(b, f.id)
 		m.Key = b[begun:len(b):len(b)]
 	}
-	begun = len(b)
+	end := len(b)
 	if b, err = e.appendValue(b, m, event, &f, doc); err != nil {
 		return nil, err
 	}
-	m.Value = b[begun:len(b):len(b)]
-	if cap(b) == cap(e.page.text) { // it has not outgrown the page
+	m.Value = b[end:len(b):len(b)]
+	switch {
+	case cap(b) == cap(e.page.text): // it has not outgrown the page
 		e.page.text = b
+	case m.Key != nil: // its place in the page is the next message's
+		m.Key = b[begun:end:end]
 	}
 	return m, nil
 }

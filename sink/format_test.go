@@ -423,3 +423,31 @@ func TestEncoderKeepsNoLargeBlock(t *testing.T) {
 		}
 	}
 }
+
+// A key is its message's, also if the value is longer than was expected and did not fit in the
+// page.
+func TestKeysStayWhereValuesOutgrowThePage(t *testing.T) {
+	t.Parallel()
+	e := newEncoder(Config{Cluster: "c", Name: "out", Format: Relaxed})
+	var all []*Message
+	for n := range 200 {
+		fields := bson.D{{Key: "operationType", Value: "insert"}, {Key: "documentKey", Value: bson.D{{Key: "_id", Value: strconv.Itoa(n)}}}}
+		if n%2 == 0 { // it is six times as long as JSON
+			fields = append(fields, bson.E{Key: "fullDocument", Value: bson.D{{Key: "control", Value: strings.Repeat("\x01", 1000+17*n)}}})
+		}
+		doc, err := bson.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := e.message(&delivery.Event{}, "1", doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	for n, m := range all {
+		if want := strconv.Quote(strconv.Itoa(n)); string(m.Key) != want {
+			t.Errorf("the key of message %s is %s", want, m.Key)
+		}
+	}
+}
