@@ -44,8 +44,9 @@
 //	                                                        │     ── Stays, Writer, Give ─►  Stand
 //	                     a goroutine for each scan: Turns, Source
 //
-// The Scanner starts a goroutine for each scan and for each page that is read. They do I/O, by a
-// [Source], write pages and wait for [Turns]; they change the Scanner's state in the loop.
+// The Scanner starts a goroutine for each scan, and one for the pages that it reads at one time.
+// They do I/O, by a [Source], write pages and wait for [Turns]; they change the Scanner's state in
+// the loop.
 //
 // # Not obvious, and the tests that guard it
 //
