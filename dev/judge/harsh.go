@@ -36,7 +36,8 @@ func (c *cluster) refuse(ctx context.Context, node, code, times int) {
 }
 
 // spoil takes the checkpoints of sinks in a partition away, with or without their histories, or
-// damages and repairs them. No node runs.
+// damages and repairs them. No node runs. Without a history, and after a repair, older changes come
+// again with ids of their own.
 func (c *cluster) spoil(ctx context.Context, sinks []*sink, damage bool, partition int) {
 	checkpoints := c.client.Database("streamer").Collection("judge.checkpoints")
 	for i, s := range sinks {
@@ -49,11 +50,13 @@ func (c *cluster) spoil(ctx context.Context, sinks []*sink, damage bool, partiti
 			_, err = checkpoints.UpdateOne(ctx, row, bson.D{{Key: "$unset", Value: bson.D{{Key: "checkpoint", Value: ""}}}})
 		default:
 			_, err = checkpoints.DeleteOne(ctx, row)
+			s.mu.once.moved()
 		}
 		if err != nil {
 			c.tell("spoil checkpoint: %v", err)
 		}
 		if damage {
+			s.mu.once.moved()
 			c.operate(ctx, "subscribers", "rewind", "sink/"+s.name, "--to", "-3s", "-f", c.configFile(0))
 		}
 	}

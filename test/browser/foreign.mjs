@@ -5,7 +5,8 @@
 
 import {spawn} from 'node:child_process';
 import {createServer} from 'node:http';
-import {mkdtempSync, rmSync} from 'node:fs';
+import {mkdtempSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {check, demo} from './page.mjs';
@@ -81,7 +82,7 @@ try {
     await ended;
     beside.stop();
     evil.stop();
-    rmSync(profile, {recursive: true, force: true, maxRetries: 10});
+    await rm(profile, {recursive: true, force: true, maxRetries: 10}); // rmSync does not begin again
     check(seen > 10, `${name} sent ${seen} requests only`);
     for (const host of hosts) check(!after.includes(` ${host}"`), `${name} opened a stream at ${host}: ${after}`);
     console.log(`${name}: ${seen} requests to the server beside the node, ${silent.length} of them without Origin and Sec-Fetch-Site; nothing was opened`);

@@ -6,7 +6,8 @@
 
 import {spawn} from 'node:child_process';
 import {createServer} from 'node:net';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {mkdtempSync, writeFileSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {check, door, pause, until} from '../streams/rig.mjs';
@@ -79,5 +80,5 @@ try {
   }
 } finally {
   for (const stop of children.reverse()) await stop();
-  rmSync(directory, {recursive: true, force: true, maxRetries: 10});
+  await rm(directory, {recursive: true, force: true, maxRetries: 10}); // rmSync does not begin again
 }

@@ -5,7 +5,8 @@
 //   node test/streams/clients.mjs [PLACE…]        (node, chromium, firefox, python, go; CHROMIUM, FIREFOX, DEMO, GOCLIENT: where they are)
 
 import {spawn} from 'node:child_process';
-import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {mkdtempSync, readFileSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {createInterface} from 'node:readline';
@@ -96,7 +97,7 @@ async function open(command, origins) {
     try { process.kill(-browser.pid, 'SIGKILL'); } catch { /* it has ended */ }
     await ended;
     frames.stop();
-    rmSync(profile, {recursive: true, force: true, maxRetries: 10});
+    await rm(profile, {recursive: true, force: true, maxRetries: 10}); // rmSync does not begin again
   };
 }
 

@@ -7,7 +7,8 @@
 //                                                 not installed; DEMO)
 
 import {spawn} from 'node:child_process';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {mkdtempSync, writeFileSync} from 'node:fs';
+import {rm} from 'node:fs/promises';
 import {createServer} from 'node:http';
 import {createServer as createSocket} from 'node:net';
 import {tmpdir} from 'node:os';
@@ -158,5 +159,5 @@ try {
 } finally {
   for (const stop of stops.reverse()) await stop();
   await node.stop();
-  rmSync(directory, {recursive: true, force: true, maxRetries: 10});
+  await rm(directory, {recursive: true, force: true, maxRetries: 10}); // rmSync does not begin again
 }
