@@ -52,12 +52,14 @@ func (c *cluster) spoil(ctx context.Context, sinks []*sink, damage bool, partiti
 			_, err = checkpoints.DeleteOne(ctx, row)
 			s.mu.once.moved()
 		}
+		if damage && err == nil {
+			s.mu.once.moved()
+			if !c.operate(ctx, "subscribers", "rewind", "sink/"+s.name, "--to", "-3s", "-f", c.configFile(0)) { // it has no history yet
+				_, err = checkpoints.DeleteOne(ctx, row)
+			}
+		}
 		if err != nil {
 			c.tell("spoil checkpoint: %v", err)
-		}
-		if damage {
-			s.mu.once.moved()
-			c.operate(ctx, "subscribers", "rewind", "sink/"+s.name, "--to", "-3s", "-f", c.configFile(0))
 		}
 	}
 	c.tell("checkpoints of partition %d are gone (damaged and repaired: %t)", partition, damage)
