@@ -196,6 +196,9 @@ func situations() map[string]situation {
 		"etcd is back, it is not yet":         {all(etcdBack(time.Second), func(f *Facts) { f.Detached = ago(3*time.Second, away()) }), Unhealthy, true, etcd},
 		"etcd is back, seen later":            {all(etcdBack(time.Second), detached, unowned), Unhealthy, true, etcd},
 		"etcd is back, it claims partitions":  {all(etcdBack(time.Second), unserved), Unhealthy, true, etcd},
+		"etcd is back, it begins to claim":    {all(etcdBack(time.Second), func(f *Facts) { f.Unserved = ago(time.Second/2, away()) }), Healthy, true, etcd},
+		"etcd is back, it elects":             {all(etcdBack(time.Second), func(f *Facts) { f.Unled = ago(time.Second/2, away()) }), Healthy, true, etcd},
+		"etcd is back, a handoff later":       {all(etcdBack(9*time.Second), func(f *Facts) { f.Unserved = ago(time.Second, away()) }), Healthy, true, ""},
 		"etcd is back, it claims none":        {all(etcdBack(11*time.Second), unserved), Unhealthy, false, "partitions:STRM-CLUSTER-UNOWNED:critical"},
 		"etcd is back, and it is":             {etcdBack(time.Second), Healthy, true, ""},
 		"etcd is back for long, it is not":    {all(etcdBack(11*time.Second), func(f *Facts) { f.Detached = ago(12*time.Second, away()) }), Unhealthy, true, "membership:STRM-NODE-DETACHED:critical"},
@@ -328,6 +331,50 @@ func TestEverySituationHasOneVerdict(t *testing.T) {
 				t.Errorf("%s: %+v", name, p)
 			}
 		}
+	}
+}
+
+// An outage of etcd is one problem from its beginning until the node has got over its consequences,
+// however long these take to be problems of their own: while MongoDB is away, too, partitions are
+// claimed late.
+func TestOutageOfEtcdIsOneProblemUntilTheNodeIsOverIt(t *testing.T) {
+	const detachedUntil, servedAfter = time.Second, 8 * time.Second
+	back := now()
+	var shown []time.Duration
+	for at := -6 * time.Second; at < 12*time.Second; at += time.Second / 2 {
+		f := newFacts()
+		mongoAway(&f)
+		f.Now = back.Add(at)
+		outage := Since{At: back.Add(-10 * time.Second), Err: away()}
+		if at < 0 {
+			f.Etcd = outage
+		} else {
+			f.EtcdWas = outage
+			f.EtcdBack = back
+		}
+		switch {
+		case at < detachedUntil:
+			f.Detached = Since{At: back.Add(-5 * time.Second), Err: away()}
+		case at < servedAfter:
+			f.Unserved = Since{At: back.Add(detachedUntil), Err: away()}
+		}
+		for _, p := range Judge(f).Problems {
+			switch p.Subject {
+			case SubjectEtcd:
+				shown = append(shown, at)
+			case SubjectMongoDB:
+			default:
+				t.Errorf("%s after etcd is back: %s", at, told([]Problem{p}))
+			}
+		}
+	}
+	for i := range shown[1:] {
+		if shown[i+1]-shown[i] > time.Second/2 {
+			t.Errorf("it is over after %s, and again a problem after %s", shown[i], shown[i+1])
+		}
+	}
+	if last := shown[len(shown)-1]; last != servedAfter-time.Second/2 {
+		t.Errorf("it is a problem until %s after etcd is back", last)
 	}
 }
 

@@ -198,6 +198,18 @@ func rules(f *Facts) []rule {
 	}
 }
 
+// problem returns the problem that the rule makes of its fact.
+func (r rule) problem() Problem {
+	code := codeOf(r.fact.Err, r.code)
+	p := Problem{
+		Code: code, Subject: r.subject, Cause: r.cause, Severity: r.severity, Since: r.fact.At, rests: restsOf(r.subject, code), makes: r.makes, unready: r.unready,
+	}
+	if r.fact.Err != nil {
+		p.Detail = r.fact.Err.Error()
+	}
+	return p
+}
+
 // problems returns the problems of the node itself, and those of the cluster from its view.
 func problems(f *Facts) (all []Problem) {
 	var node []string // none where the cluster alone is judged
@@ -208,14 +220,8 @@ func problems(f *Facts) (all []Problem) {
 		if !r.fact.lasted(f.Now, r.patience) {
 			continue
 		}
-		code := codeOf(r.fact.Err, r.code)
-		p := Problem{
-			Code: code, Subject: r.subject, Cause: r.cause, Severity: r.severity, Since: r.fact.At, Affects: Affects{Nodes: node},
-			rests: restsOf(r.subject, code), makes: r.makes, unready: r.unready,
-		}
-		if r.fact.Err != nil {
-			p.Detail = r.fact.Err.Error()
-		}
+		p := r.problem()
+		p.Affects.Nodes = node
 		switch r.subject {
 		case SubjectMongoDB:
 			entry, _ := fault.Lookup(p.Code)
@@ -246,8 +252,10 @@ func problems(f *Facts) (all []Problem) {
 	return all
 }
 
-// ofEtcd returns the problem of etcd while the node recovers: etcd answers again, and problems
-// that its outage caused are still there. So these do not become problems of their own in between.
+// ofEtcd returns the problem of etcd while the node recovers: etcd answers again, and what its
+// outage caused is still there. So that does not become a problem of its own in between. It counts
+// from its beginning, before it has lasted for as long as a problem does: otherwise the outage would
+// be over, and be a problem again a little later.
 func ofEtcd(f *Facts, others []Problem) []Problem {
 	lasted := f.EtcdBack.Sub(f.EtcdWas.At)
 	if !f.recovers() || lasted < f.patienceWithEtcd() || !f.Apart.At.IsZero() {
@@ -257,7 +265,8 @@ func ofEtcd(f *Facts, others []Problem) []Problem {
 		Code: codeOf(f.EtcdWas.Err, fault.EtcdUnreachable), Subject: SubjectEtcd, Cause: "etcd did not answer; the node is recovering.", Severity: Critical,
 		Since: f.EtcdWas.At, Detail: text(f.EtcdWas.Err), Affects: Affects{Nodes: []string{f.Node}}, rests: restsOf(SubjectEtcd, ""), makes: Healthy, ended: f.EtcdBack,
 	}
-	if !slices.ContainsFunc(others, outage.explains) {
+	begins := func(r rule) bool { return r.fact.lasted(f.Now, 0) && outage.explains(r.problem()) }
+	if !slices.ContainsFunc(rules(f), begins) && !slices.ContainsFunc(others, outage.explains) {
 		return nil
 	}
 	return []Problem{outage}
