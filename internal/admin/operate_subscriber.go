@@ -113,7 +113,7 @@ func (o Operations) recorded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	if err := o.Movable.Recorded(ctx); err != nil {
-		return fault.Newf(fault.EtcdUnreachable, "nothing was done: the audit log could not be written within %s", recordTimeout)
+		return fault.Newf(fault.EtcdUnreachable, "%w: the audit log could not be written within %s", errUndone, recordTimeout)
 	}
 	return nil
 }

@@ -145,6 +145,9 @@ func (o Operations) shared() error {
 // errUnknown says that what an operation names is not there.
 var errUnknown = fault.Newf(fault.CommandBadArgument, "unknown name")
 
+// errUndone says that nothing was done, whatever is recorded.
+var errUndone = errors.New("nothing was done")
+
 // serve answers POST requests with what do does: 202 with an Accepted, 403 to identities that may
 // not operate, 400, 404 or 409 with the fault that says why nothing is done, and 503 where the
 // store does not answer. What do records is in the audit log, so it is finished even if the client
@@ -171,11 +174,11 @@ func (o Operations) serve(finish time.Duration, do func(r *http.Request, by stri
 			o.Board.Post(OperatedNotice(i.Name, command, arguments))
 		})
 		err = reason(ctx, err)
-		if accepted.Command != "" && isSilence(err) {
+		if accepted.Command != "" && isSilence(err) && !errors.Is(err, errUndone) {
 			err = fmt.Errorf("whether it is done is unknown, and it may yet be; look before you try again: %w", err)
 		}
 		if err != nil {
-			o.refuse(w, r, err)
+			o.refuse(w, r.WithContext(ctx), err) // it was not refused because its client has left
 			return
 		}
 		answer(w, http.StatusAccepted, accepted)

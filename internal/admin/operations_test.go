@@ -266,6 +266,25 @@ func TestOperationsAreTrueWhileEtcdIsSilent(t *testing.T) {
 	}
 }
 
+// A client that closes its side of the connection meanwhile, and still reads the other one, gets the
+// same answer: the operation continues without it, so nobody may take it for refused.
+func TestOperationThatContinuesIsNotCalledRefused(t *testing.T) {
+	play(t, func(s *stage) {
+		etcd := &mute{cluster: s.cluster.View, reads: true}
+		h := server(s.t, admin.Operations{
+			Cluster: handoff.Cluster{View: etcd, Directives: etcd}, Board: notice.NewBoard(notice.Config{}), Trusted: true, Logger: slog.New(slog.DiscardHandler),
+		})
+		ctx, leave := context.WithCancel(s.t.Context())
+		defer leave()
+		time.AfterFunc(time.Second, leave)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/nodes/a/drain", nil))
+		if text := w.Body.String(); etcd.tried != 1 || w.Code != http.StatusServiceUnavailable || !strings.Contains(text, "whether it is done is unknown") {
+			s.t.Errorf("tried %d times: %d %s", etcd.tried, w.Code, text)
+		}
+	})
+}
+
 // What has begun is not called failed: a node pauses a sink at once, and tells whom the others hear
 // it from, and when.
 func TestPausedSinkIsNoFailureWhileEtcdIsSilent(t *testing.T) {

@@ -257,12 +257,13 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 // guesses are the names of flags in other tools, and those that mean the same here: of the latter
 // the first that a command has.
 func guesses() map[string][]string {
-	address, file, output, count := []string{"address"}, []string{"config", "file"}, []string{"output"}, []string{"count"}
+	address, file, output := []string{"address"}, []string{"config", "file"}, []string{"output"}
+	count := []string{"count", "limit", "last"}
 	return map[string][]string{
 		"url": address, "host": address, "hostname": address, "endpoint": address, "endpoints": address, "server": address, "addr": address, "node": address,
 		"config": file, "config-file": file, "conf": file, "c": file,
 		"format": output, "json": output, "out": output,
-		"n": count, "limit": count, "lines": count,
+		"n": count, "count": count, "limit": count, "last": count, "lines": count,
 		"force": {"yes"}, "assume-yes": {"yes"}, "no-confirm": {"yes"},
 	}
 }
