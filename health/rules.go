@@ -254,8 +254,8 @@ func problems(f *Facts) (all []Problem) {
 
 // ofEtcd returns the problem of etcd while the node recovers: etcd answers again, and what its
 // outage caused is still there. So that does not become a problem of its own in between. It counts
-// from its beginning, before it has lasted for as long as a problem does: otherwise the outage would
-// be over, and be a problem again a little later.
+// from its beginning, before it has lasted for as long as a problem does: otherwise the outage
+// would be over, and be a problem again a little later.
 func ofEtcd(f *Facts, others []Problem) []Problem {
 	lasted := f.EtcdBack.Sub(f.EtcdWas.At)
 	if !f.recovers() || lasted < f.patienceWithEtcd() || !f.Apart.At.IsZero() {

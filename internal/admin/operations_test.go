@@ -266,8 +266,8 @@ func TestOperationsAreTrueWhileEtcdIsSilent(t *testing.T) {
 	}
 }
 
-// A client that closes its side of the connection meanwhile, and still reads the other one, gets the
-// same answer: the operation continues without it, so nobody may take it for refused.
+// A client that closes its side of the connection meanwhile, and still reads the other one, gets
+// the same answer: the operation continues without it, so nobody may take it for refused.
 func TestOperationThatContinuesIsNotCalledRefused(t *testing.T) {
 	play(t, func(s *stage) {
 		etcd := &mute{cluster: s.cluster.View, reads: true}
