@@ -37,8 +37,9 @@ type parcel struct {
 const (
 	// headersOf is the number of headers of a record.
 	headersOf = 5
-	// textOf is what the texts of a record take about, in bytes.
-	textOf = 160
+	// textOf is what the texts of a record take about, maxText the most that a parcel keeps, in
+	// bytes.
+	textOf, maxText = 160, 4 << 10
 	// maxPrefixes bounds the prefixes of keys that are kept.
 	maxPrefixes = 10_000
 )
@@ -56,8 +57,11 @@ func (t *Target) parcel() *parcel {
 }
 
 // recycle takes back a parcel that Kafka has acknowledged: its client has forgotten the records. It
-// may still have those that have failed.
+// may still have those that have failed. The text of a long key is not kept.
 func (t *Target) recycle(p *parcel) {
+	if cap(p.text) > maxText {
+		return
+	}
 	*p = parcel{text: p.text[:0], outcome: outcome{parcel: p, report: p.outcome.report}}
 	t.spare.Put(p)
 }
