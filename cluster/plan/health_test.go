@@ -208,7 +208,7 @@ func TestStrangersAreForgotten(t *testing.T) {
 func TestBreakerIsAsConfigured(t *testing.T) {
 	r := newRoomful("leader", "one")
 	cfg := config()
-	cfg.Failures, cfg.OpenFor, cfg.Successes = 5, 7*time.Second, 1
+	cfg.Failures, cfg.OpenFor, cfg.Successes = 5, 7*time.Second, 3
 	r.health = newHealth(cfg)
 	r.look(0)
 	m := r.Of("one")
@@ -226,7 +226,12 @@ func TestBreakerIsAsConfigured(t *testing.T) {
 	if state := r.Statuses()[1].Breaker; state != BreakerHalfOpen {
 		t.Errorf("after OpenFor: %s", state)
 	}
+	for range 2 {
+		if shut, _ := r.Succeed(m); shut {
+			t.Error("fewer than three successes close it")
+		}
+	}
 	if shut, _ := r.Succeed(m); !shut {
-		t.Error("one success does not close it")
+		t.Error("three successes do not close it")
 	}
 }
