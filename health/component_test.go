@@ -65,7 +65,7 @@ func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 		hung := make(chan struct{})
 		restarted := 0
 		c := health.NewComponents(health.ComponentsConfig{
-			Process: "p", Uptime: func() time.Duration { return time.Minute }, Stalled: 10 * time.Second, Lost: time.Minute,
+			Process: "p", Uptime: func() time.Duration { return time.Minute }, Stalled: 7 * time.Second, Lost: time.Minute,
 		})
 		c.Add(health.Component{Slug: "well", Age: func() time.Duration { return 0 }})
 		c.Add(health.Component{Slug: "sink-kafka", Age: func() time.Duration { return time.Duration(age.Load()) }, Restart: func() error { restarted++; return nil }})
@@ -90,7 +90,7 @@ func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 		get("hung", 200, health.VitalOK)
 		get("unknown", 404, "")
 		time.Sleep(6 * time.Second)
-		age.Store(int64(11 * time.Second))
+		age.Store(int64(8 * time.Second))
 		time.Sleep(time.Second)
 		get("well", 200, health.VitalOK)
 		get("sink-kafka", 503, health.VitalStalled)
@@ -98,7 +98,7 @@ func TestComponentsAreJudgedByTheirProgress(t *testing.T) {
 		if err := c.Alive(); err != nil {
 			t.Error(err)
 		}
-		if v, err := c.Vital("sink-kafka"); err != nil || !v.Restartable || v.LastDecision < 11_000 {
+		if v, err := c.Vital("sink-kafka"); err != nil || !v.Restartable || v.LastDecision < 8_000 {
 			t.Errorf("%+v, %v", v, err)
 		}
 		time.Sleep(time.Minute)
