@@ -56,6 +56,7 @@ func TestCheckpointIsSavedAfterSoManyEvents(t *testing.T) {
 		{name: "by events", policy: checkpoint.Policy{EventCount: 1000, MinInterval: time.Millisecond}, partitions: 1, between: 1020, atLeast: 38, atMost: 41},
 		{name: "by events of a partition", policy: checkpoint.Policy{EventCount: 1000, MinInterval: time.Millisecond}, partitions: 4, between: 1270, atLeast: 7, atMost: 11},
 		{name: "by the least interval", policy: checkpoint.Policy{EventCount: 10}, partitions: 1, between: 2100, atLeast: 19, atMost: 21},
+		{name: "by the configured least interval", policy: checkpoint.Policy{EventCount: 10, MinInterval: 250 * time.Millisecond}, partitions: 1, between: 5100, atLeast: 7, atMost: 9},
 		{name: "by time alone", policy: checkpoint.Policy{EventCount: 1_000_000, Interval: time.Second}, partitions: 1, between: perSecond + 2500, atLeast: 1, atMost: 3},
 		{name: "no floor above the interval", policy: checkpoint.Policy{EventCount: 1_000_000, Interval: 10 * time.Millisecond}, partitions: 1, between: 500, atLeast: 150, atMost: 201},
 	} {

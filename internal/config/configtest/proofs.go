@@ -140,7 +140,7 @@ func Proofs() []Proof {
 		{"reliability.checkpoint.database", "internal/backend.TestCheckpointsAreInTheConfiguredDatabase", ""},
 		{"reliability.checkpoint.interval", "checkpoint.TestCheckpointIsSavedAfterSoManyEvents", "Interval"},
 		{"reliability.checkpoint.event_count", "checkpoint.TestCheckpointIsSavedAfterSoManyEvents", "EventCount"},
-		{"reliability.checkpoint.min_interval", "checkpoint.TestLargeCheckpointsArePacedByIdentity", "MinInterval"},
+		{"reliability.checkpoint.min_interval", "checkpoint.TestCheckpointIsSavedAfterSoManyEvents", "MinInterval"},
 		{"reliability.checkpoint.max_unsaved", "test/node.TestStoreOfCheckpointsThatIsAwayForTooMuch", ""},
 		{"reliability.checkpoint.identity_rate", "checkpoint.TestLargeCheckpointsArePacedByIdentity", "IdentityRate"},
 		{"reliability.dedup.enabled", "test/node.TestKeysOfTheDedupWindow", ""},
