@@ -115,8 +115,6 @@ func (h *Events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // open opens the session of a request, and prepares the response. It returns nil if the request is
 // for nothing more. The caller must close the client.
-//
-//nolint:contextcheck // as ServeHTTP
 func (h *Events) open(ctx context.Context, w http.ResponseWriter, r *http.Request) (c *client, err error) {
 	if err := r.Context().Err(); err != nil { // that of the stream ends a moment later
 		return nil, err

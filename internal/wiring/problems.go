@@ -112,13 +112,16 @@ func (o *observed) fact(name string, now, known time.Time, err error) health.Sin
 	return o.without(o.since[name], now)
 }
 
-// setAway keeps since when MongoDB cannot be read, for those who say what was last known before.
-func (o *observed) setAway(s health.Since) {
-	if s.At.IsZero() {
-		o.away.Store(0)
-		return
+// setAway keeps since when MongoDB cannot be read, for those who say what was last known before. A
+// passing failure is not that: partitions would be stuck without a problem.
+func (o *observed) setAway(v health.Verdict) {
+	var since int64
+	for _, p := range v.Problems {
+		if p.Subject == health.SubjectMongoDB {
+			since = p.Since.UnixNano()
+		}
 	}
-	o.away.Store(s.At.UnixNano())
+	o.away.Store(since)
 }
 
 // mongoDBAway returns since when MongoDB cannot be read, zero while it can.
@@ -228,6 +231,7 @@ func (o *observed) judge(ctx context.Context, board *notice.Board, facts func(ti
 		now := time.Now()
 		f := facts(now)
 		v := health.Judge(f)
+		o.setAway(v)
 		status := v.Status
 		if !f.Starting.At.IsZero() { // unhealthy for itself, and not for those who look at the cluster
 			status = health.Status(cluster.StatusStarting)
@@ -280,7 +284,6 @@ func (s *Service) facts(now time.Time) health.Facts {
 		since, err = s.unanswered(now)
 	}
 	f.MongoDB = o.fact("mongodb", now, since, err)
-	o.setAway(f.MongoDB)
 	f.Partitions = s.partitions()
 	f.Stopping = fact("stopping", when(s.stopping.Load(), "the node was told to stop"))
 	f.Unsaved = fact("unsaved", when(s.node.Failing(), "the last round of checkpoints could not be saved"))

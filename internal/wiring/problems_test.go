@@ -310,3 +310,23 @@ func TestFactsOfASinkDoNotHideEachOther(t *testing.T) {
 		})
 	}
 }
+
+// Partitions are stuck exactly while it is a problem that MongoDB is away: a passing failure is
+// none.
+func TestMongoDBIsAwayWhileThatIsAProblem(t *testing.T) {
+	var o observed
+	now := time.Unix(1000, 0)
+	for _, c := range []struct {
+		lasts time.Duration
+		away  bool
+	}{{0, false}, {time.Second, false}, {4 * time.Second, true}, {0, false}} {
+		f := health.Facts{Now: now, Node: "a"}
+		if c.lasts > 0 {
+			f.MongoDB = health.Since{At: now.Add(-c.lasts), Err: fault.Newf(fault.MongoUnreachable, "no answer")}
+		}
+		o.setAway(health.Judge(f))
+		if at := o.mongoDBAway(); at.IsZero() == c.away || c.away && !at.Equal(f.MongoDB.At) {
+			t.Errorf("failing for %s: away since %v", c.lasts, at)
+		}
+	}
+}
